@@ -1,0 +1,142 @@
+"""What a round sees and what it answers: frozen values, no clock, no database.
+
+Times are POSIX seconds (float) on the caller's clock, throughputs training steps per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduling.lifecycle import State
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """GPUs of one accelerator type that a job trains on together."""
+
+    type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine. `gpu_ids` are ids of accelerators in index order; all have one type."""
+
+    name: str
+    type: str
+    gpu_ids: tuple[int, ...]
+    schedulable: bool = True  # False: drained or lost; nothing new is placed here
+    lost: bool = False  # its jobs must be moved away now
+    emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """f_M on one accelerator type: `steps_per_s[n - 1]` is the best throughput on up to n GPUs.
+
+    Monotone (the envelope is taken where curves are made); beyond the last entry it is constant;
+    0.0 where n GPUs cannot run the job. `spread_factor` multiplies gangs that span nodes.
+    """
+
+    steps_per_s: tuple[float, ...]
+    source: str = "catalogue"  # catalogue | user | measured | trial | estimated
+    spread_factor: float = 1.0
+
+    def at(self, count: int) -> float:
+        if count <= 0 or not self.steps_per_s:
+            return 0.0
+        return self.steps_per_s[min(count, len(self.steps_per_s)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job with its live run, as a policy sees it."""
+
+    id: str
+    number: int
+    project: str
+    state: State
+    submitted_at: float
+    curves: Mapping[str, Curve]
+    priority: int = 0  # larger goes first
+    min_gpus: int = 1
+    max_gpus: int | None = None
+    types: tuple[str, ...] = ()  # allowed accelerator types; empty: any with a curve
+    remaining_steps: float = 0.0
+    restartable: bool = True
+    gpu_ids: tuple[int, ...] = ()  # assigned (STANDBY) or held
+    gang: Gang | None = None
+    has_trained: bool = False  # a first step was run at some time
+    launch_s: float = 0.0  # latest measured launch, 0 when none
+    checkpoint_s: float = 0.0
+    restart_cost_s: float = 0.0  # expected checkpoint + stop + launch of a rescale
+    protected_until: float | None = None
+    not_before: float | None = None  # back-off of a retry; it does not queue earlier
+    held: bool = False  # held by its owner: takes no part
+    excluded_gpus: frozenset[int] = frozenset()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a round may know. Jobs are live (not terminal) and in no particular order."""
+
+    now: float
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    seed: int = 0
+    memory: Mapping[str, Any] = field(default_factory=dict)  # what the policy asked to be remembered; JSON values
+    next_event_s: float | None = None  # expected seconds to the next arrival or end, where known
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job got what it got: a machine token, and a sentence for people."""
+
+    token: str
+    text: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A policy's answer. Exactly one of the three kinds is set; a job that is missing gets nothing.
+
+    counts: whole GPUs per job (elastic policies).
+    shares: fraction of time per (job, type) (round policies).
+    placements: accelerator ids per job (packing policies).
+    """
+
+    counts: Mapping[str, Gang] | None = None
+    shares: Mapping[str, Mapping[str, float]] | None = None
+    placements: Mapping[str, tuple[int, ...]] | None = None
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)  # variance, throughput_sum, gap, ...
+    next_wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One change: the job's GPUs become `gpu_ids` (empty: it is queued again)."""
+
+    job_id: str
+    kind: str  # start | rescale | preempt
+    gpu_ids: tuple[int, ...]
+    gang: Gang | None
+    before: Gang | None
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a round decided. Applied as a whole against the snapshot it came from."""
+
+    moves: tuple[Move, ...] = ()
+    reasons: Mapping[str, Reason] = field(default_factory=dict)  # per live job, moved or not
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    next_wake_at: float | None = None
+    rejected: str | None = None  # why the policy's plan was not applied (min_gain), in words

@@ -1,0 +1,51 @@
+"""Every error the scheduling core raises.
+
+SchedulingError
+├── InvalidTransition      a run was asked to do what its state does not allow
+├── InvalidParameters      a policy or cluster setting out of its documented range
+├── InvalidInput           a trace, cluster file or case that cannot be read (names line and field)
+├── SolverError            a solver timed out, failed or found the problem infeasible
+└── ExecutorError          an executor could not do what it was told; `permanent` decides retrying
+"""
+
+from __future__ import annotations
+
+
+class SchedulingError(Exception):
+    """Root of the tree."""
+
+
+class InvalidTransition(SchedulingError):
+    """A run in `state` has no edge for `event`; `history` holds its last events, newest last."""
+
+    def __init__(self, state: str, event: str, history: tuple[str, ...] = ()) -> None:
+        super().__init__(f"a run in {state} cannot take {event}" + (f" (before: {', '.join(history)})" if history else ""))
+        self.state, self.event, self.history = state, event, history
+
+
+class InvalidParameters(SchedulingError):
+    """`problems` maps each parameter to one sentence: what was wrong and what is allowed."""
+
+    def __init__(self, problems: dict[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {text}" for name, text in problems.items()))
+        self.problems = problems
+
+
+class InvalidInput(SchedulingError):
+    """A file that cannot be read; the message names the place."""
+
+
+class SolverError(SchedulingError):
+    """The solver gave no optimal answer; `status` is its own word for why."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"the solver stopped with {status}")
+        self.status = status
+
+
+class ExecutorError(SchedulingError):
+    """An executor call failed. A permanent error is not retried."""
+
+    def __init__(self, message: str, *, permanent: bool) -> None:
+        super().__init__(message)
+        self.permanent = permanent

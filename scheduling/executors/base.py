@@ -1,0 +1,115 @@
+"""The executor contract: five calls, idempotent on (run, epoch), and what an executor can do.
+
+No call may block for longer than its own stated timeout; each raises ExecutorError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorInfo:
+    index: int
+    type: str
+    uuid: str
+    memory_mib: int
+    emulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    name: str
+    accelerators: tuple[AcceleratorInfo, ...]
+    cpus: int
+    memory_mib: int
+    reachable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """All that an executor needs to start one epoch of a run. Secrets are in `env` only."""
+
+    job_id: str
+    job_number: int
+    run_id: str
+    epoch: int
+    project_key: str  # stable short name; the executor maps it to an account
+    argv: tuple[str, ...]  # program of one worker; started once per GPU
+    shell: bool  # argv[0] is a shell line (the job is a command)
+    workdir: str | None
+    placement: Mapping[str, tuple[int, ...]]  # node name -> accelerator indexes
+    env: Mapping[str, str]
+    total_steps: int
+    batch_size: int
+    checkpoint_every_steps: int
+    checkpoint_keep: int
+    max_duration_s: float | None
+    memory_mib: int | None
+    cpus: int | None
+    api_url: str
+    token: str
+    report_interval_s: float
+    pace_steps_per_s: float | None = None  # emulated devices: ceiling on speed
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What an executor saw of (run, epoch).
+
+    kind: `alive` (processes exist), `exited` (all processes are gone for certain; `exit` says how),
+    `absent` (never started here, or forgotten: the GPUs are free).
+    """
+
+    run_id: str
+    epoch: int
+    kind: str
+    at: float
+    exit: ExitInfo | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
+    reports: tuple[Mapping[str, Any], ...] = ()  # spooled reports nobody took, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class ExitInfo:
+    """How an epoch ended.
+
+    reason: `done` (all steps), `stopped` (checkpointed as told), `user_error` (non-zero exit code),
+    `signal` (killed by `signal`), `out_of_memory`, `time_limit`, `runner_lost`, `launch_failed`.
+    """
+
+    reason: str
+    exit_code: int | None = None
+    signal: int | None = None
+    step: int | None = None
+    message: str = ""
+
+    @property
+    def retryable(self) -> bool:
+        """A user program's own error is retried too (up to the job's limit); a time limit is not."""
+        return self.reason not in ("done", "stopped", "time_limit")
+
+
+class Executor(Protocol):
+    name: str
+    supports_containers: bool
+    supports_multi_node: bool
+    supports_warm_start: bool
+
+    def inventory(self) -> Sequence[NodeInfo]:
+        """The nodes and accelerators there are now."""
+
+    def launch(self, request: LaunchRequest) -> None:
+        """Start (run, epoch); a second call for the same pair does nothing. Older epochs of the run
+        are killed for certain first."""
+
+    def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
+        """Ask for a checkpoint at the next step, then for all processes to leave."""
+
+    def kill(self, run_id: str, epoch: int) -> None:
+        """End all processes now. `observe` reports `exited` or `absent` once they are gone."""
+
+    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
+        """One Fact for each known (run, epoch); never raises for a single run."""

@@ -1,0 +1,27 @@
+"""Policies by name; imported on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, cast
+
+from scheduling.policies.base import Policy, parse_parameters
+
+POLICIES = {
+    "f_scheduling": "scheduling.policies.f_scheduling.FScheduling",
+    "f_scheduling_exact": "scheduling.policies.f_scheduling_exact.FSchedulingExact",
+    "static_partition": "scheduling.policies.static_partition.StaticPartition",
+    "fifo_gang": "scheduling.policies.fifo_gang.FifoGang",
+}
+
+
+def policy_class(name: str) -> type[Policy]:
+    """The class of policy `name`; KeyError for a name that is not in POLICIES."""
+    module, _, cls = POLICIES[name].rpartition(".")
+    return cast(type[Policy], getattr(import_module(module), cls))
+
+
+def load_policy(name: str, parameters: dict[str, Any] | None = None) -> Policy:
+    """Policy `name` with its parameters; raises InvalidParameters."""
+    cls = policy_class(name)
+    return cls(parse_parameters(cls.Parameters, parameters or {}))

@@ -1,0 +1,41 @@
+"""The policy protocol."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from scheduling.domain import Allocation, Snapshot
+from scheduling.errors import InvalidParameters
+
+
+class Parameters(BaseModel):
+    """Typed settings of a policy; field descriptions and bounds are what forms and the API render."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Policy(Protocol):
+    """Stateless between calls: what must be remembered travels in the snapshot's memory."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    Parameters: ClassVar[type[Parameters]]
+    #: Integer-count policies: min_gain and protection apply to their plans.
+    elastic: ClassVar[bool]
+
+    parameters: Parameters
+
+    def __init__(self, parameters: Any = None) -> None: ...
+
+    def allocate(self, snapshot: Snapshot) -> Allocation: ...
+
+
+def parse_parameters(schema: type[Parameters], values: dict[str, Any]) -> Parameters:
+    """`values` as `schema`; raises InvalidParameters naming each field and what is allowed."""
+    try:
+        return schema.model_validate(values)
+    except ValidationError as error:
+        problems = {".".join(map(str, e["loc"])) or "parameters": e["msg"] for e in error.errors()}
+        raise InvalidParameters(problems) from None
