@@ -1,0 +1,88 @@
+"""Typed reads of the environment. A value that cannot be used stops the start with a sentence that names it."""
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+_env = environ.Env()
+_VIRTUAL_ITEM = re.compile(r"^(?:[A-Za-z0-9][A-Za-z0-9.-]*=)?[a-z0-9][a-z0-9_]*:[1-9][0-9]{0,4}$")
+
+
+def text(name: str, default: str = "") -> str:
+    return str(_env.str(name, default=default))
+
+
+def flag(name: str, default: bool = False) -> bool:
+    value = text(name, "1" if default else "0").strip().lower()
+    if value in {"1", "true", "yes", "on"}:
+        return True
+    if value in {"0", "false", "no", "off", ""}:
+        return False
+    raise ImproperlyConfigured(f"{name} must be 1 or 0, not {value!r}")
+
+
+def number(name: str, default: float, *, minimum: float, maximum: float) -> float:
+    raw = text(name, str(default))
+    try:
+        value = float(raw)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a number, not {raw!r}") from None
+    if not minimum <= value <= maximum:
+        raise ImproperlyConfigured(f"{name} must be between {minimum:g} and {maximum:g}, not {raw}")
+    return value
+
+
+def integer(name: str, default: int, *, minimum: int, maximum: int) -> int:
+    value = number(name, default, minimum=minimum, maximum=maximum)
+    if value != int(value):
+        raise ImproperlyConfigured(f"{name} must be a whole number, not {value:g}")
+    return int(value)
+
+
+def words(name: str, default: list[str]) -> list[str]:
+    raw = text(name)
+    return [word.strip() for word in raw.split(",") if word.strip()] if raw.strip() else default
+
+
+def folder(name: str, default: Path) -> Path:
+    return Path(text(name) or default).expanduser().absolute()
+
+
+def virtual_accelerators(name: str) -> str:
+    """ "titan_xp:6" or "node-a=titan_xp:4,node-b=v100:2"; empty: the real GPUs of this machine."""
+    items = words(name, [])
+    for item in items:
+        if not _VIRTUAL_ITEM.match(item):
+            raise ImproperlyConfigured(f"{name} must look like titan_xp:6 or node-a=titan_xp:4,node-b=v100:2: {item!r}")
+    return ",".join(items)
+
+
+def database(name: str, url: str) -> dict[str, Any]:
+    """A Django database from a libpq URL; a `?host=` that is a directory means its Unix socket."""
+    scheme = urlsplit(url).scheme
+    if scheme not in {"postgres", "postgresql"}:
+        raise ImproperlyConfigured(f"{name} must be a postgresql:// URL, not {scheme or 'empty'}://")
+    config: dict[str, Any] = dict(_env.db_url_config(url))
+    options: dict[str, Any] = config.setdefault("OPTIONS", {})
+    config["HOST"] = options.pop("host", config["HOST"])
+    return config
+
+
+def redis_url(name: str, url: str) -> str:
+    scheme = urlsplit(url).scheme
+    if scheme not in {"redis", "rediss", "unix"}:
+        raise ImproperlyConfigured(f"{name} must be a redis://, rediss:// or unix:// URL, not {scheme or 'empty'}://")
+    return url
+
+
+def broker_url(url: str) -> str:
+    """Celery spells a Redis behind a Unix socket differently from redis-py and Channels."""
+    if not url.startswith("unix://"):
+        return url
+    address, _, query = url.removeprefix("unix://").partition("?")
+    number = query.removeprefix("db=") or "0"
+    return f"redis+socket://{address}?virtual_host={number}"

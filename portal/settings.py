@@ -1,0 +1,165 @@
+"""Settings, read from the environment (portal/env.py); docs/operations.md lists the variables."""
+
+from pathlib import Path
+
+import django_stubs_ext
+
+from portal import env
+from portal.supervisor.layout import Layout
+
+django_stubs_ext.monkeypatch()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION = "0.1.0"
+
+EVENKEEL_DATA = env.folder("EVENKEEL_DATA", BASE_DIR / "data")
+EVENKEEL_HOST = env.text("EVENKEEL_HOST", "127.0.0.1")
+EVENKEEL_PORT = env.integer("EVENKEEL_PORT", 8800, minimum=1, maximum=65_535)
+EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", f"http://{EVENKEEL_HOST}:{EVENKEEL_PORT}")
+EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
+EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
+EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
+EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
+EVENKEEL_ROUND_INTERVAL_S = env.number("EVENKEEL_ROUND_INTERVAL_S", 5.0, minimum=0.2, maximum=600)
+EVENKEEL_DEBUG = env.flag("EVENKEEL_DEBUG")
+
+_layout = Layout(EVENKEEL_DATA)
+_LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
+
+DEBUG = EVENKEEL_DEBUG
+SECRET_KEY = env.text("EVENKEEL_SECRET_KEY") or _layout.secret("secret_key")
+EVENKEEL_ALLOWED_HOSTS = env.words("EVENKEEL_ALLOWED_HOSTS", list(dict.fromkeys([*_LOOPBACK, EVENKEEL_HOST])))
+ALLOWED_HOSTS = EVENKEEL_ALLOWED_HOSTS
+CSRF_TRUSTED_ORIGINS = env.words("EVENKEEL_TRUSTED_ORIGINS", [])
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "channels",
+    "accounts",
+    "portal.jobs",
+    "portal.dashboard",
+    "portal.supervisor",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# PostgreSQL and Redis: what the environment names, else the embedded servers of the data directory.
+EXTERNAL_DATABASE_URL = env.text("DATABASE_URL")
+EXTERNAL_REDIS_URL = env.text("REDIS_URL")
+REDIS_URL = env.redis_url("REDIS_URL", EXTERNAL_REDIS_URL or _layout.redis_url)
+DATABASES = {
+    "default": {
+        **env.database("DATABASE_URL", EXTERNAL_DATABASE_URL or _layout.database_url),
+        "CONN_MAX_AGE": 0,  # an ASGI request has a thread of its own, and a connection would outlive it
+        "CONN_HEALTH_CHECKS": True,
+    },
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [{"address": REDIS_URL}], "prefix": "evenkeel"},
+    },
+}
+
+CELERY_BROKER_URL = env.broker_url(REDIS_URL)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout": 30, "socket_keepalive": False}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_TIME_LIMIT = 300
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("EVENKEEL_HTTPS")
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("EVENKEEL_HTTPS") else None
+SECURE_REFERRER_POLICY = "same-origin"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = None
+FRONTEND_DIST = BASE_DIR / "frontend" / "dist"
+WHITENOISE_USE_FINDERS = True  # no collectstatic: one step less at the start
+WHITENOISE_ROOT = FRONTEND_DIST if FRONTEND_DIST.is_dir() else None
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/assets/"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "accounts.tokens.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "portal.api.pagination.CursorPages",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "portal.api.errors.problem_exception_handler",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Evenkeel",
+    "DESCRIPTION": "A portal for a shared GPU cluster.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+UNFOLD = {"SITE_TITLE": "Evenkeel", "SITE_HEADER": "Evenkeel", "SITE_URL": "/"}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.text("EVENKEEL_LOG_LEVEL", "INFO")},
+}

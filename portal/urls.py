@@ -1,0 +1,12 @@
+from django.contrib import admin
+from django.urls import include, path, re_path
+
+from portal import views
+
+urlpatterns = [
+    path("healthz", views.healthz),
+    path("readyz", views.readyz),
+    path("api/v1/", include("portal.api.urls")),
+    path("admin/", admin.site.urls),
+    re_path(r"^(?!api/|admin/|static/|assets/|ws/).*$", views.index),
+]

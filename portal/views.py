@@ -1,0 +1,59 @@
+"""The page that holds the front end, and what load balancers and supervisors ask."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import ensure_csrf_cookie
+from django.views.decorators.http import require_safe
+
+NOT_BUILT = "The front end is not built yet: run `make frontend`, then start again. The API is at /api/v1/.\n"
+
+
+@require_safe
+@never_cache
+@ensure_csrf_cookie
+def index(request: HttpRequest) -> HttpResponseBase:
+    """Every address that is a page of the single-page application."""
+    page = Path(settings.FRONTEND_DIST) / "index.html"
+    if not page.is_file():
+        return HttpResponse(NOT_BUILT, status=503, content_type="text/plain")
+    return HttpResponse(page.read_bytes())
+
+
+@require_safe
+@never_cache
+def healthz(request: HttpRequest) -> HttpResponse:
+    """This process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def readyz(request: HttpRequest) -> HttpResponse:
+    """This process and what it needs answer."""
+    checks = {"database": _says(_ask_database), "redis": _says(_ask_redis)}
+    ready = all(answer == "ok" for answer in checks.values())
+    return JsonResponse({"status": "ok" if ready else "unavailable", **checks}, status=200 if ready else 503)
+
+
+def _says(ask: Callable[[], None]) -> str:
+    try:
+        ask()
+    except (DatabaseError, redis.RedisError):
+        return "unavailable"
+    return "ok"
+
+
+def _ask_database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def _ask_redis() -> None:
+    with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2) as client:
+        client.ping()

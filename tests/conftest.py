@@ -1,0 +1,35 @@
+"""One real PostgreSQL and one real Valkey for the session, started when the first test needs them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portal.supervisor.layout import Layout
+from portal.supervisor.postgres import Postgres
+from portal.supervisor.valkey import Valkey
+
+
+@pytest.fixture(scope="session")
+def embedded_services() -> Iterator[Layout]:
+    layout = Layout(Path(os.environ["EVENKEEL_TEST_SESSION"]))
+    layout.prepare()
+    servers = [Postgres(layout, durable=False), Valkey(layout)]
+    for server in servers:
+        server.start()
+    yield layout
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(embedded_services: Layout) -> None:
+    """pytest-django asks for this before it creates the test database."""
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    data = os.environ.get("EVENKEEL_TEST_SESSION", "")
+    if "evenkeel-test-" in data:
+        shutil.rmtree(data, ignore_errors=True)
