@@ -1,0 +1,147 @@
+"""What `manage.py up` starts, step by step, one line each."""
+
+import contextlib
+import io
+import json
+import logging
+import logging.handlers
+import os
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import DatabaseError, connections
+
+from portal.supervisor.child import Child
+from portal.supervisor.errors import SetupError
+from portal.supervisor.layout import Layout
+from portal.supervisor.postgres import Postgres
+from portal.supervisor.supervisor import Server, Supervisor
+from portal.supervisor.valkey import Valkey
+
+logger = logging.getLogger("evenkeel.supervisor")
+
+READY_TIMEOUT_S = 90
+QUEUES = "rounds,dispatch,live,celery"
+
+
+@dataclass(frozen=True)
+class Administrator:
+    email: str
+    password: str | None  # None: was created earlier
+
+
+class ControlPlane:
+    """`start` is what Supervisor.run wants; afterwards `administrator` is known."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.administrator: Administrator | None = None
+
+    def start(self, supervisor: Supervisor) -> None:
+        began = time.monotonic()
+        logger.info("Evenkeel %s, data in %s", settings.VERSION, self._layout.data)
+        children = self._children()
+        for child in children:
+            if child.clear_leftovers():
+                logger.info("Stopped the %s process of an earlier supervisor.", child.name)
+        check_port(settings.EVENKEEL_HOST, settings.EVENKEEL_PORT)
+        self._bring_up(supervisor, Postgres(self._layout), settings.EXTERNAL_DATABASE_URL)
+        self._bring_up(supervisor, Valkey(self._layout), settings.EXTERNAL_REDIS_URL)
+        self._prepare_database()
+        for child in children:
+            supervisor.launch(child)
+        supervisor.wait_for(children[0], web_is_ready, READY_TIMEOUT_S)
+        logger.info("Ready after %.1f s: %s", time.monotonic() - began, settings.EVENKEEL_API_URL)
+        self._introduce_administrator()
+
+    def _bring_up(self, supervisor: Supervisor, server: Server, external_url: str) -> None:
+        if external_url:
+            logger.info("%-11s external, at %s", server.name, urlsplit(external_url).hostname or "a socket")
+        else:
+            logger.info("%-11s %s", server.name, supervisor.bring_up(server))
+
+    def _prepare_database(self) -> None:
+        began = time.monotonic()
+        answer = io.StringIO()
+        try:
+            call_command("migrate", interactive=False, verbosity=0)
+            call_command("bootstrap", admin_email=settings.EVENKEEL_ADMIN_EMAIL, print_json=True, stdout=answer)
+        except DatabaseError as error:
+            raise SetupError(f"The database cannot be prepared: {str(error).strip().splitlines()[0]}") from error
+        finally:
+            connections.close_all()
+        account = json.loads(answer.getvalue().strip().splitlines()[-1])
+        self.administrator = Administrator(account["email"], account.get("password"))
+        logger.info("%-11s prepared in %.1f s", "Database", time.monotonic() - began)
+
+    def _children(self) -> list[Child]:
+        python, celery = sys.executable, [sys.executable, "-m", "celery", "-A", "portal.celery"]
+        host, port = settings.EVENKEEL_HOST, str(settings.EVENKEEL_PORT)
+        web = ["uvicorn", "portal.asgi:application", "--host", host, "--port", port, "--timeout-graceful-shutdown", "3"]
+        worker = ["worker", "-Q", QUEUES, "--concurrency", "4", "--loglevel", "INFO", "--without-gossip"]
+        schedule = str(self._layout.run / "beat-schedule")
+        return [
+            self._child("web", [python, "-m", *web, "--no-access-log"]),
+            self._child("worker", [*celery, *worker, "--without-mingle"]),
+            self._child("beat", [*celery, "beat", "--schedule", schedule, "--pidfile", "", "--loglevel", "INFO"]),
+        ]
+
+    def _child(self, name: str, command: list[str]) -> Child:
+        env = {**os.environ, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
+        layout = self._layout
+        return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs)
+
+    def _introduce_administrator(self) -> None:
+        assert self.administrator is not None
+        if self.administrator.password:
+            logger.info(
+                "Sign in as %s with the password %s (shown only now).",
+                self.administrator.email,
+                self.administrator.password,
+            )
+        else:
+            logger.info("Sign in as %s with the password you have.", self.administrator.email)
+
+
+def check_port(host: str, port: int) -> None:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with contextlib.closing(socket.socket(family, kind, protocol)) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        reason = "is in use" if error.errno == 98 else f"cannot be used ({error.strerror or error})"
+        raise SetupError(f"Port {port} on {host} {reason}; free it or set EVENKEEL_PORT to another.") from error
+
+
+def web_is_ready() -> bool:
+    try:
+        with urllib.request.urlopen(f"{settings.LOCAL_URL}/readyz", timeout=2) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage()
+
+
+def speak_up(layout: Layout) -> None:
+    """The supervisor's lines go to the terminal and, with the time, to its log."""
+    terminal = logging.StreamHandler(sys.stdout)
+    terminal.setFormatter(_OneLine())
+    path = layout.logs / "supervisor.log"
+    path.touch(mode=0o600)
+    log = logging.handlers.RotatingFileHandler(path, maxBytes=10**7, backupCount=3)
+    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.propagate = False
+    logger.handlers = [terminal, log]
+    logger.setLevel(logging.INFO)
