@@ -1,0 +1,1 @@
+"""The parts of the training SDK; programs use `evenkeel.training()`."""

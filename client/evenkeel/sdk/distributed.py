@@ -1,0 +1,73 @@
+"""torch.distributed on demand: gloo on CPUs, NCCL on CUDA devices."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from evenkeel.sdk.settings import Settings
+
+
+def pick_device(settings: Settings) -> str:
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return "cpu"
+    try:
+        import torch
+    except ImportError:
+        return "cpu"
+    return f"cuda:{settings.local_rank}" if torch.cuda.is_available() else "cpu"
+
+
+def init_process_group(settings: Settings, device: str) -> bool:
+    """True when this call made the group (and its caller shall destroy it)."""
+    import torch
+    import torch.distributed as dist
+
+    if settings.world_size == 1 or dist.is_initialized():
+        return False
+    cuda = device.startswith("cuda")
+    if cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "nccl" if cuda else "gloo",
+        rank=settings.rank,
+        world_size=settings.world_size,
+        timeout=timedelta(seconds=settings.distributed_timeout_s),
+    )
+    return True
+
+
+def wrap(model: Any, settings: Settings, device: str) -> Any:
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(model, device_ids=[settings.local_rank] if device.startswith("cuda") else None)
+
+
+def weighted_mean(value: Any, weight: float) -> float:
+    """Sum over ranks of value x weight."""
+    import torch
+    import torch.distributed as dist
+
+    part = torch.as_tensor(value, dtype=torch.float64).detach().to("cpu", copy=True) * weight
+    if dist.get_backend() == "nccl":
+        part = part.to(torch.cuda.current_device())
+    dist.all_reduce(part)
+    return float(part)
+
+
+class StepFence:
+    """Keeps the host at most one step ahead of a CUDA device, so that ranks stay within two steps of
+    each other although kernels run asynchronously."""
+
+    def __init__(self) -> None:
+        self._previous: Any = None
+
+    def pass_step(self) -> None:
+        import torch
+
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        if self._previous is not None:
+            self._previous.synchronize()
+        self._previous = event
