@@ -67,6 +67,7 @@ class Job:
     restartable: bool = True
     gpu_ids: tuple[int, ...] = ()  # assigned (STANDBY) or held
     gang: Gang | None = None
+    leaving_gpu_ids: tuple[int, ...] = ()  # held by processes of an earlier epoch that are still going away
     has_trained: bool = False  # a first step was run at some time
     launch_s: float = 0.0  # latest measured launch, 0 when none
     checkpoint_s: float = 0.0
@@ -89,6 +90,10 @@ class Snapshot:
     memory: Mapping[str, Any] = field(default_factory=dict)  # what the policy asked to be remembered; JSON values
     next_event_s: float | None = None  # expected seconds to the next arrival or end, where known
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: GPUs at once a project may hold; projects that are missing have no limit.
+    gpu_quotas: Mapping[str, int] = field(default_factory=dict)
+    #: Still occupied by processes that are on their way out; nobody may be given these now.
+    blocked_gpu_ids: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ POLICIES = {
 def policy_class(name: str) -> type[Policy]:
     """The class of policy `name`; KeyError for a name that is not in POLICIES."""
     module, _, cls = POLICIES[name].rpartition(".")
-    return cast(type[Policy], getattr(import_module(module), cls))
+    return cast("type[Policy]", getattr(import_module(module), cls))
 
 
 def load_policy(name: str, parameters: dict[str, Any] | None = None) -> Policy:

@@ -25,7 +25,8 @@ class Policy(Protocol):
     #: Integer-count policies: min_gain and protection apply to their plans.
     elastic: ClassVar[bool]
 
-    parameters: Parameters
+    @property
+    def parameters(self) -> BaseModel: ...
 
     def __init__(self, parameters: Any = None) -> None: ...
 

@@ -1,0 +1,77 @@
+"""Jobs on lost and drained nodes, seen by a policy as if they waited.
+
+On a lost node the processes are gone whatever the state says, so protection does not hold. A drained
+node still trains: its jobs leave by checkpoint once there is room for them elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from scheduling.domain import Job, Reason, Snapshot
+from scheduling.lifecycle import State
+
+_MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
+
+
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    original: Snapshot
+    snapshot: Snapshot  # what the policy sees
+    must_leave: frozenset[str] = frozenset()  # on lost nodes
+    may_stay: frozenset[str] = frozenset()  # on drained nodes, not yet known to have to stay
+    staying: frozenset[str] = frozenset()
+    give_back: frozenset[str] = frozenset()  # STANDBY: assigned GPUs that cannot be launched on
+
+    def keep(self, stay: Iterable[str]) -> Displaced:
+        """The jobs in `stay` find no other place: they keep training where they are, unresized."""
+        staying = self.staying | frozenset(stay)
+        return _build(self.original, self.must_leave, self.may_stay - staying, staying, self.give_back)
+
+    def reasons(self, placed: Collection[str]) -> dict[str, Reason]:
+        found = {}
+        for key in self.must_leave:
+            waits = "it is queued again and starts when enough GPUs are free"
+            where = "it moves to other GPUs" if key in placed else waits
+            found[key] = Reason("node_lost", f"A node that it ran on was lost, so {where}.")
+        for key in self.may_stay:
+            found[key] = Reason("node_drained", "Its node is being drained, so it moves by checkpoint to other GPUs.")
+        for key in self.staying:
+            text = "Its node is being drained; it moves by checkpoint when enough GPUs elsewhere are free."
+            found[key] = Reason("node_drained_waits", text)
+        for key in self.give_back:
+            text = "A node that it was to start on left the cluster, so it is queued again for other GPUs."
+            found[key] = Reason("assignment_withdrawn", text)
+        return found
+
+
+def displace(snapshot: Snapshot) -> Displaced:
+    usable = {gpu for node in snapshot.nodes if node.schedulable and not node.lost for gpu in node.gpu_ids}
+    drained = {gpu for node in snapshot.nodes if not node.schedulable and not node.lost for gpu in node.gpu_ids}
+    must, may, back = set(), set(), set()
+    for job in snapshot.jobs:
+        gone = set(job.gpu_ids) - usable
+        if not gone:
+            continue
+        if job.state is State.STANDBY:
+            back.add(job.id)
+        elif not gone <= drained and job.state in _MOVABLE:
+            must.add(job.id)
+        elif gone <= drained and job.state is State.RUNNING and job.restartable and not job.held:
+            may.add(job.id)
+    return _build(snapshot, frozenset(must), frozenset(may), frozenset(), frozenset(back))
+
+
+def _build(
+    original: Snapshot, must: frozenset[str], may: frozenset[str], staying: frozenset[str], back: frozenset[str]
+) -> Displaced:
+    waiting = must | may
+    jobs = tuple(_as_seen(job, waiting, staying) for job in original.jobs)
+    return Displaced(original, replace(original, jobs=jobs), must, may, staying, back)
+
+
+def _as_seen(job: Job, waiting: Collection[str], staying: Collection[str]) -> Job:
+    if job.id in waiting:
+        return replace(job, state=State.WAITING_FOR_RESOURCE, gpu_ids=(), gang=None, protected_until=None)
+    return replace(job, restartable=False) if job.id in staying else job

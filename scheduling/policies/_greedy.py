@@ -1,0 +1,214 @@
+"""Listing 1 of the F-scheduling thesis, incrementally and exactly.
+
+With J jobs that hold GPUs, s their relative throughputs, S = sum s and Q = sum s^2, the population
+variance times J^2 is V = J Q - S^2. Raising one s by d changes V by
+
+    d (2 J s + (J - 1) d) - 2 d S  =  a - b S,
+
+so every candidate is a line in S, and one grant changes one candidate. Candidates that cannot be told
+apart (same curves and limits, same gang) are one row with a heap of jobs. Each step evaluates all rows
+at once in floating point; whatever lies within the rounding error of the bound, or of the smallest
+variance, is decided in whole numbers. Values are integers (UNITS to the step/s or to S = 1), so that
+ties are ties; the earlier job in queue order wins them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNITS = 10**9
+Seat = tuple[int, int]  # (type, count): a gang
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What makes jobs interchangeable: per type what n GPUs are worth, and the counts allowed.
+
+    `value` is what is summed and maximised, `share` is S; both in UNITS, non-decreasing, constant beyond
+    their end. high < low: the type cannot run the job. `hurdle` is the factor that a change of type must
+    gain more than; infinite where none is allowed.
+    """
+
+    value: tuple[tuple[int, ...], ...]
+    share: tuple[tuple[int, ...], ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    hurdle: float = 1.0
+
+
+@dataclass(slots=True)
+class Row:
+    kind: Kind
+    seat: Seat
+    jobs: list[int] = field(default_factory=list)  # heap of positions in queue order
+
+
+class Greedy:
+    """Give away `free` GPUs one candidate at a time; `seats` is the plan so far.
+
+    `others` are the relative throughputs of jobs that hold GPUs and take no part: they count in the
+    variance and never change.
+    """
+
+    def __init__(
+        self, kinds: Sequence[Kind], seats: Sequence[Seat], free: Sequence[int], others: Sequence[int], bound: float
+    ) -> None:
+        self.kinds, self.seats, self.free = list(kinds), list(seats), np.array(free, dtype=np.int64)
+        shares = [at(kind.share[t], n) for kind, (t, n) in zip(kinds, seats, strict=True)] + list(others)
+        self.jobs = len(shares)
+        self.sum = sum(shares)
+        self.spread = self.jobs * sum(share * share for share in shares) - self.sum**2  # V
+        self.limit = ceil(Fraction(bound) * (self.jobs * UNITS) ** 2)  # V < limit: fair
+        self.peak: int | None = None
+        self._build()
+
+    @property
+    def variance(self) -> float:
+        return self._as_variance(self.spread)
+
+    @property
+    def peak_variance(self) -> float:
+        """The largest variance after a step; 0 without steps. A bound above it would have changed nothing."""
+        return self._as_variance(self.peak or 0)
+
+    def _as_variance(self, spread: int) -> float:
+        return float(Fraction(spread, (self.jobs * UNITS) ** 2)) if self.jobs else 0.0
+
+    # Rows ------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        types, size = len(self.free), max(1, len(self.seats))
+        self.rows: list[Row | None] = [None] * size
+        self.spare = list(range(size - 1, -1, -1))
+        self.row_of: dict[tuple[int, Seat], int] = {}
+        self.order = np.zeros(size, dtype=np.int64)
+        self.gain = np.full((size, types), -1, dtype=np.int64)
+        self.need = np.ones((size, types), dtype=np.int64)
+        self.a = np.zeros((size, types))
+        self.b = np.zeros((size, types))
+        self.target: list[list[int]] = [[0] * types for _ in range(size)]
+        unique: dict[Kind, Kind] = {}
+        self.kinds = [unique.setdefault(kind, kind) for kind in self.kinds]
+        for job, (kind, seat) in enumerate(zip(self.kinds, self.seats, strict=True)):
+            self._join(job, kind, seat)
+
+    def _join(self, job: int, kind: Kind, seat: Seat) -> None:
+        key = (id(kind), seat)
+        index = self.row_of.get(key)
+        if index is None:
+            index = self.row_of[key] = self.spare.pop()
+            self.rows[index] = Row(kind, seat)
+            self._propose(index, kind, seat)
+        row = self.rows[index]
+        assert row is not None
+        heapq.heappush(row.jobs, job)
+        self.order[index] = row.jobs[0]
+
+    def _leave(self, index: int) -> int:
+        row = self.rows[index]
+        assert row is not None
+        job = heapq.heappop(row.jobs)
+        if row.jobs:
+            self.order[index] = row.jobs[0]
+        else:
+            del self.row_of[id(row.kind), row.seat]
+            self.rows[index] = None
+            self.gain[index] = -1
+            self.spare.append(index)
+        return job
+
+    def _propose(self, index: int, kind: Kind, seat: Seat) -> None:
+        """Fill a row: one more GPU on its own type, or the smallest faster gang of another."""
+        own, count = seat
+        value, share = at(kind.value[own], count), at(kind.share[own], count)
+        for t in range(len(self.free)):
+            target = count + 1 if t == own else _faster(kind, t, value)
+            if target is None or target > kind.high[t]:
+                self.gain[index, t] = -1
+                continue
+            d = at(kind.share[t], target) - share
+            self.gain[index, t] = at(kind.value[t], target) - value
+            self.need[index, t] = 1 if t == own else target
+            self.a[index, t] = d * (2 * self.jobs * share + (self.jobs - 1) * d)
+            self.b[index, t] = 2 * d
+            self.target[index][t] = target
+
+    # Steps -----------------------------------------------------------------------------------------
+
+    def run(self) -> list[Seat]:
+        while True:
+            choice = self._choose()
+            if choice is None:
+                return self.seats
+            self._grant(*choice)
+
+    def _choose(self) -> tuple[int, int] | None:
+        """The best fair candidate as (row, type); without one the least unfair; None: nobody proposes."""
+        open_ = (self.gain >= 0) & (self.need <= self.free)
+        change = self.a - self.b * float(self.sum)
+        slack = self.limit - self.spread
+        error = 2.0**-49 * (5.0 * self.jobs * UNITS * UNITS + abs(slack))
+        gain = np.where(open_ & (change < slack + error), self.gain, -1)
+        while (best := int(gain.max(initial=-1))) >= 0:
+            ties = self._in_order(gain == best)
+            for index, t in ties:
+                if change[index, t] < slack - error or self._exact(index, t) < slack:
+                    return index, t
+                gain[index, t] = -1
+        return self._least_unfair(open_, change, error)
+
+    def _least_unfair(
+        self, open_: NDArray[np.bool_], change: NDArray[np.float64], error: float
+    ) -> tuple[int, int] | None:
+        if not open_.any():
+            return None
+        change = np.where(open_, change, np.inf)
+        near = self._in_order(change <= change.min() + 2 * error)
+        return min(near, key=lambda candidate: self._exact(*candidate))  # the first of equals
+
+    def _in_order(self, mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
+        found = [(int(index), int(t)) for index, t in np.argwhere(mask)]
+        return found if len(found) == 1 else sorted(found, key=lambda c: (int(self.order[c[0]]), c[1]))
+
+    def _exact(self, index: int, t: int) -> int:
+        """By how much the candidate changes V, in whole numbers."""
+        row = self.rows[index]
+        assert row is not None
+        share = at(row.kind.share[row.seat[0]], row.seat[1])
+        d = at(row.kind.share[t], self.target[index][t]) - share
+        return d * (2 * self.jobs * share + (self.jobs - 1) * d) - 2 * d * self.sum
+
+    def _grant(self, index: int, t: int) -> None:
+        row = self.rows[index]
+        assert row is not None
+        own, count = row.seat
+        seat = (t, self.target[index][t])
+        self.spread += self._exact(index, t)
+        self.sum += at(row.kind.share[t], seat[1]) - at(row.kind.share[own], count)
+        self.peak = self.spread if self.peak is None else max(self.peak, self.spread)
+        self.free[own] += count
+        self.free[t] -= seat[1]
+        job = self._leave(index)
+        self.seats[job] = seat
+        self._join(job, row.kind, seat)
+
+
+def at(values: tuple[int, ...], count: int) -> int:
+    return values[count] if count < len(values) else values[-1]
+
+
+def _faster(kind: Kind, t: int, value: int) -> int | None:
+    """The smallest gang of type t worth more than `value` times the hurdle."""
+    if kind.hurdle == float("inf") or kind.high[t] < kind.low[t]:
+        return None
+    values = kind.value[t]
+    found = bisect_right(values, int(value * kind.hurdle))
+    return max(found, kind.low[t]) if found < len(values) else None

@@ -1,0 +1,73 @@
+"""Why each job got what it got: cause first, then the number, then what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from scheduling.domain import Gang, Job, Reason
+from scheduling.policies._view import View, words
+
+
+def explain(
+    field: View,
+    jobs: Iterable[Job],
+    planned: Mapping[str, Gang],
+    left_out: Iterable[Job],
+    bound: float,
+    variance: float,
+) -> dict[str, Reason]:
+    free = dict(field.free)
+    for gang in planned.values():
+        free[gang.type] -= gang.count
+    ahead = [job for job in jobs if job.id in planned]
+    reasons = {job.id: _planned(field, job, planned[job.id], free, bound, variance) for job in ahead}
+    for job in left_out:
+        reasons[job.id] = _left_out(field, job, len(ahead))
+    return reasons
+
+
+def _planned(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> Reason:
+    share = field.relative(job, gang)
+    holds = f"{words(gang)}, relative throughput {share:.2f}"
+    detail = {"relative_throughput": share, "steps_per_s": field.steps_per_s(job, gang)}
+    limit = _limit(field, job, gang, free, bound, variance)
+    if job.gang is None:
+        return Reason("started", f"Its minimum fits, so it starts on {holds}; {limit}.", detail)
+    if job.gang.type != gang.type:
+        text = f"{gang.type} is faster for it by more than a restart costs, so it moves to {holds}; {limit}."
+        return Reason("changed_type", text, detail)
+    if gang.count > job.gang.count:
+        return Reason("grown", f"GPUs were free, so it grows from {job.gang.count} to {holds}; {limit}.", detail)
+    if gang.count < job.gang.count:
+        text = f"Others gain more from {job.gang.count - gang.count} of its GPUs, so it shrinks to {holds}; {limit}."
+        return Reason("shrunk", text, detail)
+    return Reason("keeps", f"It keeps {holds}; {limit}.", detail)
+
+
+def _limit(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> str:
+    """What keeps the job from more."""
+    span = field.spans(job).get(gang.type)
+    if job.max_gpus is not None and gang.count >= job.max_gpus:
+        return f"its maximum is {job.max_gpus}"
+    if span is None or span.at(gang.count) >= span.at(span.high):
+        return "more would not make it faster"
+    if free.get(gang.type, 0) > 0:
+        return "one more would not make it faster"
+    if variance >= bound:
+        return f"the variance {variance:.3f} is at its bound {bound:.3f}, so the worst off go first"
+    return "it grows when a job ends or gains less than this one"
+
+
+def _left_out(field: View, job: Job, ahead: int) -> Reason:
+    spans = field.spans(job)
+    if not spans:
+        limit = ", ".join(job.types) or "any type here"
+        text = f"No gang of {limit} in this cluster can run the job; change its types or its GPU limits."
+        return Reason("no_type", text)
+    name, span = min(spans.items(), key=lambda item: (item[1].low, item[0]))
+    one = span.low == 1
+    text = (
+        f"Every schedulable GPU is needed for the minimums of {ahead} jobs ahead; this one needs at least "
+        f"{words(Gang(name, span.low))} and starts when {'it is' if one else 'they are'} free."
+    )
+    return Reason("no_room", text, {"type": name, "needs": span.low})

@@ -1,0 +1,173 @@
+"""A snapshot as the integer-count policies see it: who takes part, who is fixed, what is free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from scheduling.domain import Curve, Gang, Job, Reason, Snapshot
+from scheduling.lifecycle import LOCKED, QUEUED, State
+from scheduling.throughput import effective, trial_curve
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a job may hold of one type, and what it is worth: `steps_per_s[n]`, constant beyond its end."""
+
+    low: int
+    high: int
+    steps_per_s: tuple[float, ...]
+
+    def at(self, count: int) -> float:
+        return self.steps_per_s[min(count, len(self.steps_per_s) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    types: tuple[str, ...]
+    total: dict[str, int]  # schedulable GPUs: U
+    largest: dict[str, int]  # the largest node
+    free: dict[str, int]  # what the jobs that take part may share, with what they hold now
+    running: tuple[Job, ...]  # may be resized, never dropped; in queue order
+    queued: tuple[Job, ...]  # may start; in queue order
+    fixed: tuple[Job, ...]  # keep what they have: protected, moving, rigid, held by their owner
+    reasons: dict[str, Reason]  # of jobs that take no part
+    multi_node: bool
+
+    @property
+    def taking_part(self) -> tuple[Job, ...]:
+        return tuple(sorted(self.running + self.queued, key=queue_key))
+
+    def spans(self, job: Job) -> dict[str, Span]:
+        """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
+        names = [name for name in self.types if not job.types or name in job.types]
+        spans = {}
+        for name in names:
+            curve = job.curves.get(name) if job.curves else trial_curve(job.min_gpus)
+            span = self._span(job, name, curve) if curve else None
+            if span:
+                spans[name] = span
+        return spans
+
+    def _span(self, job: Job, name: str, curve: Curve) -> Span | None:
+        reach = self.total[name] if self.multi_node else self.largest[name]
+        high = min(reach, job.max_gpus or reach)
+        values = effective(curve, high, self.largest[name])
+        useful = next((count for count, value in enumerate(values) if value > 0), None)
+        if useful is None:
+            return None
+        low = max(job.min_gpus, useful)
+        return Span(low, high, values) if low <= high else None
+
+    def alone(self, job: Job) -> float:
+        """f_M(U): the best gang of one type that the whole cluster could give the job."""
+        return max((span.at(span.high) for span in self.spans(job).values()), default=0.0)
+
+    def steps_per_s(self, job: Job, gang: Gang | None) -> float:
+        if gang is None:
+            return 0.0
+        curve = job.curves.get(gang.type) if job.curves else trial_curve(job.min_gpus)
+        return effective(curve, gang.count, self.largest.get(gang.type, gang.count))[-1] if curve else 0.0
+
+    def relative(self, job: Job, gang: Gang | None) -> float:
+        """S_M of a gang; at most 1 even where a drained node makes U smaller than what is held."""
+        alone = self.alone(job)
+        return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
+
+
+def words(gang: Gang) -> str:
+    return f"{gang.count} \N{MULTIPLICATION SIGN} {gang.type}"
+
+
+def queue_key(job: Job) -> tuple[int, float, int, str]:
+    """Priority, then submission time, then id (the short number orders as the id does for people)."""
+    return (-job.priority, job.submitted_at, job.number, job.id)
+
+
+def is_fixed(job: Job) -> bool:
+    """Its GPUs are not schedulable and it may get no others (spec, application states)."""
+    if job.state in LOCKED:
+        return True
+    return job.state is State.RUNNING and (not job.restartable or job.held)
+
+
+def present_gang(job: Job, type_of: dict[int, str]) -> Gang | None:
+    """The job's gang; made from its GPUs where the snapshot names only those."""
+    if job.gang is not None or not job.gpu_ids:
+        return job.gang
+    return Gang(type_of.get(job.gpu_ids[0], ""), len(job.gpu_ids))
+
+
+def view(snapshot: Snapshot) -> View:
+    nodes = [node for node in snapshot.nodes if node.schedulable and not node.lost and node.gpu_ids]
+    total, largest = Counter[str](), dict[str, int]()
+    for node in nodes:
+        total[node.type] += len(node.gpu_ids)
+        largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
+    multi_node = bool(snapshot.settings.get("multi_node", True))
+    field = View(tuple(sorted(total)), dict(total), largest, {}, (), (), (), {}, multi_node)
+    jobs = sorted(snapshot.jobs, key=queue_key)
+    reasons = {job.id: reason for job in jobs if (reason := _absent(field, job, snapshot.now)) is not None}
+    fixed = tuple(job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang or job.leaving_gpu_ids))
+    taken = {gpu for job in fixed for gpu in (*job.gpu_ids, *job.leaving_gpu_ids)}
+    free = dict.fromkeys(field.types, 0)
+    for node in nodes:
+        free[node.type] += sum(gpu not in taken for gpu in node.gpu_ids)
+    return replace(
+        field,
+        free=free,
+        running=tuple(job for job in jobs if job.state is State.RUNNING and job.id not in reasons),
+        queued=tuple(job for job in jobs if job.state in QUEUED and job.id not in reasons),
+        fixed=fixed,
+        reasons=reasons,
+    )
+
+
+def _stuck(field: View, job: Job) -> bool:
+    """A running job that its own limits or curves no longer allow what it holds; it keeps that."""
+    gang = job.gang
+    if gang is None:
+        return True
+    span = field.spans(job).get(gang.type)
+    return span is None or gang.count < span.low
+
+
+def _absent(field: View, job: Job, now: float) -> Reason | None:
+    """Why a job takes no part in this decision, if it does not."""
+    if is_fixed(job):
+        return _fixed_reason(job, now)
+    if job.state is State.RUNNING and _stuck(field, job):
+        text = "Nothing is known of its speed on other counts of GPUs, so it keeps what it has until that is measured."
+        return Reason("not_resizable", text)
+    if job.state is State.WAITING_FOR_INITIAL_CONTACT:
+        return Reason("waits_for_contact", "The executor has not accepted the job yet; it queues once it has.")
+    if job.state in QUEUED and job.held:
+        return Reason("held", "Its owner holds the job; it queues again when released.")
+    if job.state in QUEUED and job.not_before is not None and job.not_before > now:
+        wait = job.not_before - now
+        return Reason(
+            "back_off",
+            f"The last attempt failed; the job is tried again in {wait:.0f} s.",
+            {"not_before": job.not_before},
+        )
+    return None
+
+
+def _fixed_reason(job: Job, now: float) -> Reason:
+    gpus = f"{len(job.gpu_ids)} GPU{'' if len(job.gpu_ids) == 1 else 's'}"
+    if job.state is State.RUNNING_PROTECTED:
+        left = max(0.0, (job.protected_until or now) - now)
+        return Reason(
+            "protected",
+            f"It has just launched, so it keeps its {gpus} for another {left:.0f} s; then it may be resized.",
+            {"protected_until": job.protected_until},
+        )
+    if job.state is State.RUNNING and job.held:
+        return Reason("held_running", f"Its owner holds the job; it keeps its {gpus} and is not resized.")
+    if job.state is State.RUNNING:
+        return Reason("rigid", f"The job cannot checkpoint, so it keeps its {gpus} to its end.")
+    if job.state is State.STANDBY:
+        return Reason("standby", f"Its {gpus} are assigned and some are still in use; it launches when they are free.")
+    if job.state is State.LAUNCHING:
+        return Reason("launching", f"It is launching on {gpus}; nothing changes until it trains.")
+    return Reason("moving", "It is writing a checkpoint and leaving its GPUs; nothing changes until it is gone.")

@@ -1,0 +1,222 @@
+"""F-scheduling: elastic GPU counts under a bound on the variance of relative throughput.
+
+Objective: the largest sum of S (or of steps/s) over the jobs that hold GPUs. Constraints: variance of
+S < v_bound where that is possible, every job between its minimum and maximum on one accelerator type,
+capacity per type; jobs that run never fall out. Greedy, one GPU at a time: Listing 1 of "A Methodology
+for Efficient Scheduling on GPU-enabled Clusters" (thesis, Seoul National University, 2020), extended
+to several types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from scheduling.domain import Allocation, Gang, Job, Snapshot
+from scheduling.policies._greedy import UNITS, Greedy, Kind, Seat, at
+from scheduling.policies._reasons import explain
+from scheduling.policies._view import Span, View, present_gang, view
+from scheduling.policies.base import Parameters as BaseParameters
+
+#: The variance of numbers in [0, 1] cannot be larger.
+LARGEST_VARIANCE = 0.25
+
+
+class Parameters(BaseParameters):
+    v_bound: float = Field(
+        default=0.05,
+        ge=0.0,
+        le=1.0,
+        description="Largest variance of relative throughput over the jobs that hold GPUs. "
+        "It cannot exceed 0.25, so a larger bound (the paper's 0.5) never binds.",
+    )
+    min_gain: float = Field(
+        default=1.0,
+        ge=0.0,
+        description="A plan that starts nobody is applied only if it adds at least this much throughput.",
+    )
+    min_gain_kind: Literal["absolute", "relative"] = Field(
+        default="absolute",
+        description="absolute: steps/s, as in the paper; relative: a share of the present throughput.",
+    )
+    objective: Literal["relative", "paper"] = Field(
+        default="relative",
+        description="relative: sum of relative throughput, fair to large models; paper: sum of steps/s, Listing 1 "
+        "to the letter, which also hands out GPUs that make no job faster.",
+    )
+    protection_factor: float = Field(
+        default=3.0,
+        ge=0.0,
+        description="After a launch a job is not resized for this many times the launch's duration.",
+    )
+    amortise: bool = Field(
+        default=False,
+        description="Instead of min_gain, apply a plan when the steps gained until the next expected event exceed "
+        "the steps lost to restarts.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The greedy's input: who is in the plan, on which first gang, and how free GPUs are counted."""
+
+    jobs: tuple[Job, ...]
+    kinds: tuple[Kind, ...]
+    seats: tuple[Seat, ...]
+    free: tuple[int, ...]
+    others: tuple[int, ...]  # S of the jobs that hold GPUs and take no part
+    types: tuple[str, ...]
+    left_out: tuple[Job, ...]  # minimum does not fit
+
+
+@dataclass(frozen=True, slots=True)
+class BoundHint:
+    """At which bounds the present mix is affected."""
+
+    affected_up_to: float  # a v_bound at or below this changes the plan
+    unbounded_variance: float  # variance of the plan that no bound restricts
+    never_binds_above: float = LARGEST_VARIANCE
+
+
+class FScheduling:
+    name: ClassVar[str] = "f_scheduling"
+    title: ClassVar[str] = "F-scheduling"
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+    elastic: ClassVar[bool] = True
+
+    def __init__(self, parameters: Any = None) -> None:
+        self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        field = view(snapshot)
+        problem = pose(snapshot, field, self.parameters.objective)
+        seats, variance = solve(snapshot, field, problem, self.parameters.v_bound)
+        if self.parameters.objective == "relative":
+            seats = [_useful(problem, i, seat) for i, seat in enumerate(seats)]
+        return answer(snapshot, field, problem, seats, self.parameters.v_bound, {"variance": variance})
+
+
+def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
+    """Step 1 of Listing 1: minimums in queue order. Those of running jobs are set aside first."""
+    free = [field.free[name] for name in field.types]
+    kinds, seats, left_out = dict[str, Kind](), dict[str, Seat](), list[Job]()
+    for job in (*field.running, *field.queued):
+        spans = field.spans(job)
+        kind = make_kind(field, job, spans, objective)
+        seat = _first_seat(field, job, kind, free)
+        if seat is None:
+            left_out.append(job)
+            continue
+        free[seat[0]] -= seat[1]
+        kinds[job.id], seats[job.id] = kind, seat
+    jobs = tuple(job for job in field.taking_part if job.id in seats)
+    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    holding = [(job, gang) for job in field.fixed if (gang := present_gang(job, types)) is not None]
+    return Problem(
+        jobs=jobs,
+        kinds=tuple(kinds[job.id] for job in jobs),
+        seats=tuple(seats[job.id] for job in jobs),
+        free=tuple(free),
+        others=tuple(to_units(field.relative(job, gang)) for job, gang in holding),
+        types=field.types,
+        left_out=tuple(left_out),
+    )
+
+
+def to_units(value: float) -> int:
+    return round(value * UNITS)
+
+
+def make_kind(field: View, job: Job, spans: dict[str, Span], objective: str) -> Kind:
+    alone = max((span.at(span.high) for span in spans.values()), default=0.0)
+    shares, values, low, high = [], [], [], []
+    for name in field.types:
+        span = spans.get(name)
+        steps = span.steps_per_s if span else (0.0,)
+        shares.append(tuple(to_units(value / alone) for value in steps) if alone else (0,))
+        values.append(tuple(to_units(value) for value in steps) if objective == "paper" else shares[-1])
+        low.append(span.low if span else 1)
+        high.append(span.high if span else 0)
+    # A running job stays on its type until all others are served; see `_change_types`.
+    hurdle = float("inf") if job in field.running else 1.0
+    return Kind(tuple(values), tuple(shares), tuple(low), tuple(high), hurdle)
+
+
+def _first_seat(field: View, job: Job, kind: Kind, free: list[int]) -> Seat | None:
+    """The minimum gang: on the present type for a running job, else on the type where it is worth most."""
+    if job.gang is not None and job.gang.type in field.types:
+        t = field.types.index(job.gang.type)
+        if kind.low[t] <= kind.high[t]:
+            return (t, kind.low[t]) if kind.low[t] <= free[t] else None
+    fits = [(t, kind.low[t]) for t in range(len(free)) if kind.low[t] <= min(free[t], kind.high[t])]
+    return max(fits, key=lambda seat: (at(kind.value[seat[0]], seat[1]), -seat[0]), default=None)
+
+
+def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tuple[list[Seat], float]:
+    """Step 2 of Listing 1; with several types, then once more with changes of type allowed."""
+    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound)
+    seats = greedy.run()
+    if len(problem.types) > 1 and field.running:
+        kinds = [_with_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
+        greedy = Greedy(kinds, seats, greedy.free.tolist(), problem.others, bound)
+        seats = greedy.run()
+    return seats, greedy.variance
+
+
+def _with_hurdle(snapshot: Snapshot, job: Job, kind: Kind) -> Kind:
+    """A change of type must win back, before the next expected event, the steps its restart costs."""
+    if kind.hurdle != float("inf"):
+        return kind
+    seconds = horizon_s(snapshot, job)
+    left = seconds - job.restart_cost_s
+    return replace(kind, hurdle=seconds / left if left > 0 else float("inf"))
+
+
+def horizon_s(snapshot: Snapshot, job: Job) -> float:
+    """How long a gang is expected to last: to the next event, at most to the job's own end."""
+    speed = job.curves[job.gang.type].at(job.gang.count) if job.gang and job.gang.type in job.curves else 0.0
+    ends = job.remaining_steps / speed if speed > 0 and job.remaining_steps > 0 else 3600.0
+    return ends if snapshot.next_event_s is None else min(ends, snapshot.next_event_s)
+
+
+def _useful(problem: Problem, index: int, seat: Seat) -> Seat:
+    """Give back trailing GPUs that bring nothing, but none that the job holds already."""
+    job, kind, (t, count) = problem.jobs[index], problem.kinds[index], seat
+    held = job.gang.count if job.gang and job.gang.type == problem.types[t] else 0
+    least = max(kind.low[t], min(held, count))
+    while count > least and at(kind.value[t], count - 1) == at(kind.value[t], count):
+        count -= 1
+    return t, count
+
+
+def answer(
+    snapshot: Snapshot, field: View, problem: Problem, seats: list[Seat], bound: float, figures: dict[str, float]
+) -> Allocation:
+    """The plan as an Allocation with its figures and reasons."""
+    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    planned = {job.id: Gang(problem.types[t], n) for job, (t, n) in zip(problem.jobs, seats, strict=True)}
+    fixed = {job.id: gang for job in field.fixed if (gang := present_gang(job, types)) is not None}
+    counts = planned | fixed
+    by_id = {job.id: job for job in snapshot.jobs}
+    used = sum(gang.count for gang in planned.values())
+    figures = {
+        "v_bound": bound,
+        "throughput_sum": sum(field.steps_per_s(by_id[key], gang) for key, gang in counts.items()) or 0.0,
+        "relative_sum": sum(field.relative(by_id[key], gang) for key, gang in counts.items()) or 0.0,
+        "free_gpus": float(sum(field.free.values()) - used),
+        **figures,
+    }
+    reasons = field.reasons | explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
+    return Allocation(counts=counts, reasons=reasons, figures=figures)
+
+
+def bound_hint(snapshot: Snapshot, parameters: Parameters | None = None) -> BoundHint:
+    """At which v_bound the present job mix starts to be affected: the largest variance that the greedy
+    passes through when nothing binds it. Pure; the settings form shows it."""
+    field = view(snapshot)
+    problem = pose(snapshot, field, (parameters or Parameters()).objective)
+    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 2 * LARGEST_VARIANCE)
+    greedy.run()
+    return BoundHint(affected_up_to=greedy.peak_variance, unbounded_variance=greedy.variance)

@@ -1,0 +1,209 @@
+"""One pass of the scheduler: what a policy wants becomes a Plan that may be applied.
+
+Spec: f-scheduling, "Application states" and "When a new plan is applied".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scheduling._displaced import Displaced, displace
+from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapshot
+from scheduling.errors import SolverError
+from scheduling.lifecycle import State
+from scheduling.placement import Board, Request, lay_out
+from scheduling.policies._view import View, queue_key, view
+from scheduling.policies.base import Policy
+from scheduling.policies.fallback import start_minimums
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The policy's answer on concrete accelerators; a job that is missing holds nothing."""
+
+    gpus: Mapping[str, tuple[int, ...]]
+    gangs: Mapping[str, Gang]
+
+
+def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
+    # 1 take jobs off lost and drained nodes
+    displaced = displace(snapshot)
+    # 2 ask the policy; a job that cannot leave a drained node yet stays there, and the policy plans around it
+    allocation, displaced = _allocate(displaced, policy)
+    field = view(displaced.snapshot)
+    # 3 lay its counts out on accelerators
+    layout = _lay_out(displaced.snapshot, field, allocation)
+    # 4 apply it only where it pays
+    rejected = _not_worth_it(displaced.snapshot, field, policy, layout)
+    if rejected:
+        layout = _present(field)
+    # 5 say what changes and why
+    reasons = _reasons(displaced, field, allocation, layout, rejected)
+    moves = _moves(snapshot, displaced, field, layout, reasons)
+    return Plan(
+        moves=moves,
+        reasons=reasons,
+        memory=allocation.memory,
+        figures=allocation.figures,
+        next_wake_at=_next_wake_at(snapshot, allocation, moves),
+        rejected=rejected.text if rejected else None,
+    )
+
+
+# 2 allocate ----------------------------------------------------------------------------------------
+
+
+def _allocate(displaced: Displaced, policy: Policy) -> tuple[Allocation, Displaced]:
+    while True:
+        try:
+            allocation = policy.allocate(displaced.snapshot)
+        except SolverError as error:
+            allocation = start_minimums(displaced.snapshot, str(error))
+        given = allocation.counts if allocation.counts is not None else allocation.placements
+        if given is None:
+            raise SolverError("time fractions, which rounds cannot realise yet")
+        staying = [key for key in displaced.may_stay if key not in given]
+        if not staying:
+            return allocation, displaced
+        displaced = displaced.keep(staying)
+
+
+# 3 lay out -----------------------------------------------------------------------------------------
+
+
+def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation) -> Layout:
+    if allocation.placements is not None:
+        return _given(snapshot, field, allocation.placements)
+    counts = allocation.counts or {}
+    requests = []
+    for job in field.taking_part:
+        gang = counts.get(job.id)
+        if gang is not None and gang.count > 0:
+            same = job.gang is not None and job.gang.type == gang.type
+            span = field.spans(job).get(gang.type)
+            requests.append(Request(job, gang, job.gpu_ids if same else (), span.low if span else gang.count))
+    taken = {gpu for job in field.fixed for gpu in (*job.gpu_ids, *job.leaving_gpu_ids)}
+    taken |= {gpu for request in requests for gpu in request.held}
+    gpus = lay_out(Board(snapshot.nodes, taken), requests, multi_node=field.multi_node)
+    gangs = {request.job.id: request.gang for request in requests}
+    return Layout(gpus, {key: replace(gangs[key], count=len(ids)) for key, ids in gpus.items()})
+
+
+def _given(snapshot: Snapshot, field: View, placements: Mapping[str, tuple[int, ...]]) -> Layout:
+    """A packing policy names accelerators itself; what is fixed stays out of its reach."""
+    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    jobs = {job.id for job in field.taking_part}
+    gpus = {key: ids for key, ids in placements.items() if key in jobs and ids}
+    taken = [gpu for job in field.fixed for gpu in (*job.gpu_ids, *job.leaving_gpu_ids)]
+    taken += [gpu for ids in gpus.values() for gpu in ids]
+    if len(taken) != len(set(taken)):
+        raise SolverError("two jobs on one accelerator")
+    return Layout(gpus, {key: Gang(types[ids[0]], len(ids)) for key, ids in gpus.items()})
+
+
+def _present(field: View) -> Layout:
+    """Everybody keeps what they have and nobody starts."""
+    holding = [job for job in field.running if job.gang is not None]
+    return Layout({job.id: job.gpu_ids for job in holding}, {job.id: job.gang for job in holding if job.gang})
+
+
+# 4 worth it? ---------------------------------------------------------------------------------------
+
+
+def _not_worth_it(snapshot: Snapshot, field: View, policy: Policy, layout: Layout) -> Reason | None:
+    """The paper's rule: a plan raises throughput enough over the jobs that survive, or it starts a job."""
+    changed = [job for job in field.running if layout.gpus.get(job.id) != job.gpu_ids]
+    if not policy.elastic or not changed or any(job.id in layout.gpus for job in field.queued):
+        return None
+    survive = [job for job in field.running if job.id in layout.gpus]
+    before = sum(field.steps_per_s(job, job.gang) for job in survive)
+    after = sum(field.steps_per_s(job, layout.gangs[job.id]) for job in survive)
+    gain = after - before
+    settings: Any = policy.parameters
+    if getattr(settings, "amortise", False):
+        return _not_amortised(snapshot, field, layout, changed, gain)
+    least = getattr(settings, "min_gain", 0.0)
+    if getattr(settings, "min_gain_kind", "absolute") == "relative":
+        least *= before
+    else:
+        least *= float(snapshot.settings.get("speedup", 1.0))  # an emulated speed-up multiplies curves and min_gain
+    if gain >= least:
+        return None
+    text = (
+        f"Another split would add {gain:.3g} steps/s and a change must add at least {least:.3g}, "
+        "so GPUs stay where they are."
+    )
+    return Reason("min_gain", text, {"gain": gain, "min_gain": least})
+
+
+def _not_amortised(snapshot: Snapshot, field: View, layout: Layout, changed: list[Job], gain: float) -> Reason | None:
+    """Steps gained until the next expected event against the steps lost to restarts."""
+    speeds = {job.id: field.steps_per_s(job, job.gang) for job in field.running}
+    ends = [job.remaining_steps / speeds[job.id] for job in field.running if speeds[job.id] and job.remaining_steps]
+    seconds = snapshot.next_event_s if snapshot.next_event_s is not None else min(ends, default=0.0)
+    lost = sum(field.steps_per_s(job, layout.gangs.get(job.id)) * job.restart_cost_s for job in changed)
+    if gain * seconds > lost:
+        return None
+    text = (
+        f"Another split would gain {max(0.0, gain * seconds):.0f} steps until the next expected event "
+        f"in {seconds:.0f} s and lose {lost:.0f} to restarts, so GPUs stay where they are."
+    )
+    return Reason("not_amortised", text, {"gained_steps": gain * seconds, "lost_steps": lost})
+
+
+# 5 moves and reasons -------------------------------------------------------------------------------
+
+
+def _reasons(
+    displaced: Displaced, field: View, allocation: Allocation, layout: Layout, rejected: Reason | None
+) -> dict[str, Reason]:
+    reasons = {**field.reasons, **allocation.reasons}
+    for job in field.queued:
+        if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
+            text = "Enough GPUs are free, but not together on nodes that this job may use; it starts when they are."
+            reasons[job.id] = Reason("no_layout", text)
+    if rejected:
+        for job in field.running:
+            reasons[job.id] = rejected
+    reasons.update(displaced.reasons(layout.gpus))
+    waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
+    return {job.id: reasons.get(job.id, waiting) for job in displaced.original.jobs}
+
+
+def _moves(
+    snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
+) -> tuple[Move, ...]:
+    part = {job.id for job in field.taking_part}
+    moves = []
+    for job in sorted(snapshot.jobs, key=queue_key):
+        if job.id in displaced.give_back:
+            moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
+        elif job.id in part or job.id in displaced.must_leave:
+            move = _move(job, layout, reasons[job.id])
+            moves += [move] if move else []
+    return tuple(moves)
+
+
+def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
+    gpus = layout.gpus.get(job.id, ())
+    if set(gpus) == set(job.gpu_ids):
+        return None
+    kind = "preempt" if not gpus else "rescale" if job.gpu_ids else "start"
+    return Move(job.id, kind, gpus, layout.gangs.get(job.id), job.gang, reason)
+
+
+def _next_wake_at(snapshot: Snapshot, allocation: Allocation, moves: tuple[Move, ...]) -> float | None:
+    """The earliest time at which the answer may differ though nothing happened."""
+    times = [job.not_before for job in snapshot.jobs if job.not_before is not None and not job.gpu_ids]
+    times += [
+        job.protected_until
+        for job in snapshot.jobs
+        if job.protected_until is not None and job.state is State.RUNNING_PROTECTED
+    ]
+    times += [allocation.next_wake_at] if allocation.next_wake_at is not None else []
+    later = [at for at in times if at > snapshot.now]
+    if any(move.kind == "preempt" for move in moves):
+        later.append(snapshot.now)  # what it leaves, and the job itself, are to be planned at once
+    return min(later, default=None)
