@@ -16,7 +16,7 @@ from portal.supervisor.valkey import Valkey
 def embedded_services() -> Iterator[Layout]:
     layout = Layout(Path(os.environ["EVENKEEL_TEST_SESSION"]))
     layout.prepare()
-    servers = [Postgres(layout, durable=False), Valkey(layout)]
+    servers: list[Postgres | Valkey] = [Postgres(layout, durable=False), Valkey(layout)]
     for server in servers:
         server.start()
     yield layout

@@ -105,6 +105,7 @@ class ControlPlane:
                 "Sign in as %s with the password %s (shown only now).",
                 self.administrator.email,
                 self.administrator.password,
+                extra={"secret": True},
             )
         else:
             logger.info("Sign in as %s with the password you have.", self.administrator.email)
@@ -141,6 +142,7 @@ def speak_up(layout: Layout) -> None:
     path = layout.logs / "supervisor.log"
     path.touch(mode=0o600)
     log = logging.handlers.RotatingFileHandler(path, maxBytes=10**7, backupCount=3)
+    log.addFilter(lambda record: not hasattr(record, "secret"))
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.propagate = False
     logger.handlers = [terminal, log]

@@ -1,8 +1,8 @@
 """A private PostgreSQL below the data directory: no TCP, sockets in a 0700 directory, scram authentication."""
 
 import contextlib
-import shlex
 import shutil
+import signal
 import subprocess
 import warnings
 from pathlib import Path
@@ -12,11 +12,12 @@ import psycopg2
 from psycopg2 import sql
 
 from portal.supervisor import process
-from portal.supervisor.account import Account, named_account, service_account
+from portal.supervisor.account import named_account, service_account
 from portal.supervisor.errors import SetupError
 from portal.supervisor.layout import DATABASE, ROLE, Layout
 
 MAJOR_VERSION = 18
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 def _installed() -> Path:
@@ -44,11 +45,25 @@ class Postgres:
         if not (self._layout.postgres_data / "PG_VERSION").exists():
             self._initialise()
         self._check_major_version()
-        arguments = ["-w", "-t", "60", "-l", str(self._logs / "start.log"), "-o", shlex.join(self._options()), "start"]
-        finished = self._run(self._account, "pg_ctl", "-D", str(self._layout.postgres_data), *arguments)
-        if finished.returncode != 0:
-            raise SetupError(f"PostgreSQL did not start; see {self._logs}: {_last_line(self._logs / 'start.log')}")
-        self._process = self._find()
+        self._clear_dead_lock()
+        output = self._logs / "start.log"  # until the server's own log begins
+        output.touch(mode=0o600)
+        with output.open("wb") as file:
+            self._process = psutil.Popen(
+                [str(self._program("postgres")), "-D", str(self._layout.postgres_data), *self._options()],
+                cwd="/",
+                env=ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **self._account.spawn_as(),
+            )
+        process.wait_until(
+            lambda: self._answers() or not self.alive(), 60, f"PostgreSQL did not answer in 60 s; see {self._logs}."
+        )
+        if not self.alive():
+            raise SetupError(f"PostgreSQL did not start; see {self._logs}: {_last_line(output)}")
         self._create_database()
 
     def adopt(self) -> bool:
@@ -56,7 +71,7 @@ class Postgres:
         self._process = self._find()
         if self._process is None:
             return False
-        with contextlib.suppress(psycopg2.OperationalError):
+        if self._answers():
             self._create_database()
             return True
         self.stop()  # runs, but cannot be talked to: its sockets are gone
@@ -68,10 +83,11 @@ class Postgres:
     def stop(self) -> None:
         if self._process is None:
             return
-        arguments = ["-D", str(self._layout.postgres_data), "-w", "-t", "30", "stop"]
-        if self._run(self._account, "pg_ctl", "-m", "fast", *arguments).returncode != 0 and self.alive():
-            self._run(self._account, "pg_ctl", "-m", "immediate", *arguments)
-        process.wait_gone(self._process, 5)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._process.send_signal(signal.SIGINT)  # "fast": ends sessions, then writes everything down
+            if not process.wait_gone(self._process, 30):
+                self._process.send_signal(signal.SIGQUIT)  # "immediate"
+                process.wait_gone(self._process, 10)
         self._process = None
 
     def _find(self) -> psutil.Process | None:
@@ -80,6 +96,28 @@ class Postgres:
         except (FileNotFoundError, ValueError, IndexError):
             return None
         return process.find(pid, program="postgres")
+
+    def _clear_dead_lock(self) -> None:
+        """A dead server that its parent has not collected yet looks alive to PostgreSQL's own check."""
+        lock = self._layout.postgres_data / "postmaster.pid"
+        if not lock.exists() or self._find() is not None:
+            return
+        process.wait_until(
+            lambda: not any(process.working_in(self._layout.postgres_data)),
+            15,
+            f"Processes of an earlier PostgreSQL still work in {self._layout.postgres_data}.",
+        )
+        lock.unlink()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(psycopg2.OperationalError):
+            self._connect("postgres").close()
+            return True
+        return False
+
+    def _connect(self, database: str) -> psycopg2.extensions.connection:
+        url = self._layout.database_url.replace(f"/{DATABASE}?", f"/{database}?")
+        return psycopg2.connect(url, connect_timeout=5)
 
     def _options(self) -> list[str]:
         values = {
@@ -112,7 +150,16 @@ class Postgres:
         password.write_text(self._layout.secret("postgres_password") + "\n")
         account.take(password)
         options = ["-U", ROLE, "-A", "scram-sha-256", "-E", "utf8", "--locale=C.UTF-8", "-c", "scram_iterations=256"]
-        finished = self._run(account, "initdb", "-D", str(draft), "--pwfile", str(password), *options)
+        finished = subprocess.run(
+            [str(self._program("initdb")), "-D", str(draft), "--pwfile", str(password), *options],
+            cwd="/",
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            **account.spawn_as(),
+        )
         password.unlink()
         if finished.returncode != 0:
             reason = (finished.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -129,28 +176,15 @@ class Postgres:
             )
 
     def _create_database(self) -> None:
-        url = self._layout.database_url.replace(f"/{DATABASE}?", "/postgres?")
-        with contextlib.closing(psycopg2.connect(url, connect_timeout=5)) as connection:
+        with contextlib.closing(self._connect("postgres")) as connection:
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
                 if cursor.fetchone() is None:
                     cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
-    def _run(self, account: Account, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        path = account.program(_installed() / program, self._layout.servers / "bin")
-        return subprocess.run(
-            [str(path), *arguments],
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            # pg_ctl hands its output on to the server, so a pipe would stay open as long as that runs
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL if program == "pg_ctl" else subprocess.PIPE,
-            text=True,
-            check=False,
-            **account.spawn_as(),
-        )
+    def _program(self, name: str) -> Path:
+        return self._account.program(_installed() / name, self._layout.servers / "bin")
 
 
 def _last_line(path: Path) -> str:

@@ -2,7 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 
@@ -12,6 +13,8 @@ from portal.supervisor.errors import SetupError
 def alive(process: psutil.Process | None) -> bool:
     if process is None:
         return False
+    if isinstance(process, psutil.Popen):
+        return process.poll() is None  # and so our own dead children are collected
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -27,20 +30,20 @@ def find(pid: int, *, program: str) -> psutil.Process | None:
     return None
 
 
+def working_in(directory: Path) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.cwd() == str(directory) and alive(process):
+                yield process
+
+
 def wait_gone(process: psutil.Process, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while alive(process):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
-    reap(process)
     return True
-
-
-def reap(process: psutil.Process) -> None:
-    """Collect a dead child's exit status; of another's child there is none."""
-    if isinstance(process, psutil.Popen):
-        process.wait()
 
 
 def wait_until(ready: Callable[[], bool], timeout_s: float, otherwise: str) -> None:

@@ -38,8 +38,6 @@ class Valkey:
         for path in (self._layout.valkey_data, self._layout.valkey_socket.parent, self._logs):
             self._account.private_dir(path)
         self._rotate_log()
-        if self._process is not None:
-            process.reap(self._process)
         program = self._account.program(_installed(), self._layout.servers / "bin")
         child = psutil.Popen(
             [str(program), str(self._write_configuration())],

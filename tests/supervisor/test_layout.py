@@ -1,0 +1,84 @@
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from portal.supervisor.errors import SetupError
+from portal.supervisor.layout import LAYOUT_VERSION, Layout
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives the servers an account of their own")
+
+
+def test_it_generates_a_secret_once_and_keeps_it_private(layout: Layout) -> None:
+    first = layout.secret("example")
+    assert len(first) >= 40
+    assert Layout(layout.data).secret("example") == first
+    assert (layout.data / "example").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_that_cannot_be_kept_is_still_given(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(NotADirectoryError):
+        (file / "below").mkdir()
+    assert len(Layout(tmp_path / "missing" / "dir").secret("example")) >= 40
+
+
+def test_it_notes_the_layout_version(layout: Layout) -> None:
+    assert (layout.data / "VERSION").read_text() == f"{LAYOUT_VERSION}\n"
+    layout.prepare()
+
+
+def test_it_refuses_a_directory_of_a_newer_version(layout: Layout) -> None:
+    (layout.data / "VERSION").write_text(f"{LAYOUT_VERSION + 1}\n")
+    with pytest.raises(SetupError, match=r"was written by a newer version \(layout 2, this one knows 1\)"):
+        layout.prepare()
+
+
+def test_it_refuses_a_version_it_cannot_read(layout: Layout) -> None:
+    (layout.data / "VERSION").write_text("what?")
+    with pytest.raises(SetupError, match="does not hold a layout number"):
+        layout.prepare()
+
+
+def test_it_refuses_a_full_disk(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=150 * 2**20))
+    with pytest.raises(SetupError, match="is full: 150 MB are free, 200 MB are needed"):
+        layout.prepare()
+
+
+def test_it_refuses_what_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match="Cannot use the data directory"):
+        Layout(tmp_path / "file" / "data").prepare()
+
+
+def test_sockets_of_a_long_path_lie_in_a_short_directory(data: Path) -> None:
+    layout = Layout(data / ("x" * 90))
+    layout.prepare()
+    try:
+        assert len(str(layout.postgres_sockets)) < 60
+        assert layout.sockets.stat().st_uid == os.geteuid()
+    finally:
+        layout.sockets.rmdir() if not any(layout.sockets.iterdir()) else None
+
+
+def test_sockets_of_a_short_path_lie_in_the_data_directory(layout: Layout) -> None:
+    assert layout.postgres_sockets == layout.data / "run" / "postgres"
+
+
+@as_root
+def test_servers_live_elsewhere_where_their_account_cannot_enter(data: Path) -> None:
+    closed = data / "closed"
+    closed.mkdir(mode=0o700)
+    layout = Layout(closed / "data")
+    assert not layout.servers.is_relative_to(data)
+    assert layout.run == closed / "data" / "run"
+
+
+def test_addresses_follow_from_the_directory(layout: Layout) -> None:
+    assert layout.database_url == Layout(layout.data).database_url
+    assert layout.secret("postgres_password") in layout.database_url
+    assert layout.redis_url.startswith("unix://:")
