@@ -67,7 +67,6 @@ class Job:
     restartable: bool = True
     gpu_ids: tuple[int, ...] = ()  # assigned (STANDBY) or held
     gang: Gang | None = None
-    leaving_gpu_ids: tuple[int, ...] = ()  # held by processes of an earlier epoch that are still going away
     has_trained: bool = False  # a first step was run at some time
     launch_s: float = 0.0  # latest measured launch, 0 when none
     checkpoint_s: float = 0.0

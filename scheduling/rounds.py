@@ -84,7 +84,7 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation) -> Layout:
             same = job.gang is not None and job.gang.type == gang.type
             span = field.spans(job).get(gang.type)
             requests.append(Request(job, gang, job.gpu_ids if same else (), span.low if span else gang.count))
-    taken = {gpu for job in field.fixed for gpu in (*job.gpu_ids, *job.leaving_gpu_ids)}
+    taken = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
     taken |= {gpu for request in requests for gpu in request.held}
     gpus = lay_out(Board(snapshot.nodes, taken), requests, multi_node=field.multi_node)
     gangs = {request.job.id: request.gang for request in requests}
@@ -96,7 +96,7 @@ def _given(snapshot: Snapshot, field: View, placements: Mapping[str, tuple[int, 
     types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
     jobs = {job.id for job in field.taking_part}
     gpus = {key: ids for key, ids in placements.items() if key in jobs and ids}
-    taken = [gpu for job in field.fixed for gpu in (*job.gpu_ids, *job.leaving_gpu_ids)]
+    taken = [*snapshot.blocked_gpu_ids, *(gpu for job in field.fixed for gpu in job.gpu_ids)]
     taken += [gpu for ids in gpus.values() for gpu in ids]
     if len(taken) != len(set(taken)):
         raise SolverError("two jobs on one accelerator")

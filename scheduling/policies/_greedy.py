@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 UNITS = 10**9
 Seat = tuple[int, int]  # (type, count): a gang
+_NO_LIMIT = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Kind:
     low: tuple[int, ...]
     high: tuple[int, ...]
     hurdle: float = 1.0
+    group: int = -1  # index of the job's quota; -1: none
 
 
 @dataclass(slots=True)
@@ -55,19 +57,26 @@ class Greedy:
     """Give away `free` GPUs one candidate at a time; `seats` is the plan so far.
 
     `others` are the relative throughputs of jobs that hold GPUs and take no part: they count in the
-    variance and never change.
+    variance and never change. `rooms[g]` is how many more GPUs the jobs under quota g may hold.
     """
 
     def __init__(
-        self, kinds: Sequence[Kind], seats: Sequence[Seat], free: Sequence[int], others: Sequence[int], bound: float
+        self,
+        kinds: Sequence[Kind],
+        seats: Sequence[Seat],
+        free: Sequence[int],
+        others: Sequence[int],
+        bound: float,
+        rooms: Sequence[int] = (),
     ) -> None:
+        self.rooms = np.array([*rooms, _NO_LIMIT], dtype=np.int64)  # the last one is that of group -1
         self.kinds, self.seats, self.free = list(kinds), list(seats), np.array(free, dtype=np.int64)
         shares = [at(kind.share[t], n) for kind, (t, n) in zip(kinds, seats, strict=True)] + list(others)
         self.jobs = len(shares)
         self.sum = sum(shares)
         self.spread = self.jobs * sum(share * share for share in shares) - self.sum**2  # V
         self.limit = ceil(Fraction(bound) * (self.jobs * UNITS) ** 2)  # V < limit: fair
-        self.peak: int | None = None
+        self.passed: list[int] = []  # V after each step
         self._build()
 
     @property
@@ -77,7 +86,11 @@ class Greedy:
     @property
     def peak_variance(self) -> float:
         """The largest variance after a step; 0 without steps. A bound above it would have changed nothing."""
-        return self._as_variance(self.peak or 0)
+        return self._as_variance(max(self.passed, default=0))
+
+    def peak_below(self, variance: float) -> float:
+        """The largest variance after a step that is smaller than `variance`."""
+        return max((found for found in map(self._as_variance, self.passed) if found < variance), default=0.0)
 
     def _as_variance(self, spread: int) -> float:
         return float(Fraction(spread, (self.jobs * UNITS) ** 2)) if self.jobs else 0.0
@@ -92,6 +105,8 @@ class Greedy:
         self.order = np.zeros(size, dtype=np.int64)
         self.gain = np.full((size, types), -1, dtype=np.int64)
         self.need = np.ones((size, types), dtype=np.int64)
+        self.more = np.ones((size, types), dtype=np.int64)  # GPUs beyond what the job has in the plan
+        self.group = np.full(size, -1, dtype=np.int64)
         self.a = np.zeros((size, types))
         self.b = np.zeros((size, types))
         self.target: list[list[int]] = [[0] * types for _ in range(size)]
@@ -128,6 +143,7 @@ class Greedy:
     def _propose(self, index: int, kind: Kind, seat: Seat) -> None:
         """Fill a row: one more GPU on its own type, or the smallest faster gang of another."""
         own, count = seat
+        self.group[index] = kind.group
         value, share = at(kind.value[own], count), at(kind.share[own], count)
         for t in range(len(self.free)):
             target = count + 1 if t == own else _faster(kind, t, value)
@@ -137,6 +153,7 @@ class Greedy:
             d = at(kind.share[t], target) - share
             self.gain[index, t] = at(kind.value[t], target) - value
             self.need[index, t] = 1 if t == own else target
+            self.more[index, t] = target - count
             self.a[index, t] = d * (2 * self.jobs * share + (self.jobs - 1) * d)
             self.b[index, t] = 2 * d
             self.target[index][t] = target
@@ -153,6 +170,8 @@ class Greedy:
     def _choose(self) -> tuple[int, int] | None:
         """The best fair candidate as (row, type); without one the least unfair; None: nobody proposes."""
         open_ = (self.gain >= 0) & (self.need <= self.free)
+        if len(self.rooms) > 1:
+            open_ &= self.more <= self.rooms[self.group][:, None]
         change = self.a - self.b * float(self.sum)
         slack = self.limit - self.spread
         error = 2.0**-49 * (5.0 * self.jobs * UNITS * UNITS + abs(slack))
@@ -193,9 +212,11 @@ class Greedy:
         seat = (t, self.target[index][t])
         self.spread += self._exact(index, t)
         self.sum += at(row.kind.share[t], seat[1]) - at(row.kind.share[own], count)
-        self.peak = self.spread if self.peak is None else max(self.peak, self.spread)
+        self.passed.append(self.spread)
         self.free[own] += count
         self.free[t] -= seat[1]
+        if row.kind.group >= 0:
+            self.rooms[row.kind.group] -= seat[1] - count
         job = self._leave(index)
         self.seats[job] = seat
         self._join(job, row.kind, seat)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from scheduling.domain import Gang, Job, Reason
+from scheduling.policies._stock import no_type, quota_reason
 from scheduling.policies._view import View, words
 
 
@@ -19,10 +20,14 @@ def explain(
     free = dict(field.free)
     for gang in planned.values():
         free[gang.type] -= gang.count
-    ahead = [job for job in jobs if job.id in planned]
+    ahead = list(jobs)
     reasons = {job.id: _planned(field, job, planned[job.id], free, bound, variance) for job in ahead}
+    room = dict(field.allowance)
+    for job in ahead:
+        if job.project in room:
+            room[job.project] -= planned[job.id].count
     for job in left_out:
-        reasons[job.id] = _left_out(field, job, len(ahead))
+        reasons[job.id] = _left_out(field, job, len(ahead), room)
     return reasons
 
 
@@ -58,16 +63,15 @@ def _limit(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: fl
     return "it grows when a job ends or gains less than this one"
 
 
-def _left_out(field: View, job: Job, ahead: int) -> Reason:
+def _left_out(field: View, job: Job, ahead: int, room: Mapping[str, int]) -> Reason:
     spans = field.spans(job)
     if not spans:
-        limit = ", ".join(job.types) or "any type here"
-        text = f"No gang of {limit} in this cluster can run the job; change its types or its GPU limits."
-        return Reason("no_type", text)
+        return no_type(job)
     name, span = min(spans.items(), key=lambda item: (item[1].low, item[0]))
-    one = span.low == 1
+    if span.low > room.get(job.project, span.low):
+        return quota_reason(field, job, span.low, room[job.project])
     text = (
-        f"Every schedulable GPU is needed for the minimums of {ahead} jobs ahead; this one needs at least "
-        f"{words(Gang(name, span.low))} and starts when {'it is' if one else 'they are'} free."
+        f"The minimums of {ahead} jobs ahead leave too few GPUs; this one needs at least "
+        f"{words(Gang(name, span.low))} and starts when they are free."
     )
     return Reason("no_room", text, {"type": name, "needs": span.low})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scheduling.domain import Curve, Gang, Job, Reason, Snapshot
@@ -33,6 +34,8 @@ class View:
     fixed: tuple[Job, ...]  # keep what they have: protected, moving, rigid, held by their owner
     reasons: dict[str, Reason]  # of jobs that take no part
     multi_node: bool
+    allowance: dict[str, int]  # GPUs that a project's taking-part jobs may hold; missing: no limit
+    quotas: Mapping[str, int]
 
     @property
     def taking_part(self) -> tuple[Job, ...]:
@@ -105,11 +108,11 @@ def view(snapshot: Snapshot) -> View:
         total[node.type] += len(node.gpu_ids)
         largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
     multi_node = bool(snapshot.settings.get("multi_node", True))
-    field = View(tuple(sorted(total)), dict(total), largest, {}, (), (), (), {}, multi_node)
+    field = View(tuple(sorted(total)), dict(total), largest, {}, (), (), (), {}, multi_node, {}, snapshot.gpu_quotas)
     jobs = sorted(snapshot.jobs, key=queue_key)
     reasons = {job.id: reason for job in jobs if (reason := _absent(field, job, snapshot.now)) is not None}
-    fixed = tuple(job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang or job.leaving_gpu_ids))
-    taken = {gpu for job in fixed for gpu in (*job.gpu_ids, *job.leaving_gpu_ids)}
+    fixed = tuple(job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang))
+    taken = {gpu for job in fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
     free = dict.fromkeys(field.types, 0)
     for node in nodes:
         free[node.type] += sum(gpu not in taken for gpu in node.gpu_ids)
@@ -120,7 +123,17 @@ def view(snapshot: Snapshot) -> View:
         queued=tuple(job for job in jobs if job.state in QUEUED and job.id not in reasons),
         fixed=fixed,
         reasons=reasons,
+        allowance=_allowance(snapshot, fixed),
     )
+
+
+def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...]) -> dict[str, int]:
+    """What each project's quota leaves beside its jobs that keep what they have."""
+    allowance = dict(snapshot.gpu_quotas)
+    for job in fixed:
+        if job.project in allowance:
+            allowance[job.project] = max(0, allowance[job.project] - len(job.gpu_ids))
+    return allowance
 
 
 def _stuck(field: View, job: Job) -> bool:

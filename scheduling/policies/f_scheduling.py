@@ -20,6 +20,7 @@ from scheduling.policies._reasons import explain
 from scheduling.policies._view import Span, View, present_gang, view
 from scheduling.policies.base import Parameters as BaseParameters
 
+_HINT_TRIES = 24
 #: The variance of numbers in [0, 1] cannot be larger.
 LARGEST_VARIANCE = 0.25
 
@@ -68,6 +69,7 @@ class Problem:
     free: tuple[int, ...]
     others: tuple[int, ...]  # S of the jobs that hold GPUs and take no part
     types: tuple[str, ...]
+    rooms: tuple[int, ...]  # GPUs that each project with a quota may still add
     left_out: tuple[Job, ...]  # minimum does not fit
 
 
@@ -101,15 +103,18 @@ class FScheduling:
 def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
     """Step 1 of Listing 1: minimums in queue order. Those of running jobs are set aside first."""
     free = [field.free[name] for name in field.types]
+    rooms, groups = dict(field.allowance), {name: index for index, name in enumerate(field.allowance)}
     kinds, seats, left_out = dict[str, Kind](), dict[str, Seat](), list[Job]()
     for job in (*field.running, *field.queued):
         spans = field.spans(job)
-        kind = make_kind(field, job, spans, objective)
+        kind = replace(make_kind(field, job, spans, objective), group=groups.get(job.project, -1))
         seat = _first_seat(field, job, kind, free)
-        if seat is None:
+        if seat is None or (job in field.queued and seat[1] > rooms.get(job.project, seat[1])):
             left_out.append(job)
             continue
         free[seat[0]] -= seat[1]
+        if job.project in rooms:
+            rooms[job.project] -= seat[1]
         kinds[job.id], seats[job.id] = kind, seat
     jobs = tuple(job for job in field.taking_part if job.id in seats)
     types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
@@ -121,6 +126,7 @@ def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
         free=tuple(free),
         others=tuple(to_units(field.relative(job, gang)) for job, gang in holding),
         types=field.types,
+        rooms=tuple(rooms.values()),
         left_out=tuple(left_out),
     )
 
@@ -156,11 +162,12 @@ def _first_seat(field: View, job: Job, kind: Kind, free: list[int]) -> Seat | No
 
 def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tuple[list[Seat], float]:
     """Step 2 of Listing 1; with several types, then once more with changes of type allowed."""
-    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound)
+    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.rooms)
     seats = greedy.run()
     if len(problem.types) > 1 and field.running:
         kinds = [_with_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
-        greedy = Greedy(kinds, seats, greedy.free.tolist(), problem.others, bound)
+        rooms = greedy.rooms.tolist()[:-1]
+        greedy = Greedy(kinds, seats, greedy.free.tolist(), problem.others, bound, rooms)
         seats = greedy.run()
     return seats, greedy.variance
 
@@ -213,10 +220,18 @@ def answer(
 
 
 def bound_hint(snapshot: Snapshot, parameters: Parameters | None = None) -> BoundHint:
-    """At which v_bound the present job mix starts to be affected: the largest variance that the greedy
-    passes through when nothing binds it. Pure; the settings form shows it."""
+    """At which v_bound the present job mix starts to be affected. Pure; the settings form shows it.
+
+    A bound changes a plan only where a step of the greedy passes it, so the variances passed through
+    are tried from the largest down; a bound may be passed without another candidate being better.
+    """
     field = view(snapshot)
     problem = pose(snapshot, field, (parameters or Parameters()).objective)
-    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 2 * LARGEST_VARIANCE)
-    greedy.run()
-    return BoundHint(affected_up_to=greedy.peak_variance, unbounded_variance=greedy.variance)
+    free = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 1.0, problem.rooms)
+    plan, peak = list(free.run()), free.peak_variance
+    for _ in range(_HINT_TRIES):
+        bounded = Greedy(problem.kinds, problem.seats, problem.free, problem.others, peak, problem.rooms)
+        if peak <= 0.0 or bounded.run() != plan:
+            break
+        peak = bounded.peak_below(peak)
+    return BoundHint(affected_up_to=peak, unbounded_variance=free.variance)

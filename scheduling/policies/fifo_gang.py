@@ -1,8 +1,9 @@
 """Strict first in, first out, with gangs of one size.
 
-Objective: none; the queue order decides. Constraints: a job starts only when the one before it has
-started, on all GPUs of its gang at once, and is never resized. The common baseline of cluster
-schedulers (f-scheduling thesis, section 2).
+Objective: none; the queue order decides. Constraints: a job starts only when all before it have
+started, on all GPUs of its gang at once, and is never resized. A job that only its project's quota
+keeps back does not hold up others. The common baseline of cluster schedulers (f-scheduling thesis,
+section 2).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
-from scheduling.policies._view import View, present_gang, view, words
+from scheduling.policies._stock import Stock
+from scheduling.policies._view import View, view, words
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -34,65 +36,38 @@ class FifoGang:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        counts, free = keep_present(snapshot, field)
-        reasons: dict[str, Reason] = dict(field.reasons)
+        stock = Stock(snapshot, field)
+        reasons = dict(field.reasons)
         first: Job | None = None
         for job in field.queued:
             if first is not None:
-                reasons[job.id] = Reason(
-                    "behind",
-                    f"#{first.number} is ahead and does not fit yet; this job starts after it.",
-                    {"by": first.id},
-                )
+                text = f"#{first.number} is ahead and does not fit yet; this job starts after it."
+                reasons[job.id] = Reason("behind", text, {"by": first.id})
                 continue
-            gang = self._gang(field, job, free)
+            sizes = self._sizes(field, job)
+            over = stock.over_quota(job, min(sizes.values(), default=0))
+            if over is not None:
+                reasons[job.id] = over
+                continue
+            gang = _fastest(field, job, sizes, stock)
             if gang is None:
-                first, reasons[job.id] = job, no_room(field, job, free, self._size(field, job))
+                reasons[job.id] = stock.no_room(job, sizes)
+                first = job if sizes else None  # one that can never run here blocks nobody
                 continue
-            counts[job.id] = gang
-            free[gang.type] -= gang.count
-            reasons[job.id] = Reason("started", f"It was first in the queue and enough GPUs were free for {words(gang)}.")
+            stock.give(job, gang)
+            text = f"All before it have started and enough GPUs were free, so it starts on {words(gang)}."
+            reasons[job.id] = Reason("started", text)
         for job in field.running:
             reasons[job.id] = Reason("keeps", "This policy never resizes a job; it keeps its GPUs to its end.")
-        return Allocation(counts=counts, reasons=reasons, figures={"free_gpus": float(sum(free.values()))})
+        return Allocation(counts=stock.counts, reasons=reasons, figures={"free_gpus": float(sum(stock.free.values()))})
 
-    def _size(self, field: View, job: Job) -> dict[str, int]:
+    def _sizes(self, field: View, job: Job) -> dict[str, int]:
+        """The gang on each type that can run the job."""
         whole = self.parameters.gang == "max" and job.max_gpus is not None
         return {name: span.high if whole else span.low for name, span in field.spans(job).items()}
 
-    def _gang(self, field: View, job: Job, free: dict[str, int]) -> Gang | None:
-        """The fastest type on which the whole gang is free now."""
-        gangs = [Gang(name, count) for name, count in self._size(field, job).items() if count <= free[name]]
-        return max(gangs, key=lambda gang: field.steps_per_s(job, gang), default=None)
 
-
-def keep_present(snapshot: Snapshot, field: View) -> tuple[dict[str, Gang], dict[str, int]]:
-    """Every job that holds GPUs keeps them; what is then free, per type."""
-    type_of = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
-    counts, free = {}, dict(field.free)
-    for job in (*field.fixed, *field.running):
-        gang = present_gang(job, type_of)
-        if gang is not None:
-            counts[job.id] = gang
-    for job in field.running:
-        gang = counts.get(job.id)
-        if gang is not None and gang.type in free:
-            free[gang.type] = max(0, free[gang.type] - gang.count)
-    return counts, free
-
-
-def no_room(field: View, job: Job, free: dict[str, int], needs: dict[str, int]) -> Reason:
-    """Why nothing fits: cause, number, way out."""
-    if not needs:
-        limit = ", ".join(job.types) or "any type here"
-        return Reason(
-            "no_type", f"No gang of {limit} in this cluster can run the job; change its types or its GPU limits."
-        )
-    name = min(needs, key=lambda kind: (needs[kind] - free[kind], kind))
-    have = free[name]
-    return Reason(
-        "no_room",
-        f"It needs {words(Gang(name, needs[name]))} and {have} {'is' if have == 1 else 'are'} free; "
-        "it starts when enough are.",
-        {"type": name, "needs": needs[name], "free": have},
-    )
+def _fastest(field: View, job: Job, sizes: dict[str, int], stock: Stock) -> Gang | None:
+    """The fastest type on which the whole gang is free now and within the quota."""
+    fits = [Gang(name, n) for name, n in sizes.items() if n <= stock.free[name] and not stock.over_quota(job, n)]
+    return max(fits, key=lambda gang: field.steps_per_s(job, gang), default=None)

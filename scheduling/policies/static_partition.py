@@ -1,0 +1,88 @@
+"""Static partition: the cluster is cut into slots of n GPUs, one job to a slot, to its end.
+
+Objective: none; the queue order decides. Constraints: at most one job in each slot, no re-allocation.
+The baseline of the F-scheduling thesis, section 5.1.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.policies._stock import Stock, no_type
+from scheduling.policies._view import View, view, words
+from scheduling.policies.base import Parameters as BaseParameters
+
+
+class Parameters(BaseParameters):
+    n: int = Field(
+        default=1, ge=1, description="GPUs in a slot. A job that needs more never starts; one that may use fewer does."
+    )
+
+
+class StaticPartition:
+    name: ClassVar[str] = "static_partition"
+    title: ClassVar[str] = "Static partition"
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+    elastic: ClassVar[bool] = False
+
+    def __init__(self, parameters: Any = None) -> None:
+        self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        field = view(snapshot)
+        stock = Stock(snapshot, field)
+        slots = self._free_slots(snapshot, field, stock)
+        reasons = dict(field.reasons)
+        for job in field.queued:
+            gang = self._gang(field, job, slots, stock)
+            if gang is None:
+                reasons[job.id] = self._why_not(field, job, stock)
+                continue
+            slots[gang.type] -= 1
+            stock.give(job, gang)
+            text = f"A slot of {self.parameters.n} GPUs was free, so it starts on {words(gang)}."
+            reasons[job.id] = Reason("started", text)
+        for job in field.running:
+            reasons[job.id] = Reason("keeps", "Slots are fixed under this policy; it keeps its GPUs to its end.")
+        figures = {"free_slots": float(sum(slots.values())), "free_gpus": float(sum(stock.free.values()))}
+        return Allocation(counts=stock.counts, reasons=reasons, figures=figures)
+
+    def _free_slots(self, snapshot: Snapshot, field: View, stock: Stock) -> dict[str, int]:
+        """Slots lie within nodes where n allows it. A larger gang, left by another policy, counts as several."""
+        n, slots = self.parameters.n, Counter[str](dict.fromkeys(field.types, 0))
+        for name in field.types:
+            if n > field.largest[name]:
+                slots[name] = field.total[name] // n if field.multi_node else 0
+                continue
+            for node in snapshot.nodes:
+                if node.type == name and node.schedulable and not node.lost:
+                    slots[name] += len(node.gpu_ids) // n
+        for gang in stock.counts.values():
+            slots[gang.type] -= -(-gang.count // n)
+        return {name: max(0, min(slots[name], stock.free[name] // n)) for name in field.types}
+
+    def _gang(self, field: View, job: Job, slots: dict[str, int], stock: Stock) -> Gang | None:
+        """The fastest type with a free slot that the job fits in."""
+        n = self.parameters.n
+        gangs = [
+            Gang(name, min(n, span.high))
+            for name, span in field.spans(job).items()
+            if span.low <= n and slots[name] > 0 and not stock.over_quota(job, min(n, span.high))
+        ]
+        return max(gangs, key=lambda gang: field.steps_per_s(job, gang), default=None)
+
+    def _why_not(self, field: View, job: Job, stock: Stock) -> Reason:
+        n, spans = self.parameters.n, field.spans(job)
+        if not spans:
+            return no_type(job)
+        least = min(span.low for span in spans.values())
+        if least > n:
+            text = f"A slot has {n} GPUs and it needs at least {least}; it never starts until slots are larger."
+            return Reason("slot_too_small", text, {"slot": n, "needs": least})
+        over = stock.over_quota(job, min(min(n, span.high) for span in spans.values()))
+        text = f"Every slot of {n} GPUs is taken; it starts when a job ends."
+        return over or Reason("no_slot", text, {"slot": n})
