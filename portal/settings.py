@@ -1,6 +1,7 @@
 """Settings, read from the environment (portal/env.py); docs/operations.md lists the variables."""
 
 from pathlib import Path
+from typing import Any
 
 import django_stubs_ext
 
@@ -107,6 +108,31 @@ CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+CELERY_TASK_ROUTES = {"evenkeel.run_round": {"queue": "rounds"}, "evenkeel.publish_live": {"queue": "live"}}
+CELERY_BEAT_SCHEDULE = {
+    "round": {
+        "task": "evenkeel.run_round",
+        "schedule": EVENKEEL_ROUND_INTERVAL_S,
+        "options": {"expires": EVENKEEL_ROUND_INTERVAL_S},
+    },
+    "live": {"task": "evenkeel.publish_live", "schedule": 2.0, "options": {"expires": 2.0}},
+    "sample": {"task": "evenkeel.sample_cluster", "schedule": 15.0, "options": {"expires": 15.0}},
+    "prune": {"task": "evenkeel.prune", "schedule": 3_600.0, "options": {"expires": 3_600.0}},
+}
+CELERY_TASK_ROUTES = {"evenkeel.run_round": {"queue": "rounds"}, "evenkeel.publish_live": {"queue": "live"}}
+
+
+def _every(task: str, interval_s: float) -> dict[str, Any]:
+    """A tick that nobody took within its interval is dropped: the next one does the same."""
+    return {"task": task, "schedule": interval_s, "options": {"expires": interval_s}}
+
+
+CELERY_BEAT_SCHEDULE = {
+    "rounds": _every("evenkeel.run_round", EVENKEEL_ROUND_INTERVAL_S),
+    "live": _every("evenkeel.publish_live", 5.0),
+    "samples": _every("evenkeel.sample_cluster", 15.0),
+    "pruning": _every("evenkeel.prune", 600.0),
+}
 
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -126,12 +152,11 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = None
 FRONTEND_DIST = BASE_DIR / "frontend" / "dist"
+STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.is_dir() else []
 WHITENOISE_USE_FINDERS = True  # no collectstatic: one step less at the start
-WHITENOISE_ROOT = FRONTEND_DIST if FRONTEND_DIST.is_dir() else None
 WHITENOISE_ALLOW_ALL_ORIGINS = False
-WHITENOISE_IMMUTABLE_FILE_TEST = r"^/assets/"
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/"
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

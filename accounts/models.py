@@ -1,0 +1,184 @@
+"""People, projects, what they may use and what it costs. Knows nothing of jobs beyond plain ids."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib.auth.base_user import BaseUserManager
+from django.contrib.auth.models import AbstractUser
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+KEY = RegexValidator(r"^[a-z][a-z0-9-]{0,39}$", "Lower-case letters, digits and dashes; starts with a letter.")
+
+
+class UserManager(BaseUserManager["User"]):
+    use_in_migrations = True
+
+    def _create(self, email: str, password: str | None, **extra: Any) -> User:
+        user = self.model(email=self.normalize_email(email), **extra)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_user(self, email: str, password: str | None = None, **extra: Any) -> User:
+        return self._create(email, password, **extra)
+
+    def create_superuser(self, email: str, password: str | None = None, **extra: Any) -> User:
+        return self._create(email, password, **{"is_staff": True, "is_superuser": True} | extra)
+
+
+class User(AbstractUser):
+    """A person. `is_superuser` is a cluster administrator."""
+
+    username = None  # type: ignore[assignment]
+    email = models.EmailField(unique=True)
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+    objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.get_full_name() or self.email
+
+
+class Project(models.Model):
+    key = models.CharField(max_length=40, unique=True, validators=[KEY])
+    name = models.CharField(max_length=120)
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="children")
+    members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
+        User, through="Membership", related_name="projects"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["key"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    class Role(models.TextChoices):
+        VIEWER = "viewer"
+        MEMBER = "member"
+        MANAGER = "manager"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role, default=Role.MEMBER)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_membership_per_project")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.project} as {self.role}"
+
+
+class Quota(models.Model):
+    """How much of one thing a project may use at once. A soft limit makes jobs wait, a hard one refuses them."""
+
+    class Kind(models.TextChoices):
+        GPUS = "gpus", "GPUs at once"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="quotas")
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.GPUS)
+    limit = models.PositiveIntegerField()
+    hard = models.BooleanField(default=False, help_text="Refuse at submission what can never fit.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "kind"], name="one_quota_per_kind")]
+
+    def __str__(self) -> str:
+        return f"{self.project}: {self.limit} {self.get_kind_display()}"
+
+
+class ApiToken(models.Model):
+    """The secret is high-entropy and shown once; only its SHA-256 is kept, found by its prefix."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=80)
+    prefix = models.CharField(max_length=12, unique=True, editable=False)
+    digest = models.CharField(max_length=64, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.name} (ek_{self.prefix}_…)"
+
+
+class Rate(models.Model):
+    """Price of one GPU-hour of an accelerator type, in millionths of the currency, while valid."""
+
+    accelerator_type = models.CharField(max_length=60)
+    price_micro_per_gpu_hour = models.BigIntegerField(validators=[MinValueValidator(0)])
+    valid_from = models.DateTimeField(default=timezone.now)
+    valid_to = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["accelerator_type", "valid_from"]
+        constraints = [
+            models.CheckConstraint(condition=Q(price_micro_per_gpu_hour__gte=0), name="rate_not_negative"),
+            models.CheckConstraint(
+                condition=Q(valid_to=None) | Q(valid_to__gt=models.F("valid_from")), name="rate_interval_not_empty"
+            ),
+            models.UniqueConstraint(
+                fields=["accelerator_type"], condition=Q(valid_to=None), name="one_open_rate_per_type"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.accelerator_type} from {self.valid_from:%Y-%m-%d}"
+
+
+class LedgerEntry(models.Model):
+    """One GPU held for one interval at one price.
+
+    The amount is `price_micro_per_gpu_hour * gpu_us / 3.6e9` millionths of the currency. Both factors
+    are stored as integers and sums are taken over their products, so nothing is rounded but on display.
+    """
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="ledger")
+    user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="ledger")
+    job_id = models.UUIDField(db_index=True)
+    run_id = models.UUIDField()
+    hold_id = models.BigIntegerField()
+    accelerator_type = models.CharField(max_length=60)
+    from_at = models.DateTimeField()
+    to_at = models.DateTimeField()
+    gpu_us = models.BigIntegerField()
+    price_micro_per_gpu_hour = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "from_at"])]
+        constraints = [
+            models.UniqueConstraint(fields=["hold_id", "from_at"], name="one_entry_per_hold_and_start"),
+            models.CheckConstraint(condition=Q(gpu_us__gte=0), name="ledger_time_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} {self.from_at:%F %T}"
+
+
+class AuditEntry(models.Model):
+    """Who did what to what."""
+
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    actor = models.ForeignKey(User, null=True, on_delete=models.SET_NULL)
+    action = models.CharField(max_length=60)
+    target = models.CharField(max_length=200)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        verbose_name_plural = "audit log"
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.target}"

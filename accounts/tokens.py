@@ -1,0 +1,67 @@
+"""API tokens: `ek_<prefix>_<secret>`, the secret with 256 bits of entropy, kept as SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from accounts.models import ApiToken, User
+
+SCHEME = "ek"
+DEFAULT_EXPIRY_DAYS = 90
+_TOUCH_EVERY = timedelta(minutes=1)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def create_token(*, user: User, name: str, expires_in_days: int | None = DEFAULT_EXPIRY_DAYS) -> tuple[ApiToken, str]:
+    """A new token and its text, which cannot be shown again."""
+    prefix, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
+    expires_at = timezone.now() + timedelta(days=expires_in_days) if expires_in_days else None
+    token = ApiToken.objects.create(
+        user=user, name=name, prefix=prefix, digest=_digest(secret), expires_at=expires_at
+    )
+    return token, f"{SCHEME}_{prefix}_{secret}"
+
+
+def find_token(text: str, now: datetime) -> ApiToken | None:
+    """The valid token that `text` spells, or None."""
+    scheme, _, rest = text.partition("_")
+    prefix, _, secret = rest.partition("_")
+    if scheme != SCHEME or not secret:
+        return None
+    token = (
+        ApiToken.objects.select_related("user")
+        .filter(Q(expires_at=None) | Q(expires_at__gt=now), prefix=prefix, revoked_at=None, user__is_active=True)
+        .first()
+    )
+    return token if token and hmac.compare_digest(token.digest, _digest(secret)) else None
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer ek_...`. Other bearer tokens are left to other authenticators."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not text.startswith(f"{SCHEME}_"):
+            return None
+        now = timezone.now()
+        token = find_token(text.strip(), now)
+        if token is None:
+            raise AuthenticationFailed("This token is unknown, expired or revoked. Create a new one under API tokens.")
+        if token.last_used_at is None or now - token.last_used_at > _TOUCH_EVERY:
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"

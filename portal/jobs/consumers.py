@@ -1,0 +1,75 @@
+"""The live WebSocket (docs/contracts.md "Live")."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from accounts.models import User
+from accounts.selectors import visible_projects
+from portal.jobs.describe import iso
+from portal.jobs.live import group_name
+
+MAX_STREAMS = 1_000
+PING_S = 10.0
+NOT_SIGNED_IN = 4401
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    """One socket, any number of streams that its user may see."""
+
+    pinging: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        self.streams: set[str] = set()
+        self.user = self.scope.get("user")
+        await self.accept()
+        if not isinstance(self.user, User) or not self.user.is_active:
+            await self.close(code=NOT_SIGNED_IN)
+            return
+        self.pinging = asyncio.create_task(self._ping())
+
+    async def disconnect(self, code: int) -> None:
+        if self.pinging:
+            self.pinging.cancel()
+        for stream in self.streams:
+            await self.channel_layer.group_discard(group_name(stream), self.channel_name)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            wanted = json.loads(text_data or "")["subscribe"]
+            streams = [s for s in wanted if isinstance(s, str)][:MAX_STREAMS]
+        except (ValueError, KeyError, TypeError):
+            await self._say({"type": "error", "stream": None, "detail": 'Send {"subscribe": ["cluster"]}.'})
+            return
+        allowed = await self._allowed()
+        for stream in streams:
+            if stream not in allowed:
+                await self._say({"type": "error", "stream": stream, "detail": "There is no such stream."})
+                continue
+            self.streams.add(stream)
+            await self.channel_layer.group_add(group_name(stream), self.channel_name)
+            await self._say({"type": "subscribed", "stream": stream})
+
+    @database_sync_to_async
+    def _allowed(self) -> set[str]:
+        keys = visible_projects(self.user).values_list("key", flat=True)  # type: ignore[arg-type]
+        return {"cluster", *(f"project:{key}" for key in keys)}
+
+    async def live_message(self, event: dict[str, Any]) -> None:
+        await self.send(text_data=event["text"])
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        await self.send(text_data=json.dumps(message))
+
+    async def _ping(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            while True:
+                await asyncio.sleep(PING_S)
+                await self._say({"type": "ping", "at": iso(datetime.now(UTC))})

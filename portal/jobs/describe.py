@@ -1,0 +1,258 @@
+"""A job as the API and the live streams show it (docs/contracts.md "Job"). Queries do not grow with rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+
+from accounts import ledger, pricing
+from accounts.models import LedgerEntry
+from portal.jobs import profiles
+from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
+from portal.jobs.snapshots import job_profiles
+from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
+from scheduling.throughput import Profile
+
+CURRENCY = "USD"
+#: An estimate's range: how far measured ends were off, until conformal intervals replace it.
+_SPREAD = {"measured": 0.05, "user": 0.15, "catalogue": 0.15, "estimated": 0.3, "trial": 0.5}
+
+
+@dataclass
+class Context:
+    """What describing jobs needs beyond their rows, fetched once for all of them."""
+
+    now: datetime
+    types: dict[str, int]
+    gpus: dict[UUID, list[Accelerator]]
+    holds: dict[UUID, list[tuple[datetime, str]]]
+    spent: dict[UUID, Decimal]
+    prices: dict[str, int]
+    profiles: dict[UUID, dict[str, Profile]]
+    queue: dict[UUID, int] = field(default_factory=dict)
+    totals: dict[UUID, dict[str, float]] = field(default_factory=dict)
+
+
+def iso(at: datetime | None) -> str | None:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
+
+
+def cluster_types() -> dict[str, int]:
+    """GPUs per accelerator type that can be used now."""
+    counts: dict[str, int] = defaultdict(int)
+    present = Accelerator.objects.filter(present=True, node__lost=False)
+    for kind in present.values_list("node__accelerator_type", flat=True):
+        counts[kind] += 1
+    return dict(counts)
+
+
+def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
+    """Job ids in queue order (priority, submission, id), numbered from 1."""
+    jobs = Job.objects.filter(Q(run__state__in=list(WAITING)))
+    if cluster_id is not None:
+        jobs = jobs.filter(cluster_id=cluster_id)
+    ordered = jobs.order_by("-priority", "submitted_at", "id").values_list("id", flat=True)
+    return {pk: position for position, pk in enumerate(ordered, 1)}
+
+
+def gather(jobs: Iterable[Job], now: datetime) -> Context:
+    jobs = list(jobs)
+    ids, runs = [j.pk for j in jobs], [j.run_id for j in jobs if j.run_id]
+    types = cluster_types()
+    gpus: dict[UUID, list[Accelerator]] = defaultdict(list)
+    planned = Assignment.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
+    for assignment in planned.order_by("accelerator__node__name", "accelerator__index"):
+        gpus[assignment.run_id].append(assignment.accelerator)
+    holds: dict[UUID, list[tuple[datetime, str]]] = defaultdict(list)
+    open_holds = Hold.objects.filter(run__job__in=ids, during__upper_inf=True)
+    rows = open_holds.values_list("run__job_id", "during", "accelerator__node__accelerator_type")
+    for job_id, during, kind in rows:
+        holds[job_id].append((during.lower, kind))
+    sums = ledger.sums_by(LedgerEntry.objects.filter(job_id__in=ids), "job_id")
+    live = [j for j in jobs if j.run and State(j.run.state) in LIVE]
+    waiting = any(j.run and State(j.run.state) in WAITING for j in jobs)
+    return Context(
+        now=now,
+        types=types,
+        gpus=gpus,
+        holds=holds,
+        spent={row["job_id"]: row["products"] for row in sums},
+        prices=ledger.current_prices(now),
+        profiles=job_profiles(live, types),
+        queue=queue_order() if waiting else {},
+        totals=_totals(ids),
+    )
+
+
+def _totals(job_ids: list[UUID]) -> dict[UUID, dict[str, float]]:
+    """Times and rescales over all attempts of each job."""
+    totals: dict[UUID, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    names = ("queueing_s", "launching_s", "running_s", "rescales")
+    for row in Run.objects.filter(job__in=job_ids).values("job_id", *names):
+        for name in names:
+            totals[row["job_id"]][name] += row[name]
+    return totals
+
+
+def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
+    run = job.run
+    assert run is not None
+    state = State(run.state)
+    emulated = run.emulated or (state in LIVE and profiles.is_emulated())
+    return {
+        "id": str(job.pk),
+        "number": job.number,
+        "name": job.name,
+        "project": {"key": job.project.key, "name": job.project.name},
+        "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
+        "state": people_state(run),
+        "run_state": run.state,
+        "reason": {"token": run.reason_token, "text": run.reason_text},
+        "model_type": job.model_type.name if job.model_type else None,
+        "command": job.spec.get("command"),
+        "total_steps": job.total_steps,
+        "step": run.step,
+        "progress": round(min(1.0, run.step / job.total_steps), 6),
+        "batch_size": job.batch_size,
+        "gpus": {"min": job.min_gpus, "max": job.max_gpus, "types": job.accelerator_types},
+        "priority": job.priority,
+        "restartable": job.restartable,
+        "labels": job.labels,
+        "emulated": emulated,
+        "pace_missed": run.pace_missed,
+        "allocation": _allocation(run, ctx),
+        **_speed(job, run, ctx),
+        "protected_until_at": iso(run.protected_until),
+        "submitted_at": iso(job.submitted_at),
+        "started_at": iso(run.first_started_at),
+        "finished_at": iso(run.ended_at),
+        "queue_position": ctx.queue.get(job.pk),
+        "times": _times(job, run, ctx),
+        "rescales": int(ctx.totals[job.pk]["rescales"]),
+        "run": {"id": str(run.pk), "attempt": run.attempt, "epoch": run.epoch},
+        "exit": _exit(run),
+        "can_cancel": state in LIVE,
+    }
+
+
+def people_state(run: Run) -> str:
+    """A run that trained before and holds or awaits GPUs is rescaling, whichever launch it is in."""
+    return coarse_state(State(run.state), rescaling=run.has_trained)
+
+
+def _exit(run: Run) -> dict[str, Any] | None:
+    if run.exit is None or State(run.state) not in TERMINAL:
+        return None
+    return {key: run.exit.get(key) for key in ("reason", "message", "exit_code", "signal")}
+
+
+def _allocation(run: Run, ctx: Context) -> dict[str, Any] | None:
+    gpus = ctx.gpus.get(run.pk)
+    if not gpus:
+        return None
+    return {
+        "type": gpus[0].node.accelerator_type,
+        "count": len(gpus),
+        "epoch": run.epoch,
+        "gpus": [{"node": g.node.name, "index": g.index} for g in gpus],
+    }
+
+
+def _times(job: Job, run: Run, ctx: Context) -> dict[str, float]:
+    totals = ctx.totals[job.pk]
+    times = {name: totals[name] for name in ("queueing_s", "launching_s", "running_s")}
+    state = State(run.state)
+    if state in LIVE:
+        heading = "queueing_s" if state in WAITING else "running_s" if state in TRAINING else "launching_s"
+        times[heading] += max(0.0, (ctx.now - run.state_since).total_seconds())
+    return {name: round(value, 3) for name, value in times.items()}
+
+
+def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None = None) -> float:
+    """f_M(U): the best single-type gang that the cluster could give the job."""
+    return max((p.curve.at(types.get(kind, 0)) for kind, p in known.items()), default=0.0)
+
+
+def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
+    """Throughput with its source, relative throughput, expected end and cost."""
+    gpus, known = ctx.gpus.get(run.pk, []), ctx.profiles.get(job.pk, {})
+    state = State(run.state)
+    predicted, source, age_s, samples = None, None, None, 0
+    if gpus and (profile := known.get(gpus[0].node.accelerator_type)):
+        predicted = profile.curve.at(len(gpus)) or None
+        number = profile.numbers.get(len(gpus))
+        source = number.source if number else profile.curve.source
+        age_s, samples = (number.age_s(ctx.now.timestamp()), number.samples) if number else (None, 0)
+        if source == "trial":
+            predicted = None
+    now_steps_per_s = run.steps_per_s if state in TRAINING else None
+    alone = alone_steps_per_s(known, ctx.types)
+    trial = all(p.curve.source == "trial" for p in known.values())
+    relative = min(1.0, predicted / alone) if predicted and alone and not trial and state not in QUEUED else None
+    end, low, high = _expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx)
+    return {
+        "throughput": {
+            "steps_per_s": now_steps_per_s,
+            "predicted_steps_per_s": predicted,
+            "source": source,
+            "age_s": age_s,
+            "samples": samples,
+        },
+        "relative_throughput": round(relative, 4) if relative else None,
+        "slowdown": round(1 / relative, 4) if relative else None,
+        "expected_end_at": iso(end),
+        "expected_end_low_at": iso(low),
+        "expected_end_high_at": iso(high),
+        "cost": _cost(job, run, end, len(gpus), gpus[0].node.accelerator_type if gpus else "", ctx),
+    }
+
+
+def _expected_end(
+    job: Job, run: Run, steps_per_s: float | None, source: str, ctx: Context
+) -> tuple[datetime | None, datetime | None, datetime | None]:
+    """If it keeps what it has: remaining steps at its throughput, after what is left of a launch."""
+    if not steps_per_s or State(run.state) not in LIVE or State(run.state) in WAITING:
+        return None, None, None
+    train_s = max(0, job.total_steps - run.step) / steps_per_s
+    launch_s = run.launch_s if State(run.state) not in TRAINING else 0.0
+    spread = _SPREAD.get(source, 0.3)
+    return (
+        ctx.now + timedelta(seconds=launch_s + train_s),
+        ctx.now + timedelta(seconds=launch_s + train_s * (1 - spread)),
+        ctx.now + timedelta(seconds=launch_s + train_s * (1 + spread)),
+    )
+
+
+def so_far_products(job: Job, ctx: Context) -> Decimal:
+    """Ledger entries, and open holds at today's price until now (see accounts.pricing)."""
+    total = Decimal(ctx.spent.get(job.pk, 0))
+    for start, kind in ctx.holds.get(job.pk, []):
+        total += ctx.prices.get(kind, 0) * max(0, (ctx.now - start) // timedelta(microseconds=1))
+    return total
+
+
+def _cost(job: Job, run: Run, end: datetime | None, count: int, kind: str, ctx: Context) -> dict[str, Any]:
+    spent = so_far_products(job, ctx)
+    estimated = None
+    if end is not None:
+        estimated = spent + ctx.prices.get(kind, 0) * count * max(0, (end - ctx.now) // timedelta(microseconds=1))
+    elif State(run.state) in TERMINAL:
+        estimated = spent
+    return {
+        "so_far": str(pricing.amount(spent)),
+        "estimated": str(pricing.amount(estimated)) if estimated is not None else None,
+        "currency": CURRENCY,
+    }
+
+
+def describe_jobs(jobs: Iterable[Job], now: datetime) -> list[dict[str, Any]]:
+    jobs = list(jobs)
+    ctx = gather(jobs, now)
+    return [describe_job(job, ctx) for job in jobs]

@@ -1,0 +1,40 @@
+"""Append events; what they change is published and the scheduler woken after the commit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from accounts.models import Project
+from portal.jobs import wakeups
+from portal.jobs.models import Job, JobEvent, Run
+
+
+def append(
+    *,
+    kind: str,
+    text: str,
+    at: datetime,
+    job: Job | None = None,
+    run: Run | None = None,
+    project: Project | None = None,
+    from_state: str = "",
+    to_state: str = "",
+    detail: dict[str, Any] | None = None,
+) -> JobEvent:
+    """One event row. Without a job it is for the whole cluster."""
+    event = JobEvent.objects.create(
+        kind=kind,
+        text=text,
+        at=at,
+        job=job,
+        run=run,
+        project_id=job.project_id if job else (project.pk if project else None),
+        from_state=from_state,
+        to_state=to_state,
+        detail=detail or {},
+    )
+    transaction.on_commit(wakeups.publish)
+    return event

@@ -1,0 +1,62 @@
+"""A run's launch as an executor needs it: program, placement, pace, token."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from django.conf import settings
+
+from portal.jobs import profiles, run_tokens
+from portal.jobs.models import Accelerator, Hold, Run
+from scheduling.executors.base import LaunchRequest
+
+
+def launch_request(run: Run, epoch: int) -> LaunchRequest:
+    """The request for (run, epoch), made of what the run holds; ValueError where it holds nothing."""
+    job = run.job
+    gpus = list(
+        Accelerator.objects.filter(holds__in=Hold.objects.filter(run=run, epoch=epoch, during__upper_inf=True))
+        .select_related("node")
+        .order_by("node__name", "index")
+    )
+    if not gpus:
+        raise ValueError(f"run {run.pk} holds nothing in epoch {epoch}")
+    placement: dict[str, list[int]] = defaultdict(list)
+    for gpu in gpus:
+        placement[gpu.node.name].append(gpu.index)
+    spec = job.spec
+    checkpoint = spec.get("checkpoint", {})
+    return LaunchRequest(
+        job_id=str(job.pk),
+        job_number=job.number,
+        run_id=str(run.pk),
+        epoch=epoch,
+        project_key=job.project.key,
+        argv=tuple(job.model_type.argv) if job.model_type else (str(spec["command"]),),
+        shell=job.model_type is None,
+        workdir=spec.get("code", {}).get("path"),
+        placement={node: tuple(indexes) for node, indexes in placement.items()},
+        env=dict(spec.get("env", {})),
+        total_steps=job.total_steps,
+        batch_size=job.batch_size,
+        checkpoint_every_steps=checkpoint.get("every_steps", 200),
+        checkpoint_keep=checkpoint.get("keep", 3),
+        max_duration_s=spec.get("max_duration"),
+        memory_mib=spec.get("memory"),
+        cpus=spec.get("cpus"),
+        api_url=settings.EVENKEEL_API_URL,
+        token=run_tokens.run_token(run.pk, epoch),
+        report_interval_s=settings.EVENKEEL_REPORT_INTERVAL_S,
+        pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
+    )
+
+
+def pace_of(run: Run, accelerator_type: str, count: int) -> float | None:
+    """The ceiling on an emulated run's speed: what its curve promises there; None on real devices."""
+    if not run.emulated:
+        return None
+    known = profiles.profiles_of(run.job, {accelerator_type: count}, {})
+    profile = known.get(accelerator_type)
+    if profile is None or profile.curve.source == "trial":
+        return None
+    return profile.curve.at(count) or None

@@ -1,0 +1,119 @@
+"""Live streams: each stream's state is one JSON object, its events are JSON merge patches (RFC 7386).
+
+The last published state of every stream lies in Redis beside its number, so a diff is always taken against
+what clients have; a lost Redis starts the numbering anew under another generation and clients fetch again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from datetime import datetime
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from django.conf import settings
+from redis import Redis
+from redis.exceptions import RedisError
+
+from portal.jobs import live_state
+from portal.jobs.describe import iso
+from portal.jobs.locks import live_lock
+
+logger = logging.getLogger(__name__)
+INTERVAL_S = 0.5
+_LAST = "live:last"
+
+
+def _redis() -> Redis:
+    return Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5)
+
+
+def _key(stream: str) -> str:
+    return f"live:stream:{stream}"
+
+
+def group_name(stream: str) -> str:
+    """Channel layer groups allow few characters."""
+    return "live." + stream.replace(":", ".")
+
+
+def merge_patch(before: Any, after: Any) -> Any:
+    """The merge patch that turns one JSON object into the other; both must be free of nulls inside lists only.
+
+    A null in `after` where `before` has no such key, or something else, is sent as null: the receiver then
+    drops the key, and reads a missing key as null. `normalise` therefore removes nulls from states.
+    """
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if key in before and old == value:
+            continue
+        both = isinstance(old, dict) and isinstance(value, dict)
+        patch[key] = merge_patch(old, value) if both else value
+    return patch
+
+
+def normalise(value: Any) -> Any:
+    """Without null members: in a merge patch null means removal, and readers take a missing key as null."""
+    if isinstance(value, dict):
+        return {key: normalise(item) for key, item in value.items() if item is not None}
+    return [normalise(item) for item in value] if isinstance(value, list) else value
+
+
+def _load(redis: Redis, stream: str) -> tuple[int, dict[str, Any]] | None:
+    raw = redis.get(_key(stream))
+    if raw is None:
+        return None
+    kept = json.loads(raw)  # type: ignore[arg-type]
+    return kept["seq"], kept["state"]
+
+
+def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
+    """The stream's number and state as last published; published first if it never was."""
+    redis = _redis()
+    kept = _load(redis, stream)
+    if kept is None:
+        publish_changes(now, only=stream, wait=True)
+        kept = _load(redis, stream)
+    if kept is None:
+        return 0, normalise(live_state.build(now, only=stream).get(stream, {}))
+    return kept
+
+
+def publish_changes(now: datetime, only: str | None = None, wait: bool = False) -> float | None:
+    """Publish one diff per stream that changed; seconds to wait where it is too soon, else None."""
+    redis = _redis()
+    with live_lock() as mine:
+        if not mine:
+            if not wait:
+                return INTERVAL_S
+            time.sleep(0.3)
+            return None
+        last = redis.get(_LAST)
+        elapsed_s = time.time() - float(last) if last else INTERVAL_S  # type: ignore[arg-type]
+        if only is None and 0 <= elapsed_s < INTERVAL_S:
+            return INTERVAL_S - elapsed_s
+        redis.set(_LAST, time.time())
+        for stream, state in live_state.build(now, only=only).items():
+            try:
+                _publish(redis, stream, normalise(state), now)
+            except RedisError as error:
+                logger.warning("stream %s not published: %s", stream, error)
+    return None
+
+
+def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime) -> None:
+    kept = _load(redis, stream)
+    # A fresh numbering starts at a time-based number, beyond any that a client may still have.
+    seq, before = kept if kept else (int(now.timestamp() * 10), {})
+    patch = merge_patch(before, state)
+    if kept and not patch:
+        return
+    redis.set(_key(stream), json.dumps({"seq": seq + 1, "state": state}))
+    message = {"type": "diff", "stream": stream, "seq": seq + 1, "at": iso(now), "patch": patch}
+    layer = get_channel_layer()
+    if layer is not None:
+        async_to_sync(layer.group_send)(group_name(stream), {"type": "live.message", "text": json.dumps(message)})

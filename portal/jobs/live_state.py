@@ -1,0 +1,218 @@
+"""What each live stream says: the cluster for everybody signed in, a project for its members."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q
+
+from accounts.ledger import current_prices, product_sum
+from accounts.models import LedgerEntry, Project
+from accounts.pricing import amount
+from accounts.quotas import gpu_limits
+from portal.jobs import profiles
+from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
+from scheduling.lifecycle import LIVE, WAITING, State
+
+RECENT = timedelta(hours=1)
+MAX_ENDED, MAX_EVENTS = 200, 50
+LIVE_VALUES = [s.value for s in LIVE]
+KINDS = {
+    State.LAUNCHING: "launching",
+    State.RUNNING_PROTECTED: "protected",
+    State.RUNNING: "running",
+    State.CHECKPOINTING: "moving",
+    State.STOPPING: "moving",
+    State.STANDBY: "moving",
+}
+
+
+def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
+    """stream -> state, for all streams or one; a handful of queries whatever the number of jobs."""
+    cluster = Cluster.objects.first()
+    if cluster is None:
+        return {}
+    select = ("run", "project", "owner", "model_type", "cluster")
+    live = list(Job.objects.filter(run__state__in=LIVE_VALUES).select_related(*select))
+    ended = Job.objects.filter(run__ended_at__gt=now - RECENT).select_related(*select).order_by("-run__ended_at")
+    recent = list(ended[:MAX_ENDED])
+    ctx = gather(live + recent, now)
+    described = {job.pk: describe_job(job, ctx) for job in live + recent}
+    streams: dict[str, dict[str, Any]] = {}
+    if only in (None, "cluster"):
+        streams["cluster"] = _cluster(cluster, live, described, ctx)
+    if only != "cluster":
+        by_project: dict[int, dict[str, Any]] = defaultdict(dict)
+        for job in live + recent:
+            by_project[job.project_id][str(job.number)] = described[job.pk]
+        limits = gpu_limits()
+        for project in Project.objects.all():
+            stream = f"project:{project.key}"
+            if only in (None, stream):
+                streams[stream] = _project(project, by_project[project.pk], limits.get(project.pk))
+    return streams
+
+
+def describe_event(event: JobEvent) -> dict[str, Any]:
+    return {
+        "id": event.pk,
+        "at": iso(event.at),
+        "kind": event.kind,
+        "job": {"number": event.job.number, "name": event.job.name} if event.job else None,
+        "project": event.project.key if event.project else None,
+        "text": event.text,
+        "detail": event.detail,
+        "to_state": event.to_state,
+    }
+
+
+def _events(condition: Q) -> dict[str, Any]:
+    newest = JobEvent.objects.filter(condition).select_related("job", "project").order_by("-id")[:MAX_EVENTS]
+    return {str(event.pk): describe_event(event) for event in newest}
+
+
+def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[str, Any]:
+    held = sum(job["allocation"]["count"] for job in jobs.values() if job["allocation"] and job["state"] != "queued")
+    return {
+        "project": {"key": project.key, "name": project.name, "gpu_quota": quota, "gpus_held": held},
+        "jobs": jobs,
+        "events": _events(Q(project=project)),
+    }
+
+
+def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: Context) -> dict[str, Any]:
+    events = _events(Q(project=None))
+    newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
+    queue = sorted((ctx.queue[j.pk], j.number) for j in live if j.pk in ctx.queue)
+    nodes = _nodes(cluster, ctx)
+    return {
+        "cluster": {
+            "name": cluster.name,
+            "speedup": profiles.speedup(),
+            "emulated": profiles.is_emulated(),
+            "currency": CURRENCY,
+            "round": cluster.round_epoch,
+            "policy": {
+                "name": cluster.policy_name,
+                "parameters": cluster.policy_parameters,
+                "v_bound": cluster.policy_parameters.get("v_bound"),
+            },
+            "last_event_at": iso(newest),
+            "problem": cluster.last_error or None,
+            "rejected": cluster.figures.get("rejected"),
+        },
+        "tiles": _tiles(cluster, live, described, nodes, ctx),
+        "nodes": nodes,
+        "jobs": {
+            str(j.number): {
+                "number": j.number,
+                "project": j.project.name,
+                "state": described[j.pk]["state"],
+                "gpus": (described[j.pk]["allocation"] or {}).get("count", 0),
+            }
+            for j in live
+        },
+        "queue": [number for _, number in queue],
+        "events": events,
+    }
+
+
+def _tiles(
+    cluster: Cluster, live: list[Job], described: dict[Any, Any], nodes: dict[str, Any], ctx: Context
+) -> dict[str, Any]:
+    cells = [cell for node in nodes.values() for cell in node["accelerators"].values()]
+    busy = sum(cell["state"] == "held" for cell in cells)
+    relative = sorted(d["relative_throughput"] for d in described.values() if d["relative_throughput"] and d["can_cancel"])
+    mean = sum(relative) / len(relative) if relative else None
+    waiting = [j for j in live if j.run and State(j.run.state) in WAITING]
+    month = ctx.now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    spent = product_sum(LedgerEntry.objects.filter(to_at__gte=month))
+    open_hours = sum(
+        ctx.prices.get(kind, 0) * max(0, (ctx.now - start) // timedelta(microseconds=1))
+        for holds in ctx.holds.values()
+        for start, kind in holds
+    )
+    per_hour = sum(ctx.prices.get(node["type"], 0) for node in nodes.values() for c in node["accelerators"].values() if c["state"] == "held")
+    return {
+        "gpus_total": len(cells),
+        "gpus_busy": busy,
+        "utilisation": round(busy / len(cells), 4) if cells else 0,
+        "running": sum(d["state"] == "running" for d in described.values()),
+        "queued": len(waiting),
+        "oldest_wait_since_at": iso(min((j.submitted_at for j in waiting), default=None)),
+        "variance": _variance(relative),
+        "v_bound": cluster.policy_parameters.get("v_bound"),
+        "mean_relative_throughput": round(mean, 4) if mean else None,
+        "relative_throughputs": relative,
+        "spend_per_hour": str(amount(per_hour * 3_600 * 10**6, 2)),
+        "spend_month": str(amount(spent + open_hours, 2)),
+    }
+
+
+def _variance(values: list[float]) -> float | None:
+    """Population variance of relative throughput over the jobs that hold GPUs."""
+    if not values:
+        return None
+    mean = sum(values) / len(values)
+    return round(sum((v - mean) ** 2 for v in values) / len(values), 6)
+
+
+def _nodes(cluster: Cluster, ctx: Context) -> dict[str, Any]:
+    held = _by_accelerator(Hold)
+    assigned = _by_accelerator(Assignment)
+    prices = current_prices(ctx.now)
+    nodes: dict[str, Any] = {}
+    present = Accelerator.objects.filter(node__cluster=cluster, present=True).select_related("node")
+    for gpu in present.order_by("node__name", "index"):
+        node = nodes.setdefault(
+            gpu.node.name,
+            {
+                "type": gpu.node.accelerator_type,
+                "emulated": gpu.node.emulated,
+                "schedulable": not (gpu.node.drained or gpu.node.lost),
+                "drained": gpu.node.drained,
+                "lost": gpu.node.lost,
+                "memory_mib": gpu.memory_mib,
+                "accelerators": {},
+                "gpus": 0,
+                "held": 0,
+            },
+        )
+        cell = _cell(gpu, held, assigned)
+        node["accelerators"][str(gpu.index)] = cell
+        node["gpus"] += 1
+        node["held"] += cell["state"] == "held"
+    for node in nodes.values():
+        node["price_per_hour"] = str(amount(prices.get(node["type"], 0) * node["held"] * 3_600 * 10**6, 2))
+        if node["held"] < node["gpus"]:
+            node["free_reason"] = _free_reason(node, ctx)
+    return nodes
+
+
+def _by_accelerator(model: type[Hold] | type[Assignment]) -> dict[int, tuple[int, str]]:
+    rows = model.objects.filter(during__upper_inf=True)
+    return {gpu: (number, state) for gpu, number, state in rows.values_list("accelerator_id", "run__job__number", "run__state")}
+
+
+def _cell(gpu: Accelerator, held: dict[int, tuple[int, str]], assigned: dict[int, tuple[int, str]]) -> dict[str, Any]:
+    if gpu.pk in held:
+        number, state = held[gpu.pk]
+        kind = KINDS.get(State(state), "moving")
+        following = assigned.get(gpu.pk)
+        return {"state": "held", "job": number, "kind": kind, "next": following[0] if following and following[0] != number else None}
+    if gpu.pk in assigned:
+        return {"state": "assigned", "job": assigned[gpu.pk][0], "kind": "moving"}
+    return {"state": "draining" if gpu.node.drained or gpu.node.lost else "free"}
+
+
+def _free_reason(node: dict[str, Any], ctx: Context) -> str:
+    if node["lost"]:
+        return "lost"
+    if node["drained"]:
+        return "drained"
+    return "no job gains" if not ctx.queue else "too few for the queue"
+
+

@@ -1,0 +1,33 @@
+"""PostgreSQL advisory locks: gone with the connection that holds them, so a killed worker leaves none behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from django.db import connection
+
+_ROUND, _LIVE = 7_201, 7_202
+
+
+@contextmanager
+def _advisory(space: int, key: int) -> Iterator[bool]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, key])
+        mine = bool(cursor.fetchone()[0])
+    try:
+        yield mine
+    finally:
+        if mine:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key])
+
+
+def cluster_lock(cluster_id: int) -> AbstractContextManager[bool]:
+    """True inside when no other round of this cluster is in progress."""
+    return _advisory(_ROUND, cluster_id)
+
+
+def live_lock() -> AbstractContextManager[bool]:
+    """True inside for the one publisher of live streams."""
+    return _advisory(_LIVE, 0)

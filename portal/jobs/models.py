@@ -1,0 +1,426 @@
+"""Jobs, their runs, the accelerators they hold, and what was decided: columns and constraints.
+
+State changes happen in `portal.jobs.services` only.
+"""
+
+from __future__ import annotations
+
+import uuid
+from django.conf import settings
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import ArrayField, DateTimeRangeField, RangeOperators
+from django.contrib.postgres.indexes import GinIndex
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import connection, models
+from django.db.models import F, Func, Q, Value
+from django.utils import timezone
+
+from accounts.models import Project
+from scheduling.lifecycle import LIVE, State
+
+STATE_CHOICES = [(s.value, s.value) for s in State]
+LIVE_VALUES = sorted(s.value for s in LIVE)
+
+
+class Cluster(models.Model):
+    """One set of accelerators under one policy; rounds are single-file per cluster."""
+
+    name = models.CharField(max_length=60, unique=True)
+    executor = models.CharField(max_length=30, default="local")
+    policy_name = models.CharField(max_length=60, default="f_scheduling")
+    policy_parameters = models.JSONField(default=dict, blank=True)
+    policy_memory = models.JSONField(default=dict, blank=True, editable=False)
+    round_epoch = models.BigIntegerField(default=0, editable=False)
+    last_round_at = models.DateTimeField(null=True, editable=False)
+    last_round_s = models.FloatField(null=True, editable=False)
+    next_wake_at = models.DateTimeField(null=True, editable=False)
+    figures = models.JSONField(default=dict, blank=True, editable=False)
+    last_error = models.TextField(blank=True, default="", editable=False)
+    isolation = models.CharField(max_length=200, blank=True, default="", editable=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PolicyChange(models.Model):
+    """Who chose which policy when; the newest one is in force."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="policy_changes")
+    name = models.CharField(max_length=60)
+    parameters = models.JSONField(default=dict)
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    effective_round = models.BigIntegerField(null=True)
+    undone = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.changed_at:%F %T}"
+
+
+class Node(models.Model):
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
+    name = models.CharField(max_length=120)
+    accelerator_type = models.CharField(max_length=60)
+    emulated = models.BooleanField(default=False)
+    cpus = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveIntegerField(default=0)
+    drained = models.BooleanField(default=False)
+    lost = models.BooleanField(default=False)
+    last_seen_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="one_node_per_name")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Accelerator(models.Model):
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="accelerators")
+    index = models.PositiveSmallIntegerField()
+    uuid = models.CharField(max_length=80)
+    memory_mib = models.PositiveIntegerField(default=0)
+    #: False: the node no longer reports it; nothing is placed on it.
+    present = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["node", "index"]
+        constraints = [models.UniqueConstraint(fields=["node", "index"], name="one_accelerator_per_index")]
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.index}"
+
+
+class ModelType(models.Model):
+    """A catalogue program. `curves`: accelerator type -> {"steps_per_s": [...], "source", "note"}."""
+
+    name = models.SlugField(max_length=60, unique=True)
+    title = models.CharField(max_length=120)
+    description = models.TextField(blank=True, default="")
+    argv = ArrayField(models.CharField(max_length=300))
+    default_batch_size = models.PositiveIntegerField(default=64)
+    curves = models.JSONField(default=dict, blank=True)
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Job(models.Model):
+    """What was asked for. Everything that changes while it runs is on its live run."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    number = models.BigIntegerField(unique=True, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="jobs")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="jobs")
+    name = models.CharField(max_length=120)
+    spec = models.JSONField()
+    model_type = models.ForeignKey(ModelType, null=True, on_delete=models.PROTECT, related_name="jobs")
+    total_steps = models.BigIntegerField(validators=[MinValueValidator(1)])
+    batch_size = models.PositiveIntegerField()
+    min_gpus = models.PositiveIntegerField(default=1)
+    max_gpus = models.PositiveIntegerField(null=True)
+    accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
+    priority = models.IntegerField(default=0, validators=[MinValueValidator(-1000), MaxValueValidator(1000)])
+    restartable = models.BooleanField(default=True)
+    labels = models.JSONField(default=dict)
+    retry_limit = models.PositiveSmallIntegerField(default=3)
+    submitted_at = models.DateTimeField(default=timezone.now)
+    source = models.CharField(max_length=20, default="api")
+    #: The newest run; its state is the job's.
+    run = models.OneToOneField("Run", null=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        ordering = ["-number"]
+        indexes = [
+            models.Index(fields=["project", "-number"]),
+            models.Index(fields=["owner", "-number"]),
+            GinIndex(fields=["labels"], name="job_labels"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(min_gpus__gte=1), name="job_min_gpus_positive"),
+            models.CheckConstraint(
+                condition=Q(max_gpus=None) | Q(max_gpus__gte=F("min_gpus")), name="job_max_not_below_min"
+            ),
+            models.CheckConstraint(condition=Q(total_steps__gte=1), name="job_total_steps_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.name}"
+
+
+class IdempotencyKey(models.Model):
+    """One key, one job: a repeated submission finds the first one's job."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    key = models.CharField(max_length=200)
+    body_digest = models.CharField(max_length=64)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="one_job_per_idempotency_key")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class Run(models.Model):
+    """One attempt at a job. `epoch` counts its launches; reports and commands carry (run, epoch)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="runs")
+    attempt = models.PositiveIntegerField(default=1)
+    state = models.CharField(max_length=40, choices=STATE_CHOICES, default=State.WAITING_FOR_INITIAL_CONTACT)
+    state_since = models.DateTimeField(default=timezone.now)
+    reason_token = models.CharField(max_length=60, blank=True, default="")
+    reason_text = models.TextField(blank=True, default="")
+    reason_detail = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    not_before = models.DateTimeField(null=True)
+    epoch = models.PositiveIntegerField(default=0)
+    step = models.BigIntegerField(default=0)
+    checkpoint_step = models.BigIntegerField(default=0)
+    has_trained = models.BooleanField(default=False)
+    uses_sdk = models.BooleanField(null=True)
+    first_started_at = models.DateTimeField(null=True)
+    ready_at = models.DateTimeField(null=True)
+    protected_until = models.DateTimeField(null=True)
+    launch_s = models.FloatField(default=0.0)
+    checkpoint_s = models.FloatField(default=0.0)
+    rescales = models.PositiveIntegerField(default=0)
+    steps_per_s = models.FloatField(null=True)
+    pace_steps_per_s = models.FloatField(null=True)
+    pace_missed = models.BooleanField(default=False)
+    emulated = models.BooleanField(default=False)
+    last_report_at = models.DateTimeField(null=True)
+    last_report_seq = models.BigIntegerField(default=-1)
+    exit = models.JSONField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    #: Seconds spent queued, launching and running in the states already left.
+    queueing_s = models.FloatField(default=0.0)
+    launching_s = models.FloatField(default=0.0)
+    running_s = models.FloatField(default=0.0)
+
+    class Meta:
+        ordering = ["job", "-attempt"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job"], condition=Q(state__in=LIVE_VALUES), name="one_live_run_per_job"
+            ),
+            models.UniqueConstraint(fields=["job", "attempt"], name="one_run_per_attempt"),
+            models.CheckConstraint(condition=Q(step__gte=F("checkpoint_step")), name="run_step_not_behind_checkpoint"),
+        ]
+        indexes = [
+            models.Index(fields=["state"], condition=Q(state__in=LIVE_VALUES), name="run_live_state"),
+            models.Index(fields=["-ended_at"], name="run_ended"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} attempt {self.attempt} {self.state}"
+
+
+def _gpu_range() -> Func:
+    """An accelerator as an integer range: integer and time ranges share a GiST index without extensions."""
+    return Func(F("accelerator_id"), F("accelerator_id"), Value("[]"), function="int8range")
+
+
+class Assignment(models.Model):
+    """GPUs planned for a run's launch `epoch`, from the commit of the plan until the next one."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="assignments")
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="assignments")
+    epoch = models.PositiveIntegerField()
+    during = DateTimeRangeField()
+
+    class Meta:
+        constraints = [
+            ExclusionConstraint(
+                name="accelerator_assigned_once",
+                expressions=[(_gpu_range(), RangeOperators.OVERLAPS), ("during", RangeOperators.OVERLAPS)],
+            )
+        ]
+        indexes = [models.Index(fields=["run", "epoch"])]
+
+    def __str__(self) -> str:
+        return f"{self.accelerator_id} for {self.run_id}"
+
+
+class Hold(models.Model):
+    """A GPU occupied, from LAUNCHING until the processes were seen to be gone. The ledger bills these."""
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="holds")
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="holds")
+    epoch = models.PositiveIntegerField()
+    during = DateTimeRangeField()
+
+    class Meta:
+        constraints = [
+            ExclusionConstraint(
+                name="accelerator_held_once",
+                expressions=[(_gpu_range(), RangeOperators.OVERLAPS), ("during", RangeOperators.OVERLAPS)],
+            )
+        ]
+        indexes = [
+            models.Index(fields=["run", "epoch"]),
+            models.Index(fields=["accelerator"], condition=Q(during__upper_inf=True), name="hold_open"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.accelerator_id} by {self.run_id}"
+
+
+class Command(models.Model):
+    """What an executor must be told. Sent at least once; closed by an observation."""
+
+    class Verb(models.TextChoices):
+        LAUNCH = "launch"
+        CHECKPOINT_AND_STOP = "checkpoint_and_stop"
+        KILL = "kill"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="commands")
+    epoch = models.PositiveIntegerField()
+    verb = models.CharField(max_length=30, choices=Verb)
+    created_at = models.DateTimeField(default=timezone.now)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(default=timezone.now)
+    closed_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True, default="")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "epoch", "verb"], name="one_command_per_key")]
+        indexes = [models.Index(fields=["next_attempt_at"], condition=Q(closed_at=None), name="command_open")]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.run_id}/{self.epoch}"
+
+
+class JobEvent(models.Model):
+    """What happened, for people and for streams. Never changed, pruned by age and count."""
+
+    at = models.DateTimeField(default=timezone.now)
+    kind = models.CharField(max_length=40)
+    job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="events")
+    run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="events")
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE)
+    from_state = models.CharField(max_length=40, blank=True, default="")
+    to_state = models.CharField(max_length=40, blank=True, default="")
+    text = models.TextField()
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["job", "-id"]), models.Index(fields=["project", "-id"])]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Checkpoint(models.Model):
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")
+    step = models.BigIntegerField()
+    at = models.DateTimeField()
+    path = models.CharField(max_length=300)
+    size_bytes = models.BigIntegerField(default=0)
+    duration_s = models.FloatField(default=0.0)
+
+    class Meta:
+        ordering = ["-step"]
+        constraints = [models.UniqueConstraint(fields=["run", "step"], name="one_checkpoint_per_step")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} step {self.step}"
+
+
+class MetricPoint(models.Model):
+    """Metrics a run reported at a step; thinned when a run has many."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metrics")
+    epoch = models.PositiveIntegerField()
+    step = models.BigIntegerField()
+    at = models.DateTimeField()
+    values = models.JSONField()
+
+    class Meta:
+        ordering = ["run", "at"]
+        constraints = [models.UniqueConstraint(fields=["run", "epoch", "step"], name="one_metric_point_per_step")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} step {self.step}"
+
+
+class ThroughputSample(models.Model):
+    """Measured steps per second of one workload on one gang, by epoch: the median after warm-up."""
+
+    workload = models.CharField(max_length=120, help_text="Model type, or job:<id> for a command")
+    batch_size = models.PositiveIntegerField()
+    accelerator_type = models.CharField(max_length=60)
+    count = models.PositiveIntegerField()
+    run = models.ForeignKey(Run, on_delete=models.CASCADE)
+    epoch = models.PositiveIntegerField()
+    steps_per_s = models.FloatField()
+    samples = models.PositiveIntegerField()
+    emulated = models.BooleanField(default=False)
+    measured_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "epoch"], name="one_sample_per_epoch")]
+        indexes = [models.Index(fields=["workload", "accelerator_type", "count"])]
+
+    def __str__(self) -> str:
+        return f"{self.workload} {self.count} x {self.accelerator_type}: {self.steps_per_s}"
+
+
+class Decision(models.Model):
+    """A round's snapshot and plan, compressed JSON; kept by bytes."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="decisions")
+    round = models.BigIntegerField()
+    at = models.DateTimeField()
+    policy_name = models.CharField(max_length=60)
+    policy_parameters = models.JSONField(default=dict)
+    plan = models.JSONField()
+    snapshot = models.BinaryField()
+    size_bytes = models.PositiveIntegerField()
+    seconds = models.FloatField()
+
+    class Meta:
+        ordering = ["-round"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "round"], name="one_decision_per_round")]
+
+    def __str__(self) -> str:
+        return f"round {self.round}"
+
+
+class ClusterSample(models.Model):
+    """One point of the overview's sparklines."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="samples")
+    at = models.DateTimeField()
+    gpus_total = models.PositiveIntegerField()
+    gpus_held = models.PositiveIntegerField()
+    queued = models.PositiveIntegerField()
+    variance = models.FloatField(null=True)
+    spend_micro_per_hour = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["at"]
+        indexes = [models.Index(fields=["cluster", "at"])]
+
+    def __str__(self) -> str:
+        return f"{self.at:%F %T}"
+
+
+def next_job_number() -> int:
+    """From a database sequence: no lock is shared by parallel submissions; a roll-back leaves a gap."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT nextval('job_number_seq')")
+        return int(cursor.fetchone()[0])

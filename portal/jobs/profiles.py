@@ -1,0 +1,79 @@
+"""What is known of a job's throughput, per accelerator type and count, from every source."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import Any
+
+from django.conf import settings
+
+from portal.jobs.models import Job, ThroughputSample
+from scheduling.domain import Curve
+from scheduling.throughput import Number, Profile, catalogue, make_curve, merge, numbers_of, scale, trial_curve
+
+#: The newest sample rows that a measured number rests on.
+_NEWEST = 50
+
+
+def workload_of(job: Job) -> str:
+    """What measurements are filed under: the catalogue program, or the job itself for a command."""
+    return job.model_type.name if job.model_type_id and job.model_type else f"job:{job.pk}"
+
+
+def is_emulated() -> bool:
+    return bool(settings.EVENKEEL_VIRTUAL_ACCELERATORS)
+
+
+def speedup() -> float:
+    """How much faster than the catalogue emulated devices run; 1 on real ones."""
+    return float(settings.EVENKEEL_SPEEDUP) if is_emulated() else 1.0
+
+
+def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dict[int, Number]]:
+    """(workload, batch, type) -> count -> measured number, from real devices only: one query."""
+    rows = ThroughputSample.objects.filter(workload__in=list(workloads), emulated=False).order_by("-measured_at")
+    groups: dict[tuple[str, int, str, int], list[ThroughputSample]] = defaultdict(list)
+    for row in rows.iterator():
+        group = groups[row.workload, row.batch_size, row.accelerator_type, row.count]
+        if len(group) < _NEWEST:
+            group.append(row)
+    numbers: dict[tuple[str, int, str], dict[int, Number]] = defaultdict(dict)
+    for (workload, batch, kind, count), group in groups.items():
+        value = median(r.steps_per_s for r in group)
+        newest, samples = group[0].measured_at.timestamp(), sum(r.samples for r in group)
+        numbers[workload, batch, kind][count] = Number(value, "measured", newest, samples)
+    return numbers
+
+
+def catalogue_curves(name: str, own: Mapping[str, Any]) -> dict[str, Curve]:
+    """Published curves of a program; what an administrator entered for a type replaces them."""
+    curves = dict(catalogue().get(name, {}))
+    for kind, entry in own.items():
+        points = dict(enumerate(entry["steps_per_s"], 1))
+        curves[kind] = make_curve(points, entry.get("source", "catalogue"), entry.get("spread_factor", 1.0))
+    return curves
+
+
+def profiles_of(
+    job: Job, types: Mapping[str, int], measured: Mapping[tuple[str, int, str], Mapping[int, Number]]
+) -> dict[str, Profile]:
+    """The job's curve per accelerator type of the cluster (`types`: GPUs of each), with each number's source.
+
+    A type of which nothing is known gets a trial curve: the job runs there on its minimum until measured.
+    """
+    published = catalogue_curves(job.model_type.name, job.model_type.curves) if job.model_type else {}
+    user = {kind: make_curve(dict(enumerate(values, 1)), "user") for kind, values in job.spec.get("throughput", {}).items()}
+    factor = speedup()
+    profiles = {}
+    for kind, limit in types.items():
+        if job.accelerator_types and kind not in job.accelerator_types:
+            continue
+        sources = [dict(measured.get((workload_of(job), job.batch_size, kind), {}))]
+        sources += [numbers_of(scale(curves[kind], factor)) for curves in (user, published) if kind in curves]
+        if any(sources):
+            profiles[kind] = merge([s for s in sources if s], limit=limit)
+        elif not published and not user:
+            profiles[kind] = Profile(trial_curve(job.min_gpus), {})
+    return profiles

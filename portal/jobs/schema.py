@@ -1,0 +1,229 @@
+"""The job file: the one schema of a submission (DESIGN.md "Job file"). YAML, and JSON which is YAML."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+MAX_BYTES = 256 * 1024
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_LABEL_KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}$")
+_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE)
+_MIB = {"": 1, "m": 1, "mib": 1, "mb": 1, "g": 1024, "gib": 1024, "gb": 1024, "t": 1024**2, "tib": 1024**2, "tb": 1024**2}
+_DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    field: str
+    message: str
+    code: str
+
+
+class Problems(Exception):
+    """What is wrong with a job file, by field; nothing of it was stored."""
+
+    def __init__(self, problems: list[FieldProblem]) -> None:
+        super().__init__("; ".join(f"{p.field}: {p.message}" for p in problems))
+        self.problems = problems
+
+
+def _no_control(text: str) -> str:
+    if _CONTROL.search(text):
+        raise ValueError("must not contain control characters")
+    return text
+
+
+def _memory_mib(value: object) -> object:
+    """"8GiB" or a number of MiB."""
+    if isinstance(value, str):
+        match = _SIZE.match(value)
+        if not match:
+            raise ValueError("write memory as a number of MiB or as 8GiB")
+        return int(float(match[1]) * _MIB[(match[2] or "").lower()])
+    return value
+
+
+def _seconds(value: object) -> object:
+    """"1h30m", "90s" or a number of seconds."""
+    if isinstance(value, str):
+        match = _DURATION.match(value)
+        if not match or not any(match.groups()):
+            raise ValueError("write a duration as seconds or as 1d12h30m")
+        days, hours, minutes, seconds = (float(g or 0) for g in match.groups())
+        return days * 86_400 + hours * 3_600 + minutes * 60 + seconds
+    return value
+
+
+Line = Annotated[str, Field(max_length=120), AfterValidator(_no_control)]
+Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Text = Annotated[str, Field(max_length=16_384), AfterValidator(_no_control)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=366 * 86_400)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+
+
+class Gpus(Part):
+    """How many GPUs, all of one type at a time."""
+
+    min: int = Field(1, ge=1, le=100_000, description="The job does not start with fewer.")
+    max: int | None = Field(None, ge=1, le=100_000, description="It never grows beyond; empty: as far as it gains.")
+    types: list[Word] = Field([], max_length=20, description="Accelerator types allowed; empty: any it can run on.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Gpus:
+        if self.max is not None and self.max < self.min:
+            raise ValueError(f"max ({self.max}) must not be below min ({self.min})")
+        return self
+
+
+class Code(Part):
+    """Where the program comes from: at most one of a shared path or a git URL."""
+
+    path: Annotated[str, Field(max_length=1_000), AfterValidator(_no_control)] | None = Field(
+        None, description="A directory that the nodes can read; the job starts in it."
+    )
+
+
+class CheckpointRule(Part):
+    every_steps: int = Field(200, ge=1, le=10_000_000, description="Steps between checkpoints.")
+    keep: int = Field(3, ge=1, le=100, description="How many of the newest are kept.")
+
+
+class Retry(Part):
+    limit: int = Field(3, ge=0, le=20, description="How often a failed run is tried again.")
+    backoff_s: float = Field(10, ge=0, le=3_600, description="Wait before the first retry; doubles each time.")
+
+
+class JobFile(Part):
+    """A training job: a catalogue program or a command, a number of steps, and limits."""
+
+    name: Line | None = Field(None, description="Shown everywhere; by default the program's name.")
+    project: Word | None = Field(None, description="Key of the project that pays; may be left out with one project.")
+    model_type: Word | None = Field(None, description="A program of the catalogue.")
+    command: Text | None = Field(None, description="Your own shell line, run once per GPU.")
+    code: Code = Field(default_factory=Code)
+    total_steps: int = Field(ge=1, le=10**12, description="Training steps until the job is done.")
+    batch_size: int | None = Field(None, ge=1, le=10_000_000, description="Global batch, over all GPUs.")
+    gpus: Gpus = Field(default_factory=Gpus)
+    cpus: int | None = Field(None, ge=1, le=4_096)
+    memory: Annotated[int, BeforeValidator(_memory_mib), Field(ge=16, le=64 * 1024**2)] | None = Field(
+        None, description="MiB per node, or as 8GiB."
+    )
+    checkpoint: CheckpointRule = Field(default_factory=CheckpointRule)
+    restartable: bool = Field(True, description="False: never resized or preempted.")
+    priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
+    nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
+    deadline: AwareDatetime | None = Field(None, description="When it should be finished; shown against the estimate.")
+    max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6)
+    max_duration: Seconds | None = Field(None, description="Longest time in training, as 6h or seconds.")
+    env: dict[str, Text] = Field({}, max_length=200)
+    labels: dict[str, Line] = Field({}, max_length=50)
+    retry: Retry = Field(default_factory=Retry)
+    throughput: dict[Word, list[Annotated[float, Field(ge=0, le=1e9)]]] = Field(
+        {}, max_length=20, description="Your own curve: accelerator type -> steps/s on 1, 2, ... GPUs."
+    )
+
+    @model_validator(mode="after")
+    def _one_program(self) -> JobFile:
+        if bool(self.model_type) == bool(self.command):
+            raise ValueError("give either model_type or command")
+        return self
+
+    @model_validator(mode="after")
+    def _names(self) -> JobFile:
+        bad = [k for k in self.env if not _ENV_NAME.match(k) or k.startswith("EVENKEEL_")]
+        if bad:
+            raise ValueError(f"env: {bad[0]!r} is no variable name that a job may set")
+        if bad := [k for k in self.labels if not _LABEL_KEY.match(k)]:
+            raise ValueError(f"labels: {bad[0]!r} must be letters, digits and _ . / -, at most 63")
+        if any(len(curve) > 10_000 or not curve for curve in self.throughput.values()):
+            raise ValueError("throughput: each list has one to 10,000 numbers")
+        return self
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe, without aliases (a small file could stand for gigabytes) and with doubled keys refused."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if doubled := {key for key in keys if keys.count(key) > 1}:
+            raise yaml.constructor.ConstructorError(None, None, f"{doubled.pop()!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(text: str) -> Any:
+    """The document, or Problems with the line at which it cannot be read."""
+    if len(text.encode()) > MAX_BYTES:
+        raise Problems([FieldProblem("job file", f"is larger than {MAX_BYTES // 1024} KiB", "too_large")])
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise Problems([FieldProblem("job file", f"{place}{error.problem or error.context}", "syntax")]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise Problems([FieldProblem("job file", f"cannot be read: {error}", "syntax")]) from None
+
+
+def parse_job_file(document: Any) -> JobFile:
+    """`document` (plain values) as a JobFile; raises Problems naming each field."""
+    if not isinstance(document, dict):
+        raise Problems([FieldProblem("job file", "must be a mapping of keys to values", "type")])
+    try:
+        return JobFile.model_validate(document)
+    except ValidationError as error:
+        raise Problems([_problem(e) for e in error.errors(include_url=False)[:50]]) from None
+    except (RecursionError, OverflowError):
+        raise Problems([FieldProblem("job file", "is nested too deeply or has a number out of range", "range")]) from None
+
+
+def _problem(error: Any) -> FieldProblem:
+    location = [str(part) for part in error["loc"]]
+    field = ".".join(location)
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        known = _known_keys(location[:-1])
+        near = difflib.get_close_matches(location[-1], known, n=1)
+        message = f"is no known key; did you mean {near[0]}?" if near else f"is no known key; there are {', '.join(known)}."
+    elif error["type"] == "value_error" and (named := re.match(r"^(env|labels|throughput): (.*)$", message)):
+        field, message = named[1], named[2]
+    elif error["type"] == "value_error" and message == "give either model_type or command":
+        field = "model_type"
+    elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
+        message = f"{message}, not {error['input']!r}"
+    return FieldProblem(_CONTROL.sub("?", field)[:200] or "job file", _CONTROL.sub("?", message)[:500], error["type"])
+
+
+def _known_keys(path: list[str]) -> list[str]:
+    model: type[BaseModel] = JobFile
+    for part in path:
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)
+

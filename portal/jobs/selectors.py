@@ -1,0 +1,46 @@
+"""Reads. `access_job` and `visible_jobs` are the only ways to fetch what belongs to a project."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from accounts.selectors import visible_projects, writable_projects
+from portal.jobs.models import Job, JobEvent
+
+
+def visible_jobs(user: User | AnonymousUser) -> QuerySet[Job]:
+    """Jobs of the user's projects, with what a row of a list shows."""
+    jobs = Job.objects.select_related("run", "project", "owner", "model_type", "cluster")
+    if isinstance(user, User) and user.is_active and user.is_superuser:
+        return jobs
+    return jobs.filter(project__in=visible_projects(user))
+
+
+def access_job(user: User | AnonymousUser, reference: str, *, write: bool = False) -> Job:
+    """The job with this UUID or number; Job.DoesNotExist also where the user may not see it.
+
+    PermissionError where the user may read but not change it.
+    """
+    job = visible_jobs(user).get(_reference(reference))
+    if write and not writable_projects(user).filter(pk=job.project_id).exists():
+        raise PermissionError(f"You may read jobs of {job.project.name} but not change them.")
+    return job
+
+
+def _reference(text: str) -> Q:
+    if text.isdecimal() and len(text) <= 18:
+        return Q(number=int(text))
+    try:
+        return Q(pk=UUID(text))
+    except ValueError:
+        raise Job.DoesNotExist from None
+
+
+def visible_events(user: User | AnonymousUser) -> QuerySet[JobEvent]:
+    """Events of the user's projects and of the cluster."""
+    events = JobEvent.objects.select_related("job", "project")
+    return events.filter(Q(project=None) | Q(project__in=visible_projects(user)))

@@ -1,0 +1,134 @@
+"""What administrators do: choose the policy, drain and resume nodes; and what the inventory says of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import User
+from accounts.services import record_audit
+from portal.jobs import events, wakeups
+from portal.jobs.models import Accelerator, Cluster, Node, PolicyChange
+from scheduling.executors.base import NodeInfo
+from scheduling.policies import load_policy
+
+
+class NothingToUndo(Exception):
+    """Only one policy was ever chosen."""
+
+
+@transaction.atomic
+def set_policy(
+    *, actor: User | None, cluster: Cluster, name: str, parameters: dict[str, Any], undo_of: PolicyChange | None = None
+) -> PolicyChange:
+    """Use `name` from the next round on. Raises KeyError (no such policy) and InvalidParameters."""
+    policy = load_policy(name, parameters)
+    values = policy.parameters.model_dump(mode="json")
+    cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    before = {"name": cluster.policy_name, "parameters": cluster.policy_parameters}
+    change = PolicyChange.objects.create(
+        cluster=cluster,
+        name=name,
+        parameters=values,
+        changed_by=actor,
+        effective_round=cluster.round_epoch + 1,
+    )
+    Cluster.objects.filter(pk=cluster.pk).update(
+        policy_name=name,
+        policy_parameters=values,
+        policy_memory={} if name != cluster.policy_name else cluster.policy_memory,
+    )
+    action = "policy.undo" if undo_of else "policy.set"
+    record_audit(
+        actor=actor, action=action, target=name, detail={"before": before, "after": {"name": name, "parameters": values}}
+    )
+    by = f" by {actor}" if actor else ""
+    text = f"Policy {name} is in force from round {cluster.round_epoch + 1}{by}"
+    events.append(kind="policy_changed", text=text, at=change.changed_at, detail={"name": name, "parameters": values})
+    transaction.on_commit(wakeups.wake)
+    return change
+
+
+@transaction.atomic
+def undo_policy(*, actor: User | None, cluster: Cluster) -> PolicyChange:
+    """Back to the choice before the newest one that stands; audited like any other."""
+    standing = list(PolicyChange.objects.select_for_update().filter(cluster=cluster, undone=False)[:2])
+    if len(standing) < 2:
+        raise NothingToUndo("There is no earlier policy to go back to.")
+    newest, previous = standing
+    change = set_policy(
+        actor=actor, cluster=cluster, name=previous.name, parameters=previous.parameters, undo_of=newest
+    )
+    PolicyChange.objects.filter(pk__in=[newest.pk, change.pk]).update(undone=True)
+    return change
+
+
+@transaction.atomic
+def set_drained(*, actor: User | None, node: Node, drained: bool) -> Node:
+    """Drain (its jobs move away by checkpoint, nothing new is placed) or resume a node."""
+    if node.drained == drained:
+        return node
+    Node.objects.filter(pk=node.pk).update(drained=drained)
+    node.drained = drained
+    word = "drained" if drained else "resumed"
+    record_audit(actor=actor, action=f"node.{word}", target=node.name)
+    by = f" by {actor}" if actor else ""
+    events.append(kind=f"node_{word}", text=f"{node.name} is {word}{by}", at=timezone.now(), detail={"node": node.name})
+    transaction.on_commit(wakeups.wake)
+    return node
+
+
+@transaction.atomic
+def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime) -> None:
+    """Nodes and accelerators as the executor has them; a node that it no longer names is lost."""
+    known = {node.name: node for node in Node.objects.select_for_update().filter(cluster=cluster)}
+    for info in nodes:
+        if not info.accelerators:
+            continue
+        node = known.pop(info.name, None)
+        _store_node(cluster, node, info, now)
+    for node in known.values():
+        _set_lost(node, True, now)
+
+
+def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: datetime) -> None:
+    first = info.accelerators[0]
+    values = {
+        "accelerator_type": first.type,
+        "emulated": first.emulated,
+        "cpus": info.cpus,
+        "memory_mib": info.memory_mib,
+    }
+    if node is None:
+        node = Node.objects.create(cluster=cluster, name=info.name, last_seen_at=now, **values)
+        count = len(info.accelerators)
+        events.append(kind="node_joined", text=f"{node.name} joined with {count} × {first.type}", at=now)
+    elif any(getattr(node, k) != v for k, v in values.items()):
+        Node.objects.filter(pk=node.pk).update(**values)
+    Node.objects.filter(pk=node.pk).update(last_seen_at=now)
+    have = set(Accelerator.objects.filter(node=node).values_list("index", flat=True))
+    Accelerator.objects.bulk_create(
+        [
+            Accelerator(node=node, index=a.index, uuid=a.uuid, memory_mib=a.memory_mib)
+            for a in info.accelerators
+            if a.index not in have
+        ]
+    )
+    there = Accelerator.objects.filter(node=node, index__in=[a.index for a in info.accelerators])
+    there.filter(present=False).update(present=True)
+    Accelerator.objects.filter(node=node, present=True).exclude(pk__in=there).update(present=False)
+    _set_lost(node, not info.reachable, now)
+
+
+def _set_lost(node: Node, lost: bool, now: datetime) -> None:
+    if node.lost == lost:
+        return
+    Node.objects.filter(pk=node.pk).update(lost=lost)
+    node.lost = lost
+    kind, text = ("node_lost", f"{node.name} is lost") if lost else ("node_back", f"{node.name} is back")
+    events.append(kind=kind, text=text, at=now, detail={"node": node.name})
+    transaction.on_commit(wakeups.wake)

@@ -1,0 +1,224 @@
+"""What executors and runners saw, turned into moves by the one table."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from pydantic import ValidationError
+
+from accounts import ledger
+from portal.jobs import events, wakeups
+from portal.jobs.models import Assignment, Command, Hold, Run
+from portal.jobs.services.moves import StaleRun, move
+from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
+from scheduling.errors import InvalidTransition
+from scheduling.executors.base import ExitInfo, Fact
+from scheduling.lifecycle import LIVE, ON_OVERDUE, TIME_LIMIT_S, Event, State
+
+logger = logging.getLogger(__name__)
+
+#: Exits in these states are the stop we asked for, whatever their code: the run goes on from its last checkpoint.
+_LEAVING = (State.CHECKPOINTING, State.STOPPING)
+_MAX_BACKOFF_S = 3_600.0
+
+
+def from_posix(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)
+
+
+def record_fact(fact: Fact) -> None:
+    """Take one executor fact in. `alive` closes the launch command; `exited` and `absent` end the holds."""
+    if fact.kind == "alive":
+        Command.objects.filter(
+            run_id=fact.run_id, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None
+        ).update(closed_at=from_posix(fact.at))
+        return
+    with transaction.atomic():
+        run = Run.objects.select_for_update(of=("self",)).select_related("job").filter(pk=fact.run_id).first()
+        if run is None:
+            return
+        launching = Command.objects.filter(run=run, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None)
+        if fact.kind == "absent" and State(run.state) in LIVE and launching.exists():
+            return  # not started yet: the launch command is still to be carried out
+        ended = _end_holds(run, fact.epoch, from_posix(fact.at))
+        Command.objects.filter(run=run, epoch=fact.epoch, closed_at=None).update(closed_at=from_posix(fact.at))
+        if run.epoch == fact.epoch and State(run.state) in LIVE:
+            lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.")
+            settle(run, fact.exit or lost, from_posix(fact.at))
+        if ended:
+            transaction.on_commit(wakeups.wake)
+
+
+def record_spooled(fact: Fact) -> None:
+    """Reports that nobody took while the control plane was away; `seq` makes repeats harmless."""
+    # Imported here: reports use this module's moves.
+    from portal.jobs.services.reports import Report, StaleEpoch, record_report
+
+    for body in fact.reports:
+        try:
+            record_report(run_id=fact.run_id, report=Report.model_validate(body), now=from_posix(fact.at))
+        except (StaleEpoch, ValidationError, Run.DoesNotExist) as error:
+            logger.info("spooled report of run %s not taken: %s", fact.run_id, error)
+
+
+def _end_holds(run: Run, epoch: int, seen_at: datetime) -> bool:
+    """End the open holds of one launch and enter them in the ledger."""
+    holds = Hold.objects.select_for_update(of=("self",)).filter(run=run, epoch=epoch, during__upper_inf=True)
+    any_ended = False
+    for hold in holds.select_related("accelerator__node"):
+        start = hold.during.lower
+        end = max(seen_at, start + timedelta(microseconds=1))
+        Hold.objects.filter(pk=hold.pk).update(during=ending_at(end))
+        ledger.record_hold(
+            project_id=run.job.project_id,
+            user_id=run.job.owner_id,
+            job_id=run.job_id,
+            run_id=run.pk,
+            hold_id=hold.pk,
+            accelerator_type=hold.accelerator.node.accelerator_type,
+            from_at=start,
+            to_at=end,
+        )
+        any_ended = True
+    return any_ended
+
+
+def settle(run: Run, info: ExitInfo, at: datetime) -> None:
+    """All processes of the run's present launch are gone: what that means for the run."""
+    state, name = State(run.state), f"#{run.job.number} {run.job.name}"
+    exit_columns: dict[str, Any] = {"exit": asdict(info)}
+    if info.reason == "done":
+        step = max(run.step, info.step or 0) if run.uses_sdk else run.job.total_steps
+        text = f"{name} finished: {run.job.total_steps:,} steps"
+        move(run, Event.STEPS_DONE, at=at, text=text, step=step, **exit_columns)
+        end_assignments(run, at)
+    elif state in _LEAVING or info.reason == "stopped":
+        _stopped(run, at, name)
+    else:
+        fail(run, info, at)
+
+
+def _stopped(run: Run, at: datetime, name: str) -> None:
+    """The processes left as they were told, or by themselves with a checkpoint (a lease, a signal)."""
+    if State(run.state) not in _LEAVING:
+        end_assignments(run, at)
+        move(run, Event.REALLOCATED, at=at, text=f"{name} stopped with a checkpoint", token="STOPPED_OUTSIDE")
+    if State(run.state) is State.CHECKPOINTING:
+        text = f"{name} stopped at step {run.checkpoint_step:,}"
+        move(run, Event.CHECKPOINTED, at=at, text=text, reason=run.reason_text, token=run.reason_token)
+    why = {"reason": run.reason_text, "token": run.reason_token}
+    if Assignment.objects.filter(run=run, during__upper_inf=True).exists():
+        text = f"{name} is moving to its new GPUs"
+        move(run, Event.STOPPED_REASSIGNED, at=at, text=text, step=F("checkpoint_step"), **why)
+    else:
+        text = f"{name} is queued again from step {run.checkpoint_step:,}"
+        move(run, Event.STOPPED_EMPTY, at=at, text=text, step=F("checkpoint_step"), **why)
+    run.refresh_from_db(fields=["step"])
+
+
+def fail(run: Run, info: ExitInfo, at: datetime) -> None:
+    """End this run, and queue another attempt where the job's limit allows it."""
+    job = run.job
+    why = explain_exit(info)
+    end_assignments(run, at)
+    end_processes(run, at)
+    move(run, Event.FAIL, at=at, text=f"#{job.number} {job.name} failed: {why}", reason=why, exit=asdict(info))
+    if not info.retryable or run.attempt > job.retry_limit:
+        return
+    backoff_s = min(_MAX_BACKOFF_S, float(job.spec.get("retry", {}).get("backoff_s", 10)) * 2 ** (run.attempt - 1))
+    retry = start_run(
+        job,
+        attempt=run.attempt + 1,
+        now=at,
+        not_before=at + timedelta(seconds=backoff_s),
+        step=run.checkpoint_step,
+        checkpoint_step=run.checkpoint_step,
+        has_trained=run.has_trained,
+        uses_sdk=run.uses_sdk,
+        first_started_at=run.first_started_at,
+        launch_s=run.launch_s,
+        checkpoint_s=run.checkpoint_s,
+    )
+    text = f"#{job.number} is tried again in {backoff_s:.0f} s from step {run.checkpoint_step:,} ({why})"
+    Run.objects.filter(pk=retry.pk).update(reason_token="RETRY", reason_text=text)
+    events.append(kind="retry", job=job, run=retry, at=at, text=text)
+    transaction.on_commit(wakeups.wake)
+
+
+def explain_exit(info: ExitInfo) -> str:
+    """One sentence for people."""
+    said = f" It said: {info.message}" if info.message else ""
+    match info.reason:
+        case "user_error":
+            return f"The program ended with exit code {info.exit_code}.{said}"
+        case "signal":
+            return f"A process was ended by signal {info.signal}.{said}"
+        case "out_of_memory":
+            return f"It ran out of memory. A smaller batch or more GPUs may help.{said}"
+        case "time_limit":
+            return f"It reached its max_duration.{said}"
+        case "launch_failed":
+            return f"It could not be started.{said}"
+        case "runner_lost":
+            return info.message or "Its processes are gone and left no word."
+        case _:
+            return f"It ended ({info.reason}).{said}"
+
+
+def advance_clock(*, cluster_id: int, now: datetime) -> None:
+    """Moves that only time makes: protections that ended and states that lasted too long."""
+    runs = Run.objects.select_related("job").filter(job__cluster_id=cluster_id)
+    for run in runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now):
+        text = f"#{run.job.number} {run.job.name} is no longer protected"
+        _try(run, Event.PROTECTION_ENDED, now, text, reason=run.reason_text, token=run.reason_token)
+    for state, event in ON_OVERDUE.items():
+        limit_s = TIME_LIMIT_S[state]
+        assert limit_s is not None
+        for run in runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s)):
+            _overdue(run, event, limit_s, now)
+
+
+def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
+    state, name = State(run.state), f"#{run.job.number} {run.job.name}"
+    with transaction.atomic():
+        if event is Event.FAIL:
+            in_words = state.value.lower().replace("_", " ")
+            info = ExitInfo("launch_failed", message=f"More than {limit_s:.0f} s in {in_words}.")
+            fail(run, info, now)
+        elif event is Event.UNASSIGNED:
+            end_assignments(run, now)
+            _try(run, event, now, f"{name} is queued again: its GPUs did not become free in {limit_s:.0f} s")
+        else:
+            end_processes(run, now)
+            text = f"{name} wrote no checkpoint in {limit_s:.0f} s and goes on from step {run.checkpoint_step:,}"
+            _try(run, event, now, text)
+
+
+def _try(run: Run, event: Event, now: datetime, text: str, **why: str) -> None:
+    try:
+        move(run, event, at=now, text=text, **why)
+    except (StaleRun, InvalidTransition) as error:
+        logger.info("%s: %s", text, error)
+
+
+def accept_waiting(*, cluster_id: int, problem_of: Any, now: datetime) -> None:
+    """The executor takes new runs in; `problem_of(run)` is the sentence why it cannot, or None."""
+    new = Run.objects.select_related("job").filter(
+        job__cluster_id=cluster_id, state=State.WAITING_FOR_INITIAL_CONTACT
+    )
+    for run in new:
+        with transaction.atomic():
+            problem = problem_of(run)
+            if problem:
+                Run.objects.filter(pk=run.pk, reason_token__in=["NEW", "RETRY", "NOT_ACCEPTED"]).update(
+                    reason_token="NOT_ACCEPTED", reason_text=problem
+                )
+            else:
+                text = f"#{run.job.number} {run.job.name} is in the queue"
+                retry = {"reason": run.reason_text, "token": "RETRY"} if run.reason_token == "RETRY" else {}
+                _try(run, Event.ACCEPTED, now, text, **retry)

@@ -1,0 +1,153 @@
+"""A runner's report: steps, metrics, readiness, checkpoints. At least once; repeats change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from pydantic import BaseModel, ConfigDict, Field
+
+from portal.jobs import events, wakeups
+from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
+from portal.jobs.services import measurement
+from portal.jobs.services.moves import move
+from portal.jobs.services.observation import from_posix
+from scheduling.lifecycle import LIVE, TRAINING, Event, State
+
+PROTECTION_FACTOR = 3.0
+_LATEST = 4_102_444_800.0  # 2100: later than any clock that is only somewhat wrong
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class CheckpointReport(_Part):
+    step: int = Field(ge=0, le=10**13)
+    at: float = Field(ge=0, le=_LATEST)
+    path: str = Field("", max_length=300)
+    bytes: int = Field(0, ge=0, le=2**60)
+    seconds: float = Field(0.0, ge=0, le=1e7)
+    reason: str = Field("interval", max_length=20)
+
+
+class Report(_Part):
+    """The body of POST runs/<run>/reports (docs/contracts.md)."""
+
+    epoch: int = Field(ge=0, le=2**31 - 1)
+    seq: int = Field(ge=0, le=2**62)
+    sent_at: float = Field(ge=0, le=_LATEST)
+    phase: str = Field("running", max_length=20)
+    step: int | None = Field(None, ge=0, le=10**13)
+    ready_at: float | None = Field(None, ge=0, le=_LATEST)
+    checkpoint: CheckpointReport | None = None
+    metrics: list[dict[str, float | None]] = Field([], max_length=500)
+    usage: dict[str, float] = Field({}, max_length=50)
+    notices: list[str] = Field([], max_length=100)
+    sdk: bool | None = None
+    exit: dict[str, Any] | None = None
+
+
+class StaleEpoch(Exception):
+    """The report is of a launch that is over; its runner must checkpoint and stop."""
+
+
+def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> str | None:
+    """Take a report in; the answer's command for the runner. Raises StaleEpoch, Run.DoesNotExist."""
+    with transaction.atomic():
+        run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=run_id)
+        if report.epoch != run.epoch:
+            raise StaleEpoch(f"the run is at epoch {run.epoch}")
+        if report.seq > run.last_report_seq and State(run.state) in LIVE:
+            _take(run, report, now)
+        return _answer(run)
+
+
+def _answer(run: Run) -> str | None:
+    state = State(run.state)
+    if state not in LIVE:
+        return Command.Verb.KILL
+    return Command.Verb.CHECKPOINT_AND_STOP if state in (State.CHECKPOINTING, State.STOPPING) else None
+
+
+def _take(run: Run, report: Report, now: datetime) -> None:
+    columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
+    if report.sdk is not None:
+        columns["uses_sdk"] = report.sdk
+    if report.step is not None:
+        columns["step"] = max(run.checkpoint_step, min(report.step, run.job.total_steps))
+    _store(run, columns)
+    if report.ready_at is not None and State(run.state) is State.LAUNCHING:
+        _ready(run, from_posix(report.ready_at), now)
+    if report.checkpoint is not None:
+        _checkpoint(run, report.checkpoint, now)
+    _metrics(run, report)
+    for notice in report.notices:
+        events.append(kind="notice", job=run.job, run=run, at=now, text=f"#{run.job.number}: {notice[:400]}")
+    if report.exit is not None:
+        # The processes are on their way out; the executor's word on that ends the holds.
+        transaction.on_commit(lambda: wakeups.wake(0.2))
+    transaction.on_commit(wakeups.publish)
+
+
+def _store(run: Run, columns: Mapping[str, Any]) -> None:
+    Run.objects.filter(pk=run.pk).update(**columns)
+    for name, value in columns.items():
+        setattr(run, name, value)
+
+
+def _ready(run: Run, ready_at: datetime, now: datetime) -> None:
+    """The first step can run: protected for 3 x this launch (spec, "Application states")."""
+    ready_at = min(max(ready_at, run.state_since), now)
+    launch_s = (ready_at - run.state_since).total_seconds()
+    factor = float(run.job.cluster.policy_parameters.get("protection_factor", PROTECTION_FACTOR))
+    protected_until = ready_at + timedelta(seconds=factor * launch_s)
+    move(
+        run,
+        Event.FIRST_STEP_READY,
+        at=ready_at,
+        text=f"#{run.job.number} {run.job.name} trains after {launch_s:.1f} s of launching",
+        token=run.reason_token,
+        reason=run.reason_text,
+        detail={"launch_s": launch_s, "protected_until": protected_until.isoformat()},
+        ready_at=ready_at,
+        launch_s=launch_s,
+        protected_until=protected_until,
+        has_trained=True,
+    )
+    wait_s = max(0.0, (protected_until - now).total_seconds())
+    transaction.on_commit(lambda: wakeups.wake(wait_s + 0.05))
+
+
+def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
+    at = from_posix(report.at)
+    Checkpoint.objects.update_or_create(
+        run=run,
+        step=report.step,
+        defaults={"at": at, "path": report.path, "size_bytes": report.bytes, "duration_s": report.seconds},
+    )
+    if report.step >= run.checkpoint_step:
+        _store(
+            run,
+            {"checkpoint_step": report.step, "step": max(run.step, report.step), "checkpoint_s": report.seconds},
+        )
+    if report.reason == "request" and State(run.state) is State.CHECKPOINTING:
+        text = f"#{run.job.number} {run.job.name} wrote a checkpoint at step {report.step:,}"
+        detail = {"step": report.step, "seconds": report.seconds, "bytes": report.bytes}
+        why = {"token": run.reason_token, "reason": run.reason_text}
+        move(run, Event.CHECKPOINTED, at=now, text=text, detail=detail, **why)
+
+
+def _metrics(run: Run, report: Report) -> None:
+    points = []
+    for metric in report.metrics:
+        values = {k[:60]: v for k, v in metric.items() if k not in ("step", "at") and v is not None}
+        if metric.get("step") is not None and metric.get("at"):
+            step, at = int(metric["step"] or 0), from_posix(min(metric["at"] or 0.0, _LATEST))
+            points.append(MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values=values))
+    MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
+    if points and State(run.state) in TRAINING:
+        measurement.update(run)

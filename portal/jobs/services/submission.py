@@ -1,0 +1,179 @@
+"""Submit and cancel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from typing import Any
+
+from django.contrib.postgres.fields import DateTimeRangeField
+from django.db import IntegrityError, transaction
+from django.db.models import DateTimeField, F, Func, Value
+from django.utils import timezone
+
+from accounts.models import Project, User
+from accounts.quotas import QuotaExceeded, check_submission
+from accounts.selectors import writable_projects
+from portal.jobs import events, wakeups
+from portal.jobs.models import Assignment, Cluster, Command, Hold, IdempotencyKey, Job, ModelType, Run, next_job_number
+from portal.jobs.schema import FieldProblem, JobFile, Problems
+from portal.jobs.services.moves import StaleRun, move
+from scheduling.lifecycle import LIVE, Event, State
+
+
+class IdempotencyConflict(Exception):
+    """The key was used for a different body."""
+
+
+class JobHasEnded(Exception):
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"#{job.number} has already ended.")
+
+
+def body_digest(job_file: JobFile) -> str:
+    return hashlib.sha256(json.dumps(job_file.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+def submit_job(
+    *, user: User, job_file: JobFile, idempotency_key: str | None = None, source: str = "api"
+) -> tuple[Job, bool]:
+    """Store a job and wake the scheduler: (job, created).
+
+    Raises Problems naming the fields, IdempotencyConflict where the key already stands for another body.
+    """
+    digest = body_digest(job_file)
+    if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
+        return known, False
+    project, model_type = _resolve(user, job_file)
+    try:
+        with transaction.atomic():
+            job = _create(user, project, model_type, job_file, source)
+            if idempotency_key:
+                IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
+            transaction.on_commit(wakeups.wake)
+    except IntegrityError:
+        # A parallel request with the same key was first: its job is the answer.
+        if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
+            return known, False
+        raise
+    return job, True
+
+
+def _known_job(user: User, key: str, digest: str) -> Job | None:
+    known = IdempotencyKey.objects.select_related("job").filter(user=user, key=key).first()
+    if known and known.body_digest != digest:
+        raise IdempotencyConflict(f"Idempotency-Key {key!r} was used for another job file (#{known.job.number}).")
+    return known.job if known else None
+
+
+def _resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
+    problems = []
+    projects = writable_projects(user)
+    project = projects.filter(key=job_file.project).first() if job_file.project else None
+    if not job_file.project:
+        mine = list(projects[:2])
+        project = mine[0] if len(mine) == 1 else None
+    if project is None:
+        allowed = ", ".join(projects.values_list("key", flat=True)[:20]) or "none"
+        problems.append(FieldProblem("project", f"Name a project you may submit to: {allowed}.", "invalid"))
+    model_type = None
+    if job_file.model_type:
+        model_type = ModelType.objects.filter(name=job_file.model_type, enabled=True).first()
+        if model_type is None:
+            known = ", ".join(ModelType.objects.filter(enabled=True).values_list("name", flat=True)[:30])
+            problems.append(FieldProblem("model_type", f"Unknown model type; there are {known}.", "invalid"))
+    if project is not None:
+        try:
+            check_submission(project=project, min_gpus=job_file.gpus.min)
+        except QuotaExceeded as error:
+            problems.append(FieldProblem("gpus.min", str(error), "quota"))
+    if problems or project is None:
+        raise Problems(problems)
+    return project, model_type
+
+
+def _create(user: User, project: Project, model_type: ModelType | None, spec: JobFile, source: str) -> Job:
+    now = timezone.now()
+    job = Job.objects.create(
+        number=next_job_number(),
+        cluster=Cluster.objects.get(),
+        project=project,
+        owner=user,
+        name=spec.name or (model_type.name if model_type else "command"),
+        spec=spec.model_dump(mode="json", exclude_none=True) | {"project": project.key},
+        model_type=model_type,
+        total_steps=spec.total_steps,
+        batch_size=spec.batch_size or (model_type.default_batch_size if model_type else 1),
+        min_gpus=spec.gpus.min,
+        max_gpus=spec.gpus.max,
+        accelerator_types=spec.gpus.types,
+        priority=spec.priority - spec.nice,
+        restartable=spec.restartable,
+        labels=spec.labels,
+        retry_limit=spec.retry.limit,
+        submitted_at=now,
+        source=source,
+    )
+    start_run(job, attempt=1, now=now)
+    events.append(kind="submitted", job=job, run=job.run, at=now, text=f"#{job.number} {job.name} submitted by {user}")
+    return job
+
+
+def start_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
+    """A fresh attempt, as the job's live run."""
+    run = Run.objects.create(
+        job=job,
+        attempt=attempt,
+        created_at=now,
+        state_since=now,
+        state=State.WAITING_FOR_INITIAL_CONTACT,
+        reason_token="NEW",
+        reason_text="Not looked at yet; the next round decides.",
+        **columns,
+    )
+    job.run = run
+    job.save(update_fields=["run"])
+    return run
+
+
+def ending_at(at: datetime) -> Func:
+    """The row's interval, closed at `at`."""
+    start = Func(F("during"), function="lower", output_field=DateTimeField())
+    return Func(start, Value(at), function="tstzrange", output_field=DateTimeRangeField())
+
+
+def end_assignments(run: Run, at: datetime) -> None:
+    """Give back what was planned for the run. An assignment that never began to count is removed."""
+    open_ones = Assignment.objects.filter(run=run, during__upper_inf=True)
+    open_ones.filter(during__startswith__gte=at).delete()
+    open_ones.update(during=ending_at(at))
+
+
+def end_processes(run: Run, at: datetime) -> None:
+    """Whatever still runs for the run must be killed; its holds end when the processes are seen to be gone."""
+    for epoch in Hold.objects.filter(run=run, during__upper_inf=True).values_list("epoch", flat=True).distinct():
+        Command.objects.get_or_create(run=run, epoch=epoch, verb=Command.Verb.KILL, defaults={"next_attempt_at": at})
+
+
+def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
+    """End the job now. Idempotent; raises JobHasEnded where it succeeded or failed."""
+    now = timezone.now()
+    for _ in range(5):
+        run = Run.objects.select_related("job").get(pk=job.run_id)
+        if State(run.state) is State.CANCELLED:
+            return job
+        if State(run.state) not in LIVE:
+            raise JobHasEnded(job)
+        who = f" by {user}" if user else ""
+        try:
+            with transaction.atomic():
+                move(run, Event.CANCEL, at=now, text=f"#{job.number} cancelled{who}{reason and ': ' + reason}")
+                end_assignments(run, now)
+                end_processes(run, now)
+                transaction.on_commit(wakeups.wake)
+        except StaleRun:
+            continue
+        job.run = run
+        return job
+    raise StaleRun(f"#{job.number} keeps changing; try again")

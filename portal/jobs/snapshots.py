@@ -1,0 +1,136 @@
+"""Rows -> scheduling.domain: the frozen view of one round."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from accounts.quotas import gpu_limits
+from portal.jobs import profiles
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
+from portal.jobs.services.plans import Seen
+from scheduling import domain
+from scheduling.lifecycle import LIVE, State
+from scheduling.throughput import Profile
+
+LIVE_VALUES = [s.value for s in LIVE]
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """A snapshot with what is needed to commit a plan made from it."""
+
+    cluster: Cluster
+    snapshot: domain.Snapshot
+    seen: Mapping[str, Seen]
+
+
+def live_jobs(cluster_id: int) -> list[Job]:
+    """Jobs with a live run, each with its run, project and program: one query."""
+    return list(
+        Job.objects.filter(cluster_id=cluster_id, run__state__in=LIVE_VALUES).select_related(
+            "run", "project", "model_type"
+        )
+    )
+
+
+def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
+    """All of one cluster at `now`; its size grows with nodes and live jobs only."""
+    nodes = _nodes(cluster)
+    jobs = live_jobs(cluster.pk)
+    assigned = _gpus_by_run(Assignment, cluster)
+    held = _gpus_by_run(Hold, cluster)
+    types: Counter[str] = Counter()
+    for node in nodes:
+        types[node.type] += len(node.gpu_ids)
+    kind_of = {gpu: node.type for node in nodes for gpu in node.gpu_ids}
+    known = job_profiles(jobs, types)
+    views = tuple(_job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of) for job in jobs)
+    # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
+    planned = {gpu for gpus in assigned.values() for gpu in gpus}
+    blocked = frozenset(gpu for gpus in held.values() for gpu in gpus) - planned
+    quotas = gpu_limits()
+    snapshot = domain.Snapshot(
+        now=now.timestamp(),
+        nodes=nodes,
+        jobs=views,
+        seed=cluster.round_epoch,
+        memory=cluster.policy_memory,
+        gpu_quotas={job.project.key: quotas[job.project_id] for job in jobs if job.project_id in quotas},
+        blocked_gpu_ids=blocked,
+        settings={"speedup": profiles.speedup()},
+    )
+    seen = {str(job.pk): Seen(job.run.pk, State(job.run.state), job.run.epoch) for job in jobs if job.run}
+    return ClusterView(cluster, snapshot, seen)
+
+
+def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:
+    """Curves per job, with the measured numbers of all of them in one query."""
+    measured = profiles.measured_numbers({profiles.workload_of(job) for job in jobs})
+    return {job.pk: profiles.profiles_of(job, types, measured) for job in jobs}
+
+
+def _nodes(cluster: Cluster) -> tuple[domain.Node, ...]:
+    gpus: dict[int, list[int]] = defaultdict(list)
+    present = Accelerator.objects.filter(node__cluster=cluster, present=True).order_by("index")
+    for pk, node_id in present.values_list("pk", "node_id"):
+        gpus[node_id].append(pk)
+    return tuple(
+        domain.Node(
+            name=node.name,
+            type=node.accelerator_type,
+            gpu_ids=tuple(gpus[node.pk]),
+            schedulable=not (node.drained or node.lost),
+            lost=node.lost,
+            emulated=node.emulated,
+        )
+        for node in cluster.nodes.all()
+        if gpus[node.pk]
+    )
+
+
+def _gpus_by_run(model: type[Assignment] | type[Hold], cluster: Cluster) -> dict[Any, tuple[int, ...]]:
+    rows = model.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
+    gpus: dict[Any, list[int]] = defaultdict(list)
+    for run_id, accelerator_id in rows.order_by("accelerator_id").values_list("run_id", "accelerator_id"):
+        gpus[run_id].append(accelerator_id)
+    return {run_id: tuple(ids) for run_id, ids in gpus.items()}
+
+
+def _job(job: Job, known: Mapping[str, Profile], gpu_ids: tuple[int, ...], kind_of: Mapping[int, str]) -> domain.Job:
+    run = job.run
+    assert run is not None
+    return domain.Job(
+        id=str(job.pk),
+        number=job.number,
+        project=job.project.key,
+        state=State(run.state),
+        submitted_at=job.submitted_at.timestamp(),
+        curves={kind: profile.curve for kind, profile in known.items()},
+        priority=job.priority,
+        min_gpus=job.min_gpus,
+        max_gpus=job.max_gpus,
+        types=tuple(job.accelerator_types),
+        remaining_steps=float(max(0, job.total_steps - run.step)),
+        restartable=job.restartable and run.uses_sdk is not False,
+        gpu_ids=gpu_ids,
+        gang=domain.Gang(kind_of[gpu_ids[0]], len(gpu_ids)) if gpu_ids else None,
+        has_trained=run.has_trained,
+        launch_s=run.launch_s,
+        checkpoint_s=run.checkpoint_s,
+        restart_cost_s=run.launch_s + run.checkpoint_s + _STOP_S if run.has_trained else 0.0,
+        protected_until=_posix(run.protected_until),
+        not_before=_posix(run.not_before),
+    )
+
+
+#: Between a written checkpoint and the processes' end, until it is measured per run.
+_STOP_S = 1.0
+
+
+def _posix(at: datetime | None) -> float | None:
+    return at.timestamp() if at else None
+

@@ -1,0 +1,186 @@
+"""The tasks: order of calls, no rules. Only this module knows executors."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from celery import shared_task
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from portal.jobs import decisions, launching, live, wakeups
+from portal.jobs.locks import cluster_lock
+from portal.jobs.models import Cluster, Command, Hold, Run
+from portal.jobs.services import administration, observation, plans
+from portal.jobs.snapshots import take_snapshot
+from scheduling.domain import Plan
+from scheduling.errors import ExecutorError
+from scheduling.executors import load_executor
+from scheduling.executors.base import ExitInfo, Executor
+from scheduling.lifecycle import LIVE, State
+from scheduling.policies import load_policy
+from scheduling.rounds import plan_round
+
+logger = logging.getLogger(__name__)
+
+_RESEND_S = 2.0
+_MAX_ATTEMPTS = 30
+
+
+@cache
+def executor_for(name: str) -> Executor:
+    """The process's own executor object; what it needs to know lies on disk."""
+    options: dict[str, dict[str, Any]] = {
+        "local": {
+            "data_dir": settings.EVENKEEL_DATA,
+            "virtual_accelerators": settings.EVENKEEL_VIRTUAL_ACCELERATORS,
+        }
+    }
+    return load_executor(name, options.get(name, {}))
+
+
+@shared_task(name="evenkeel.run_round", ignore_result=True)
+def run_round() -> None:
+    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster."""
+    wakeups.clear(wakeups.ROUND_KEY)
+    for cluster in Cluster.objects.all():
+        with cluster_lock(cluster.pk) as mine:
+            if mine:
+                _round(Cluster.objects.get(pk=cluster.pk))
+            else:
+                # The round in progress may have taken its snapshot already.
+                wakeups.wake(0.3)
+
+
+def _round(cluster: Cluster) -> None:
+    executor = executor_for(cluster.executor)
+    observe(cluster, executor)
+    now = timezone.now()
+    observation.accept_waiting(cluster_id=cluster.pk, problem_of=lambda run: None, now=now)
+    observation.advance_clock(cluster_id=cluster.pk, now=now)
+    plan_and_commit(cluster, timezone.now())
+    plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
+    dispatch_commands(cluster, executor)
+
+
+def observe(cluster: Cluster, executor: Executor) -> None:
+    """Take in what the executor sees. An executor that cannot answer leaves everything as it is."""
+    try:
+        administration.record_inventory(cluster=cluster, nodes=executor.inventory(), now=timezone.now())
+        known = list(
+            Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
+            .values_list("run_id", "epoch")
+            .distinct()
+        )
+        for fact in executor.observe([(str(run_id), epoch) for run_id, epoch in known]):
+            observation.record_spooled(fact)
+            observation.record_fact(fact)
+    except ExecutorError as error:
+        logger.warning("executor %s: %s", cluster.executor, error)
+        Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
+
+
+def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
+    """One decision, stored when it moves something; None where another round was faster."""
+    started = time.monotonic()
+    view = take_snapshot(cluster, now)
+    policy = load_policy(cluster.policy_name, cluster.policy_parameters)
+    plan = plan_round(view.snapshot, policy)
+    seconds = time.monotonic() - started
+    try:
+        with transaction.atomic():
+            applied = plans.commit_plan(
+                cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
+            )
+            plans.note_round(cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
+            if applied:
+                decisions.store(view=view, plan=plan, seconds=seconds, now=now)
+    except plans.StaleRound as stale:
+        logger.info("%s", stale)
+        return None
+    _wake_for(plan, now)
+    return plan
+
+
+def _wake_for(plan: Plan, now: datetime) -> None:
+    """The timer may be seconds away; a plan that names its next moment gets it."""
+    if plan.next_wake_at is not None:
+        wait_s = plan.next_wake_at - now.timestamp()
+        if wait_s < settings.EVENKEEL_ROUND_INTERVAL_S:
+            wakeups.wake(max(0.1, wait_s))
+
+
+def dispatch_commands(cluster: Cluster, executor: Executor) -> None:
+    """Send every open command that is due; an observation closes it."""
+    now = timezone.now()
+    due = Command.objects.filter(run__job__cluster=cluster, closed_at=None, next_attempt_at__lte=now)
+    for command in due.select_related("run__job__project", "run__job__model_type").order_by("pk")[:5_000]:
+        wait_s = min(60.0, _RESEND_S * 2 ** min(command.attempts, 5))
+        claimed = Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(
+            attempts=F("attempts") + 1, next_attempt_at=now + timedelta(seconds=wait_s)
+        )
+        if claimed:
+            _send(command, executor)
+
+
+def _send(command: Command, executor: Executor) -> None:
+    run, epoch = command.run, command.epoch
+    try:
+        match command.verb:
+            case Command.Verb.LAUNCH:
+                if State(run.state) is State.LAUNCHING and run.epoch == epoch:
+                    request = launching.launch_request(run, epoch)
+                    Run.objects.filter(pk=run.pk, epoch=epoch).update(pace_steps_per_s=request.pace_steps_per_s)
+                    executor.launch(request)
+                else:
+                    executor.kill(str(run.pk), epoch)
+            case Command.Verb.CHECKPOINT_AND_STOP:
+                executor.checkpoint_and_stop(str(run.pk), epoch)
+            case _:
+                executor.kill(str(run.pk), epoch)
+    except ExecutorError as error:
+        _send_failed(command, error)
+    except Exception as error:
+        logger.exception("command %s", command)
+        _send_failed(command, ExecutorError(f"{type(error).__name__}: {error}", permanent=False))
+
+
+def _send_failed(command: Command, error: ExecutorError) -> None:
+    Command.objects.filter(pk=command.pk).update(error=str(error)[:2000])
+    if command.verb != Command.Verb.LAUNCH or not (error.permanent or command.attempts >= _MAX_ATTEMPTS):
+        return
+    with transaction.atomic():
+        run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
+        if State(run.state) in LIVE and run.epoch == command.epoch:
+            observation.fail(run, ExitInfo("launch_failed", message=str(error)[:500]), timezone.now())
+        Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
+
+
+@shared_task(name="evenkeel.publish_live", ignore_result=True)
+def publish_live() -> None:
+    """Bring the live streams up to date; at most two diffs a second per stream."""
+    wakeups.clear(wakeups.LIVE_KEY)
+    again_s = live.publish_changes(timezone.now())
+    if again_s is not None:
+        wakeups.publish(again_s)
+
+
+@shared_task(name="evenkeel.sample_cluster", ignore_result=True)
+def sample_cluster() -> None:
+    """One point of the overview's sparklines per cluster."""
+    for cluster in Cluster.objects.all():
+        decisions.sample(cluster, timezone.now())
+
+
+@shared_task(name="evenkeel.prune", ignore_result=True)
+def prune() -> None:
+    """Keep events, metrics, samples and decisions within their bounds."""
+    decisions.prune(timezone.now())
+
+

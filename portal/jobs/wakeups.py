@@ -1,0 +1,47 @@
+"""Nudges to Celery. Losing one costs seconds: the timer runs the same tasks anyway."""
+
+from __future__ import annotations
+
+import logging
+
+from django.core.cache import cache
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
+
+ROUND_KEY, LIVE_KEY = "wake:round", "wake:live"
+#: A flag that nobody clears (its message was lost) stops blocking after this long.
+_FLAG_TTL_S = 5
+#: Connections to a broker that is gone fail at once instead of holding up a request.
+_SEND = {"retry": False, "ignore_result": True}
+
+
+def wake(countdown_s: float = 0.0) -> None:
+    """Run a round soon. A burst of wakes makes one round."""
+    from portal.jobs.tasks import run_round
+
+    try:
+        if countdown_s or cache.add(ROUND_KEY, 1, _FLAG_TTL_S):
+            run_round.apply_async(countdown=countdown_s or None, **_SEND)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("no nudge for the scheduler (%s); its timer will run", error)
+
+
+def publish(countdown_s: float = 0.0) -> None:
+    """Publish what changed to the live streams soon."""
+    from portal.jobs.tasks import publish_live
+
+    try:
+        if countdown_s or cache.add(LIVE_KEY, 1, _FLAG_TTL_S):
+            publish_live.apply_async(countdown=countdown_s or None, **_SEND)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("live views are late (%s)", error)
+
+
+def clear(key: str) -> None:
+    """Whatever happens from now on needs another nudge."""
+    try:
+        cache.delete(key)
+    except RedisError as error:
+        logger.warning("cannot clear %s: %s", key, error)
