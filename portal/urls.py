@@ -8,5 +8,5 @@ urlpatterns = [
     path("readyz", views.readyz),
     path("api/v1/", include("portal.api.urls")),
     path("admin/", admin.site.urls),
-    re_path(r"^(?!api/|admin/|static/|assets/|ws/).*$", views.index),
+    re_path(r"^(?!api/|admin/|static/|ws/).*$", views.index),
 ]

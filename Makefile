@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all their own set-up.
+PYTHON := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test lint openapi bench bench-live chaos frontend env chromium lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
+
+demo: env frontend ## the sample workload on six emulated accelerators; DEMO_EXIT=1 ends with a table
+	@$(PYTHON) manage.py demo
+
+up: env frontend ## the portal over ./data, or EVENKEEL_DATA
+	@$(PYTHON) manage.py up
+
+test: env frontend chromium ## the whole default suite
+	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+lint: env ## style, types, import rules, migrations, API description
+	@scripts/lint.sh
+
+openapi: env ## write portal/api/openapi.yaml anew
+	@$(PYTHON) manage.py spectacular --validate --fail-on-warn --file portal/api/openapi.yaml
+
+bench: env ## comparisons with peers, as ratios
+	@$(PYTHON) -m benchmarks
+
+bench-live: env frontend ## the sample workload live, elastic against static partitions
+	@$(PYTHON) -m benchmarks.live
+
+chaos: env frontend ## kill everything, many times
+	@$(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)
+
+frontend: env ## build the front end when it changed
+	@scripts/build_frontend.sh
+
+env:
+	@scripts/bootstrap_env.sh
+
+chromium:
+	@scripts/ensure_chromium.sh
+
+lock: env ## resolve the dependencies anew
+	@scripts/lock.sh
+
+clean: ## remove what was built (never ./data)
+	rm -rf .venv frontend/dist frontend/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

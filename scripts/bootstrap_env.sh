@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Makes .venv from requirements.lock and the client; does nothing while both are unchanged.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec 9<requirements.lock && flock 9 # two makes at once: the second waits
+
+stamp=.venv/.evenkeel-stamp
+wanted=$(cat requirements.lock client/pyproject.toml | sha256sum)
+if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null || true)" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
+  exit 0
+fi
+
+say() { echo "$*" >&2; }
+
+# Python 3.11 or newer. As root one that other accounts can run too, since training and the databases run under such.
+suits() {
+  "$1" - "$2" 2>/dev/null <<'PYTHON'
+import os, pathlib, sys
+real = pathlib.Path(os.path.realpath(sys.executable))
+reachable = all(parent.stat().st_mode & 1 for parent in real.parents)
+sys.exit(sys.version_info < (3, 11) or (sys.argv[1] == "reachable" and not reachable))
+PYTHON
+}
+
+candidates=("${PYTHON:-python3}" /usr/bin/python3 /usr/local/bin/python3 python3.14 python3.13 python3.12 python3.11)
+choose() {
+  local candidate
+  for candidate in "${candidates[@]}"; do
+    if command -v "$candidate" >/dev/null && suits "$candidate" "$1"; then
+      command -v "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+python=""
+if [ "$(id -u)" = 0 ]; then python=$(choose reachable || true); fi
+if [ -z "$python" ]; then python=$(choose any || true); fi
+if [ -z "$python" ]; then say "Evenkeel needs Python 3.11 or newer; none was found."; exit 1; fi
+
+# Some distributions ship Python without the parts that put pip into an environment; any pip at hand does as well.
+find_pip() {
+  local candidate
+  for candidate in "$python" "${candidates[@]}"; do
+    if command -v "$candidate" >/dev/null && "$candidate" -m pip --python "$python" --version >/dev/null 2>&1; then
+      pip=("$candidate" -m pip --python .venv/bin/python)
+      return 0
+    fi
+  done
+  return 1
+}
+
+say "Making the environment with $python ($("$python" -V)); a few minutes the first time."
+if [ -e .venv ] && ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  rm -rf .venv
+fi
+if ! { "$python" -c 'import ensurepip, venv' 2>/dev/null || find_pip; }; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq </dev/null && apt-get install -y -qq --no-install-recommends python3-venv python3-pip </dev/null >/dev/null
+  else
+    say "$python has neither pip nor venv; install them (on Debian: python3-venv) and try again."
+    exit 1
+  fi
+fi
+if [ ! -x .venv/bin/python ]; then
+  if "$python" -c 'import ensurepip' 2>/dev/null; then "$python" -m venv .venv; else "$python" -m venv --without-pip .venv; fi
+fi
+if .venv/bin/python -m pip --version >/dev/null 2>&1; then pip=(.venv/bin/python -m pip); else find_pip; fi
+"${pip[@]}" install -q --disable-pip-version-check --no-input -r requirements.lock </dev/null
+"${pip[@]}" install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e client </dev/null
+echo "$wanted" >"$stamp"
