@@ -127,7 +127,7 @@ def _reallocate(run: Run, m: Move, now: datetime) -> None:
         if not m.gpu_ids:
             move(run, Event.UNASSIGNED, at=now, text=text, **why)
         return
-    move(run, Event.REALLOCATED, at=now, text=text, rescales=F("rescales") + bool(m.gpu_ids), **why)
+    move(run, Event.REALLOCATED, at=now, text=text, rescales=F("rescales") + int(bool(m.gpu_ids)), **why)
     run.refresh_from_db(fields=["rescales"])
     Command.objects.get_or_create(
         run=run, epoch=run.epoch, verb=Command.Verb.CHECKPOINT_AND_STOP, defaults={"next_attempt_at": now}

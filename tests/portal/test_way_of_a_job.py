@@ -1,0 +1,237 @@
+"""The way of one job through the services, with the test in the place of nodes and runners."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from portal.jobs.models import Assignment, Checkpoint, Command, Decision, Hold, JobEvent, Run
+from portal.jobs.services import observation, plans, reports
+from portal.jobs.services.submission import JobHasEnded, cancel_job
+from portal.jobs.snapshots import take_snapshot
+from scheduling.executors.base import Fact
+from scheduling.lifecycle import State
+from scheduling.policies import load_policy
+from scheduling.rounds import plan_round
+from tests.portal.world import World, check_invariants
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_job_runs_from_submission_to_the_ledger(world: World) -> None:
+    job = world.submit()
+    assert world.state(job) is State.WAITING_FOR_INITIAL_CONTACT
+    world.round()
+    assert world.state(job) is State.LAUNCHING
+    assert world.gpus(job) == 4
+    assert world.open_commands() == {("launch", 1)}
+    world.ready(job)
+    assert world.state(job) is State.RUNNING_PROTECTED
+    world.report(job, step=1000)
+    world.gone(job, "done", step=1000)
+    assert world.state(job) is State.FINISHED
+    assert world.open_commands() == set()
+    assert not Hold.objects.filter(during__upper_inf=True).exists()
+    check_invariants(world)
+
+
+def test_an_arrival_shrinks_the_running_job_through_a_checkpoint(world: World) -> None:
+    first = world.submit()
+    world.train(first)
+    second = world.submit()
+    world.round()
+    assert world.state(first) is State.CHECKPOINTING
+    assert world.state(second) is State.STANDBY
+    assert ("checkpoint_and_stop", 1) in world.open_commands()
+    check_invariants(world)
+    world.checkpoint(first, 120, reason="request")
+    assert world.state(first) is State.STOPPING
+    world.gone(first)
+    assert world.state(first) is State.STANDBY
+    world.round()
+    assert world.state(first) is State.LAUNCHING
+    assert world.state(second) is State.LAUNCHING
+    assert world.run(first).epoch == 2
+    assert world.run(first).step == 120
+    assert world.gpus(first) + world.gpus(second) == 4
+    assert world.run(first).rescales == 1
+    check_invariants(world)
+
+
+def test_protection_keeps_a_job_where_it_is(world: World) -> None:
+    first = world.submit()
+    world.round()
+    Run.objects.filter(pk=world.run(first).pk).update(state_since=timezone.now() - timedelta(seconds=60))
+    world.ready(first)
+    world.submit()
+    world.round()
+    assert world.state(first) is State.RUNNING_PROTECTED
+    assert world.run(first).launch_s == pytest.approx(60, abs=5)
+
+
+def test_reports_of_an_older_epoch_are_refused(world: World) -> None:
+    job = world.submit()
+    world.round()
+    with pytest.raises(reports.StaleEpoch):
+        world.report(job, epoch=0, step=10)
+    with pytest.raises(reports.StaleEpoch):
+        world.report(job, epoch=2, step=10)
+
+
+def test_a_repeated_report_changes_nothing(world: World) -> None:
+    job = world.submit()
+    world.round()
+    world.ready(job)
+    world.report(job, step=50)
+    world.seq -= 2
+    world.report(job, step=10)
+    assert world.run(job).step == 50
+
+
+def test_a_failed_run_is_tried_again_from_its_checkpoint(world: World) -> None:
+    job = world.submit(retry={"limit": 1, "backoff_s": 0})
+    world.train(job)
+    world.checkpoint(job, 300)
+    world.report(job, step=390)
+    world.gone(job, "user_error", exit_code=3, message="ValueError: bad data")
+    retry = world.run(job)
+    assert retry.attempt == 2
+    assert (retry.step, retry.checkpoint_step) == (300, 300)
+    assert "exit code 3" in retry.reason_text
+    world.train(job)
+    world.gone(job, "signal", signal=9)
+    assert world.state(job) is State.FAILED
+    check_invariants(world)
+
+
+def test_a_time_limit_is_not_retried(world: World) -> None:
+    job = world.submit()
+    world.train(job)
+    world.gone(job, "time_limit")
+    assert world.state(job) is State.FAILED
+
+
+def test_a_cancelled_job_holds_its_gpus_until_its_processes_are_gone(world: World) -> None:
+    job, other = world.submit(), world.submit()
+    world.train(job)
+    cancel_job(user=world.user, job=job)
+    assert world.state(job) is State.CANCELLED
+    assert ("kill", 1) in world.open_commands()
+    assert Hold.objects.filter(run=world.run(job), during__upper_inf=True).exists()
+    world.gone(job, "signal", signal=9)
+    assert not Hold.objects.filter(run=world.run(job), during__upper_inf=True).exists()
+    world.round()
+    assert world.gpus(other) > 0
+    assert cancel_job(user=world.user, job=job).pk == job.pk
+    check_invariants(world)
+
+
+def test_a_finished_job_cannot_be_cancelled(world: World) -> None:
+    job = world.submit()
+    world.train(job)
+    world.gone(job, "done", step=1000)
+    with pytest.raises(JobHasEnded):
+        cancel_job(user=world.user, job=job)
+
+
+def test_a_stale_round_applies_nothing(world: World) -> None:
+    job = world.submit()
+    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+    world.cluster.refresh_from_db()
+    view = take_snapshot(world.cluster, timezone.now())
+    plan = plan_round(view.snapshot, load_policy("f_scheduling"))
+    world.round()
+    with pytest.raises(plans.StaleRound):
+        plans.commit_plan(
+            cluster_id=world.cluster.pk,
+            round_epoch=view.cluster.round_epoch,
+            plan=plan,
+            seen=view.seen,
+            now=timezone.now(),
+        )
+    assert Assignment.objects.filter(run=world.run(job)).count() == 4
+
+
+def test_a_move_of_a_job_that_changed_since_is_left_out(world: World) -> None:
+    job = world.submit()
+    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+    world.cluster.refresh_from_db()
+    view = take_snapshot(world.cluster, timezone.now())
+    plan = plan_round(view.snapshot, load_policy("f_scheduling"))
+    cancel_job(user=world.user, job=job)
+    applied = plans.commit_plan(
+        cluster_id=world.cluster.pk, round_epoch=view.cluster.round_epoch, plan=plan, seen=view.seen, now=timezone.now()
+    )
+    assert applied == []
+    assert not Assignment.objects.exists()
+
+
+def test_a_lost_node_sends_its_job_elsewhere(world: World) -> None:
+    world.nodes["b"] = 4
+    world.reachable["b"] = True
+    world.inventory()
+    job = world.submit(gpus={"min": 1, "max": 2})
+    world.train(job)
+    where = Hold.objects.filter(run=world.run(job)).values_list("accelerator__node__name", flat=True)[0]
+    world.reachable[where] = False
+    world.inventory()
+    world.round()
+    assert world.state(job) is State.CHECKPOINTING
+    world.gone(job, "runner_lost")
+    world.round()
+    assert world.state(job) is State.LAUNCHING
+    now_on = Hold.objects.filter(run=world.run(job), during__upper_inf=True)
+    assert set(now_on.values_list("accelerator__node__name", flat=True)) == {"a", "b"} - {where}
+    check_invariants(world)
+
+
+def test_an_overdue_launch_fails_and_is_retried(world: World) -> None:
+    job = world.submit()
+    world.round()
+    Run.objects.filter(pk=world.run(job).pk).update(state_since=timezone.now() - timedelta(hours=1))
+    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    assert world.run(job).attempt == 2
+    assert ("kill", 1) in world.open_commands()
+
+
+def test_an_overdue_checkpoint_gives_up_and_goes_on_from_the_last_one(world: World) -> None:
+    job = world.submit()
+    world.train(job)
+    world.checkpoint(job, 70)
+    world.submit()
+    world.round()
+    Run.objects.filter(pk=world.run(job).pk).update(state_since=timezone.now() - timedelta(hours=1))
+    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    assert world.state(job) is State.STOPPING
+    world.gone(job, "signal", signal=9)
+    assert world.state(job) is State.STANDBY
+    assert world.run(job).step == 70
+    check_invariants(world)
+
+
+def test_events_and_decisions_tell_what_happened(world: World) -> None:
+    job = world.submit()
+    world.train(job)
+    world.checkpoint(job, 10)
+    kinds = list(JobEvent.objects.filter(job=job).order_by("pk").values_list("kind", flat=True))
+    assert kinds == ["submitted", "ACCEPTED", "ASSIGNED", "GPUS_FREE", "FIRST_STEP_READY"]
+    assert Decision.objects.get().plan["moves"][0]["job_id"] == str(job.pk)
+    assert Checkpoint.objects.get().step == 10
+
+
+def test_commands_are_closed_by_observations_only(world: World) -> None:
+    job = world.submit()
+    world.round()
+    assert Command.objects.get().closed_at is None
+    run = world.run(job)
+    observation.record_fact(Fact(str(run.pk), 1, "absent", timezone.now().timestamp()))
+    assert world.state(job) is State.LAUNCHING
+    observation.record_fact(Fact(str(run.pk), 1, "alive", timezone.now().timestamp()))
+    assert Command.objects.get().closed_at is not None

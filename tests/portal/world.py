@@ -1,0 +1,157 @@
+"""A cluster in the database whose nodes are played by the test: it says what executors and runners would see."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count
+from django.utils import timezone
+
+from accounts.ledger import prices_for, product_sum
+from accounts.models import LedgerEntry, Membership, Project, Rate, User
+from accounts.pricing import charge, total_product
+from portal.jobs import tasks
+from portal.jobs.models import Assignment, Cluster, Command, Hold, Job, Run
+from portal.jobs.schema import parse_job_file
+from portal.jobs.services import administration, observation, plans, reports
+from portal.jobs.services.submission import submit_job
+from scheduling.domain import Plan
+from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, NodeInfo
+from scheduling.lifecycle import HOLDING, LIVE, TERMINAL, State
+
+CURVES = {"fast": [10.0, 18.0, 24.0, 28.0], "slow": [1.0, 1.5, 1.8, 2.0]}
+
+
+class World:
+    def __init__(self, gpus: dict[str, int] | None = None, policy: str = "f_scheduling") -> None:
+        self.cluster = Cluster.objects.create(name="test", policy_name=policy)
+        self.user = User.objects.create_user("ana@example.org", "correct horse battery")
+        self.project = Project.objects.create(key="vision", name="Vision")
+        Membership.objects.create(project=self.project, user=self.user)
+        Rate.objects.create(
+            accelerator_type="k1", price_micro_per_gpu_hour=1_234_567, valid_from=datetime(2020, 1, 1, tzinfo=UTC)
+        )
+        self.nodes = gpus or {"a": 4}
+        self.reachable = dict.fromkeys(self.nodes, True)
+        self.seq = 0
+        self.inventory()
+
+    def inventory(self) -> None:
+        nodes = [
+            NodeInfo(
+                name,
+                tuple(AcceleratorInfo(i, "k1", f"{name}-{i}", 1000, True) for i in range(count)),
+                8,
+                1000,
+                self.reachable[name],
+            )
+            for name, count in self.nodes.items()
+        ]
+        administration.record_inventory(cluster=self.cluster, nodes=nodes, now=timezone.now())
+
+    def submit(self, curve: str = "fast", steps: int = 1000, user: User | None = None, **keys: Any) -> Job:
+        document = {"command": "train", "project": "vision", "total_steps": steps, "throughput": {"k1": CURVES[curve]}}
+        job, _ = submit_job(user=user or self.user, job_file=parse_job_file(document | keys))
+        return job
+
+    def round(self) -> Plan | None:
+        self.cluster.refresh_from_db()
+        now = timezone.now()
+        observation.accept_waiting(cluster_id=self.cluster.pk, problem_of=lambda run: None, now=now)
+        observation.advance_clock(cluster_id=self.cluster.pk, now=now)
+        plan = tasks.plan_and_commit(self.cluster, now)
+        plans.launch_ready(cluster_id=self.cluster.pk, now=timezone.now())
+        return plan
+
+    def run(self, job: Job) -> Run:
+        return Run.objects.select_related("job").get(pk=Job.objects.get(pk=job.pk).run_id)
+
+    def state(self, job: Job) -> State:
+        return State(self.run(job).state)
+
+    def gpus(self, job: Job) -> int:
+        return Assignment.objects.filter(run=self.run(job), during__upper_inf=True).count()
+
+    def report(self, job: Job, epoch: int | None = None, **body: Any) -> str | None:
+        run = self.run(job)
+        self.seq += 1
+        report = reports.Report(
+            epoch=run.epoch if epoch is None else epoch, seq=self.seq, sent_at=timezone.now().timestamp(), **body
+        )
+        return reports.record_report(run_id=run.pk, report=report, now=timezone.now())
+
+    def ready(self, job: Job) -> None:
+        self.report(job, ready_at=timezone.now().timestamp(), sdk=True)
+
+    def unprotect(self, job: Job) -> None:
+        Run.objects.filter(pk=self.run(job).pk).update(protected_until=timezone.now() - timedelta(seconds=1))
+
+    def checkpoint(self, job: Job, step: int, reason: str = "interval") -> None:
+        at = timezone.now().timestamp()
+        self.report(job, step=step, checkpoint={"step": step, "at": at, "reason": reason, "seconds": 0.1})
+
+    def gone(self, job: Job, reason: str = "stopped", **info: Any) -> None:
+        """The processes of the run's open holds are seen to be gone."""
+        run = self.run(job)
+        self.processes_gone(run, ExitInfo(reason, **info))
+
+    def processes_gone(self, run: Run, info: ExitInfo | None) -> None:
+        epochs = Hold.objects.filter(run=run, during__upper_inf=True).values_list("epoch", flat=True).distinct()
+        for epoch in list(epochs):
+            kind = "exited" if info else "absent"
+            observation.record_fact(Fact(str(run.pk), epoch, kind, timezone.now().timestamp(), info))
+
+    def train(self, job: Job) -> None:
+        """From queued to training and out of protection."""
+        self.round()
+        self.ready(job)
+        self.unprotect(job)
+
+    def open_commands(self) -> set[tuple[str, int]]:
+        return set(Command.objects.filter(closed_at=None).values_list("verb", "epoch"))
+
+
+def check_invariants(world: World) -> None:
+    """DESIGN.md's invariants, on the rows as they are."""
+    _held_once(Hold.objects.all())
+    _held_once(Assignment.objects.all())
+    live = Run.objects.filter(state__in=[s.value for s in LIVE])
+    assert not live.values("job").annotate(n=Count("pk")).filter(n__gt=1)
+    assert Job.objects.filter(run=None).count() == 0
+    for run in Run.objects.all():
+        assert run.step >= run.checkpoint_step
+        held = set(Hold.objects.filter(run=run, during__upper_inf=True).values_list("accelerator", flat=True))
+        planned = set(Assignment.objects.filter(run=run, during__upper_inf=True).values_list("accelerator", flat=True))
+        state = State(run.state)
+        if state in HOLDING:
+            assert held, f"{state} holds nothing"
+        if state in TERMINAL or state in (State.WAITING_FOR_RESOURCE, State.WAITING_FOR_INITIAL_RESOURCE):
+            assert not planned, f"{state} has assignments"
+        if state in (State.LAUNCHING, State.RUNNING, State.RUNNING_PROTECTED):
+            assert held == planned, f"{state} holds {held}, planned {planned}"
+        if state is State.STANDBY:
+            assert planned
+            assert not held
+    _ledger_equals_holds()
+
+
+def _held_once(rows: Any) -> None:
+    by_gpu: dict[int, list[Any]] = {}
+    for gpu, during in rows.values_list("accelerator", "during"):
+        by_gpu.setdefault(gpu, []).append(during)
+    for intervals in by_gpu.values():
+        intervals.sort(key=lambda r: r.lower)
+        for before, after in zip(intervals, intervals[1:], strict=False):
+            assert before.upper is not None
+            assert before.upper <= after.lower
+
+
+def _ledger_equals_holds() -> None:
+    expected = 0
+    for hold in Hold.objects.exclude(during__upper_inf=True).select_related("accelerator__node"):
+        kind = hold.accelerator.node.accelerator_type
+        prices = prices_for(kind, hold.during.lower, hold.during.upper)
+        expected += total_product(charge(hold.during.lower, hold.during.upper, prices))
+    assert product_sum(LedgerEntry.objects.all()) == Decimal(expected)
