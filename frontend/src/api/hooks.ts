@@ -1,0 +1,156 @@
+import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { get, request, send, url } from "./client";
+import type {
+  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobTimeline,
+  Metrics, ModelType, Page, PolicyChange, PolicyInForce, PolicyInfo, Project, Session,
+} from "./types";
+
+/** Some lists are short enough to come whole, others come as a page: both read the same here. */
+export function rows<T>(answer: T[] | Page<T>): T[] {
+  return Array.isArray(answer) ? answer : answer.results;
+}
+
+async function list<T>(path: string, signal: AbortSignal): Promise<T[]> {
+  return rows(await get<T[] | Page<T>>(path, {}, signal));
+}
+
+export function useSession() {
+  return useQuery({ queryKey: ["session"], queryFn: ({ signal }) => get<Session>("session", {}, signal), staleTime: 60_000 });
+}
+
+export function useSignIn() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (body: { email: string; password: string }) => send<Session>("POST", "session", body),
+    onSuccess: () => client.invalidateQueries({ queryKey: ["session"] }),
+  });
+}
+
+export function useSignOut() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: () => send<void>("DELETE", "session"),
+    onSettled: () => {
+      client.clear();
+      window.location.assign("/");
+    },
+  });
+}
+
+export interface JobFilter {
+  state?: string;
+  search?: string;
+  project?: string;
+  ordering?: string;
+}
+
+export function useJobs(filter: JobFilter) {
+  return useInfiniteQuery({
+    queryKey: ["jobs", filter],
+    initialPageParam: url("jobs", { ...filter }),
+    queryFn: ({ pageParam, signal }) => request<Page<Job>>(pageParam, { signal }),
+    getNextPageParam: (page) => page.next ?? undefined,
+    placeholderData: keepPreviousData,
+    refetchInterval: 15_000,
+  });
+}
+
+export function useJobSearch(text: string) {
+  return useQuery({
+    queryKey: ["jobs", "search", text],
+    queryFn: ({ signal }) => get<Page<Job>>("jobs", { search: text }, signal),
+    enabled: text.length > 0,
+    placeholderData: keepPreviousData,
+    staleTime: 10_000,
+  });
+}
+
+export function useJob(number: string) {
+  return useQuery({ queryKey: ["job", number], queryFn: ({ signal }) => get<JobDetail>(`jobs/${number}`, {}, signal), refetchInterval: 15_000 });
+}
+
+function jobPart<T>(part: string, number: string, ended: boolean, query: Record<string, string | number> = {}) {
+  return {
+    queryKey: ["job", number, part, query],
+    queryFn: ({ signal }: { signal: AbortSignal }) => get<T>(`jobs/${number}/${part}`, query, signal),
+    refetchInterval: ended ? (false as const) : 5_000,
+    placeholderData: keepPreviousData,
+  };
+}
+
+export const useJobTimeline = (number: string, ended: boolean) => useQuery(jobPart<JobTimeline>("timeline", number, ended));
+export const useJobCost = (number: string, ended: boolean) => useQuery(jobPart<JobCost>("cost", number, ended));
+export const useExplanation = (number: string, ended: boolean) => useQuery(jobPart<Explanation>("explanation", number, ended));
+export const useMetrics = (number: string, ended: boolean) => useQuery(jobPart<Metrics>("metrics", number, ended, { points: 600 }));
+
+export function useCancel(number: number) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: () => send<Job>("POST", `jobs/${number}/cancel`, {}),
+    onSuccess: () => client.invalidateQueries({ queryKey: ["job", String(number)] }),
+  });
+}
+
+export interface Submission {
+  body: string | Record<string, unknown>;
+  key: string;
+}
+
+export function useSubmit() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: ({ body, key }: Submission) => {
+      const type = typeof body === "string" ? "application/yaml" : "application/json";
+      return send<Job>("POST", "jobs", body, { "Idempotency-Key": key, "Content-Type": type });
+    },
+    onSuccess: () => client.invalidateQueries({ queryKey: ["jobs"] }),
+  });
+}
+
+export function useTimeline(minutes: number, from: () => Date, enabled = true) {
+  return useQuery({
+    queryKey: ["timeline", minutes],
+    queryFn: ({ signal }) => get<ClusterTimeline>("timeline", { from_at: from().toISOString() }, signal),
+    refetchInterval: 5_000,
+    placeholderData: keepPreviousData,
+    enabled,
+  });
+}
+
+export function useHistory(minutes: number) {
+  return useQuery({
+    queryKey: ["history", minutes],
+    queryFn: ({ signal }) => get<History>("history", { minutes }, signal),
+    refetchInterval: 15_000,
+    placeholderData: keepPreviousData,
+  });
+}
+
+const slow = { staleTime: 60_000 };
+export const useModelTypes = () => useQuery({ queryKey: ["model-types"], queryFn: ({ signal }) => list<ModelType>("model-types", signal), ...slow });
+export const useAcceleratorTypes = () =>
+  useQuery({ queryKey: ["accelerator-types"], queryFn: ({ signal }) => list<AcceleratorType>("accelerator-types", signal), ...slow });
+export const useProjects = () => useQuery({ queryKey: ["projects"], queryFn: ({ signal }) => list<Project>("projects", signal), staleTime: 10_000 });
+
+export const usePolicies = () => useQuery({ queryKey: ["policies"], queryFn: ({ signal }) => list<PolicyInfo>("policies", signal), ...slow });
+export const usePolicy = () => useQuery({ queryKey: ["policy"], queryFn: ({ signal }) => get<PolicyInForce>("policy", {}, signal), refetchInterval: 15_000 });
+export const usePolicyHistory = () =>
+  useQuery({ queryKey: ["policy", "history"], queryFn: ({ signal }) => list<PolicyChange>("policy/history", signal) });
+
+function usePolicyChange<T>(change: (input: T) => Promise<PolicyInForce>) {
+  const client = useQueryClient();
+  return useMutation({ mutationFn: change, onSuccess: () => client.invalidateQueries({ queryKey: ["policy"] }) });
+}
+export const useApplyPolicy = () =>
+  usePolicyChange((body: { name: string; parameters: Record<string, unknown> }) => send<PolicyInForce>("PUT", "policy", body));
+export const useUndoPolicy = () => usePolicyChange((_: void) => send<PolicyInForce>("POST", "policy/undo", {}));
+
+export const useTokens = () => useQuery({ queryKey: ["tokens"], queryFn: ({ signal }) => list<ApiToken>("tokens", signal) });
+
+function useTokenChange<T, R>(change: (input: T) => Promise<R>) {
+  const client = useQueryClient();
+  return useMutation({ mutationFn: change, onSuccess: () => client.invalidateQueries({ queryKey: ["tokens"] }) });
+}
+export const useCreateToken = () =>
+  useTokenChange((body: { name: string; expires_in_days: number | null }) => send<ApiToken>("POST", "tokens", body));
+export const useRevokeToken = () => useTokenChange((id: string | number) => send<void>("DELETE", `tokens/${id}`));

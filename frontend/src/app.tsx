@@ -1,0 +1,75 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { lazy, Suspense, useState } from "react";
+import { BrowserRouter, Route, Routes } from "react-router";
+import { ApiError } from "./api/client";
+import { useSession } from "./api/hooks";
+import { Fault } from "./components/Panel";
+import { createLiveStore, LiveContext } from "./lib/liveContext";
+import { Overview } from "./pages/overview/Overview";
+import { SignIn } from "./pages/signin/SignIn";
+import { Shell } from "./shell/Shell";
+import { resolver, theme } from "./theme/theme";
+
+const JobPage = lazy(() => import("./pages/job/JobPage"));
+const JobsPage = lazy(() => import("./pages/jobs/JobsPage"));
+const SubmitPage = lazy(() => import("./pages/submit/SubmitPage"));
+const PolicyPage = lazy(() => import("./pages/policy/PolicyPage"));
+const TokensPage = lazy(() => import("./pages/tokens/TokensPage"));
+const NotFound = lazy(() => import("./pages/NotFound"));
+
+const refused = (error: unknown) => error instanceof ApiError && error.status >= 400 && error.status < 500;
+
+function createClient(): QueryClient {
+  return new QueryClient({
+    defaultOptions: { queries: { retry: (count, error) => !refused(error) && count < 2, refetchOnWindowFocus: false } },
+  });
+}
+
+function Pages() {
+  const session = useSession();
+  if (session.error && !session.data) {
+    return (
+      <main style={{ padding: 40 }}>
+        <Fault what="The portal" query={session} />
+      </main>
+    );
+  }
+  if (!session.data) return null;
+  if (!session.data.user) return <SignIn session={session.data} />;
+  return (
+    <Shell session={session.data}>
+      <Suspense fallback={null}>
+        <Routes>
+          <Route path="/" element={<Overview session={session.data} />} />
+          <Route path="/jobs" element={<JobsPage />} />
+          <Route path="/jobs/:number" element={<JobPage />} />
+          <Route path="/submit" element={<SubmitPage session={session.data} />} />
+          <Route path="/tokens" element={<TokensPage />} />
+          {session.data.user.is_admin && <Route path="/policy" element={<PolicyPage />} />}
+          <Route path="*" element={<NotFound />} />
+        </Routes>
+      </Suspense>
+    </Shell>
+  );
+}
+
+export function App() {
+  const [client] = useState(createClient);
+  const [live] = useState(() =>
+    createLiveStore((error) => {
+      if (error instanceof ApiError && (error.status === 401 || error.status === 403)) void client.invalidateQueries({ queryKey: ["session"] });
+    }),
+  );
+  return (
+    <MantineProvider theme={theme} cssVariablesResolver={resolver} defaultColorScheme="auto">
+      <QueryClientProvider client={client}>
+        <LiveContext value={live}>
+          <BrowserRouter>
+            <Pages />
+          </BrowserRouter>
+        </LiveContext>
+      </QueryClientProvider>
+    </MantineProvider>
+  );
+}

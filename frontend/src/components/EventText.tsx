@@ -1,0 +1,16 @@
+import { Link } from "react-router";
+import type { Event } from "../api/types";
+
+/** The event's sentence with its job as a link; the job is put in front where the sentence does not name it. */
+export function EventText({ event, linked = true }: { event: Event; linked?: boolean }) {
+  const { job, text } = event;
+  if (!job) return <span>{text}</span>;
+  const tag = `#${job.number}`;
+  const label = <b>{tag}{job.name ? ` ${job.name}` : ""}</b>;
+  const reference = linked && job.name !== null ? <Link to={`/jobs/${job.number}`}>{label}</Link> : label;
+  const at = text.indexOf(tag);
+  if (at < 0) return <span>{linked ? <>{reference} </> : null}{text}</span>;
+  let rest = text.slice(at + tag.length);
+  if (job.name && rest.startsWith(` ${job.name}`)) rest = rest.slice(job.name.length + 1);
+  return <span>{text.slice(0, at)}{reference}{rest}</span>;
+}

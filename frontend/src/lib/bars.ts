@@ -1,0 +1,102 @@
+import type { ClusterTimeline, Hold, HoldKind } from "../api/types";
+
+/** One rectangle of the allocation timeline: neighbouring GPUs a job holds over the same time in the same way. */
+export interface Bar {
+  node: string;
+  from: number;
+  size: number;
+  job: Hold["job"];
+  epoch: number;
+  kind: HoldKind;
+  start: number;
+  end: number | null;
+}
+
+const keyOf = (hold: Hold) => `${hold.node}/${hold.job.number}/${hold.epoch}/${hold.kind}/${hold.from_at}/${hold.to_at ?? ""}`;
+
+export function mergeHolds(holds: Hold[]): Bar[] {
+  const groups = new Map<string, Hold[]>();
+  for (const hold of holds) {
+    const key = keyOf(hold);
+    const group = groups.get(key);
+    if (group) group.push(hold);
+    else groups.set(key, [hold]);
+  }
+  const bars: Bar[] = [];
+  for (const group of groups.values()) {
+    group.sort((a, b) => a.index - b.index);
+    for (const hold of group) {
+      const last = bars.at(-1);
+      if (last && last.node === hold.node && last.job.number === hold.job.number && last.from + last.size === hold.index && hold !== group[0]) last.size += 1;
+      else bars.push(barOf(hold));
+    }
+  }
+  return bars;
+}
+
+function barOf(hold: Hold): Bar {
+  return {
+    node: hold.node, from: hold.index, size: 1, job: hold.job, epoch: hold.epoch, kind: hold.kind,
+    start: Date.parse(hold.from_at), end: hold.to_at ? Date.parse(hold.to_at) : null,
+  };
+}
+
+/** Where a name is written: once per stay of a job on the same GPUs, after the launch. */
+export interface Label {
+  bar: Bar;
+  start: number;
+  end: number | null;
+}
+
+export function labelsOf(bars: Bar[]): Label[] {
+  const stays = new Map<string, Label>();
+  for (const bar of [...bars].sort((a, b) => a.start - b.start)) {
+    const key = `${bar.node}/${bar.from}/${bar.size}/${bar.job.number}/${bar.epoch}`;
+    const stay = stays.get(key);
+    if (!stay) stays.set(key, { bar, start: bar.start, end: bar.end });
+    else {
+      if (stay.bar.kind === "launching") {
+        stay.bar = bar;
+        stay.start = bar.start;
+      }
+      stay.end = bar.end;
+    }
+  }
+  return [...stays.values()];
+}
+
+export interface Lane {
+  name: string;
+  type: string;
+  emulated: boolean;
+  gpus: number;
+  top: number;
+  row: number;
+}
+
+const NODE_GAP = 10;
+
+/** Vertical layout: `row` pixels a GPU, folded thinner the more there are. */
+export function lanesOf(timeline: ClusterTimeline): { lanes: Lane[]; height: number } {
+  const gpus = timeline.nodes.reduce((sum, node) => sum + node.gpus, 0);
+  const row = gpus <= 8 ? 26 : gpus <= 40 ? 13 : gpus <= 100 ? 9 : gpus <= 1000 ? 3 : 1;
+  const gap = gpus > 100 ? 3 : NODE_GAP;
+  let top = 4;
+  const lanes = timeline.nodes.map((node) => {
+    const lane = { name: node.name, type: node.type, emulated: node.emulated, gpus: node.gpus, top, row };
+    top += Math.max(node.gpus * row, 10) + gap;
+    return lane;
+  });
+  return { lanes, height: Math.max(top - gap, 40) };
+}
+
+const STEPS_S = [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+
+/** Round clock times, at most `most` of them. */
+export function timeTicks(from: number, to: number, most: number): number[] {
+  const step = (STEPS_S.find((s) => (to - from) / 1000 / s <= most) ?? 86400) * 1000;
+  const offset = new Date(from).getTimezoneOffset() * 60_000;
+  const ticks: number[] = [];
+  for (let at = Math.ceil((from - offset) / step) * step + offset; at <= to; at += step) ticks.push(at);
+  return ticks;
+}

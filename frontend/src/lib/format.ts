@@ -1,0 +1,163 @@
+/** Pure formatting: three significant digits, thin space before a unit, a true minus sign. */
+export const THIN = "\u2009";
+const MINUS = "\u2212";
+const EN = "\u2013";
+
+export interface FormatSettings {
+  locale: string;
+  hour12: boolean;
+}
+
+let settings: FormatSettings = { locale: "en-GB", hour12: false };
+
+export function configureFormat(next: Partial<FormatSettings>): void {
+  settings = { ...settings, ...next };
+}
+
+const signed = (text: string) => text.replace("-", MINUS);
+
+/** Three significant digits, thousands grouped: 0.0140, 8.40, 91.3, 482, 12,345. */
+export function number(value: number, digits = 3): string {
+  if (!Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.floor(Math.log10(Math.abs(value)));
+  const decimals = Math.max(0, Math.min(6, digits - 1 - size));
+  const rounded = Number(value.toFixed(decimals));
+  const again = rounded === 0 ? size : Math.floor(Math.log10(Math.abs(rounded)));
+  const shown = Math.max(0, Math.min(6, digits - 1 - again));
+  return signed(rounded.toLocaleString("en-US", { minimumFractionDigits: shown, maximumFractionDigits: shown }));
+}
+
+export function fixed(value: number, decimals: number): string {
+  return signed(value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
+}
+
+export function integer(value: number): string {
+  return signed(Math.round(value).toLocaleString("en-US"));
+}
+
+export function withUnit(value: string, unit: string): string {
+  return `${value}${THIN}${unit}`;
+}
+
+/** A share in 0..1 as whole percent, or with a decimal where asked. */
+export function percent(share: number, decimals = 0): string {
+  return withUnit(fixed(share * 100, decimals), "%");
+}
+
+const SYMBOLS: Record<string, string> = { USD: "$", EUR: "€", GBP: "£", JPY: "¥" };
+
+export function money(amount: string | number, currency: string, decimals?: number): string {
+  const value = Number(amount);
+  if (!Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  const places = decimals ?? (size >= 1000 ? 0 : size > 0 && size < 0.01 ? 4 : 2);
+  const symbol = SYMBOLS[currency] ?? `${currency}${THIN}`;
+  return (value < 0 ? MINUS : "") + symbol + fixed(size, places);
+}
+
+/** 18 s, 9 min, 1 h 25 min, 3 d 4 h. */
+export function duration(seconds: number): string {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60) return withUnit(String(s), "s");
+  const minutes = Math.round(s / 60);
+  if (minutes < 60) return withUnit(String(minutes), "min");
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return join(hours, "h", minutes % 60, "min");
+  const whole = Math.round(minutes / 60);
+  return join(Math.floor(whole / 24), "d", whole % 24, "h");
+}
+
+function join(big: number, bigUnit: string, small: number, smallUnit: string): string {
+  const head = withUnit(String(big), bigUnit);
+  return small === 0 ? head : `${head} ${withUnit(String(small), smallUnit)}`;
+}
+
+/** Like duration, but keeps the seconds below an hour: 2 min 6 s. */
+export function preciseDuration(seconds: number): string {
+  if (seconds > 0 && seconds < 10) return withUnit(number(seconds, 2), "s");
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60 || s >= 3600) return duration(s);
+  return join(Math.floor(s / 60), "min", s % 60, "s");
+}
+
+export function clock(at: Date, seconds = false): string {
+  return at.toLocaleTimeString(settings.locale, {
+    hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" as const } : {}), hour12: settings.hour12,
+  });
+}
+
+const sameDay = (a: Date, b: Date) => a.toDateString() === b.toDateString();
+
+/** The clock time today, with the day in front otherwise: 14:41, Tue 14:41, 3 Nov 14:41. */
+export function moment(at: Date, now: Date): string {
+  if (sameDay(at, now)) return clock(at);
+  const days = Math.abs(at.getTime() - now.getTime()) / 86_400_000;
+  const day = days < 6 ? at.toLocaleDateString("en-GB", { weekday: "short" }) : at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return `${day} ${clock(at)}`;
+}
+
+export function momentRange(low: Date, high: Date, now: Date): string {
+  return `${moment(low, now)}${EN}${sameDay(low, high) ? clock(high) : moment(high, now)}`;
+}
+
+export function relative(at: Date, now: Date): string {
+  const seconds = (at.getTime() - now.getTime()) / 1000;
+  if (Math.abs(seconds) < 5) return "now";
+  return seconds > 0 ? `in ${duration(seconds)}` : `${duration(-seconds)} ago`;
+}
+
+export function dateTime(at: Date): string {
+  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, ${clock(at, true)}`;
+}
+
+export function range(low: number, high: number): string {
+  return low === high ? integer(low) : `${integer(low)}${EN}${integer(high)}`;
+}
+
+export function bytes(value: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let size = value;
+  let unit = 0;
+  while (size >= 1000 && unit < units.length - 1) {
+    size /= 1000;
+    unit += 1;
+  }
+  return withUnit(unit === 0 ? String(Math.round(size)) : number(size), units[unit] ?? "B");
+}
+
+/** Indices as runs: [0,1,2,5] is "0–2, 5". */
+export function indexRanges(indices: number[]): string {
+  const sorted = [...indices].sort((a, b) => a - b);
+  const parts: string[] = [];
+  for (let i = 0; i < sorted.length; ) {
+    let end = i;
+    while ((sorted[end + 1] ?? NaN) === (sorted[end] ?? 0) + 1) end += 1;
+    parts.push(end === i ? String(sorted[i]) : `${sorted[i]}${EN}${sorted[end]}`);
+    i = end + 1;
+  }
+  return parts.join(", ");
+}
+
+const WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+
+export function count(n: number, noun: string, plural = `${noun}s`): string {
+  return `${integer(n)} ${n === 1 ? noun : plural}`;
+}
+
+/** Small counts in words: "six jobs wait", "one job waits". */
+export function inWords(n: number): string {
+  return WORDS[n] ?? integer(n);
+}
+
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Pretty type names: titan_xp is "Titan XP", h200 is "H200". */
+export function typeName(type: string): string {
+  return type
+    .split(/[_\s-]+/)
+    .map((part) => (/\d/.test(part) || part.length <= 2 ? part.toUpperCase() : capital(part)))
+    .join(" ");
+}

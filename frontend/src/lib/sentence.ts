@@ -1,0 +1,66 @@
+import type { ClusterState } from "../api/types";
+import type { JobView } from "./liveContext";
+import { capital, clock, count, inWords, number } from "./format";
+
+/** A sentence in parts; the strong ones are set bold. */
+export interface Part {
+  text: string;
+  strong?: boolean;
+}
+
+const strong = (text: string): Part => ({ text, strong: true });
+const plain = (text: string): Part => ({ text });
+
+function headline(state: ClusterState): string {
+  const lost = Object.entries(state.nodes).filter(([, node]) => node.lost).map(([name]) => name);
+  if (lost.length > 0) return lost.length === 1 ? `${lost[0]} is lost.` : `${capital(inWords(lost.length))} nodes are lost.`;
+  const { variance, v_bound: bound, running } = state.tiles;
+  if (running === 0) return state.tiles.queued > 0 ? "Nothing runs yet." : "All is calm.";
+  if (variance !== null && bound !== null && variance > bound) return "Listing.";
+  return "On an even keel.";
+}
+
+function fairness(state: ClusterState): string {
+  const { variance, v_bound: bound, running } = state.tiles;
+  if (running < 2 || variance === null) return "";
+  if (bound === null) return `; their slowdown variance is ${number(variance)}`;
+  if (variance <= bound) return " and are treated alike within the bound";
+  return `, but not alike: the slowdown variance ${number(variance)} is above the bound ${number(bound)}`;
+}
+
+/** The soonest end among jobs this reader can see: when GPUs are next expected free. */
+export function nextFreeAt(jobs: Iterable<JobView>, now: Date): Date | null {
+  let soonest: number | null = null;
+  for (const job of jobs) {
+    const end = job.full && !job.full.finished_at ? job.full.expected_end_at : null;
+    const at = end ? Date.parse(end) : NaN;
+    if (Number.isFinite(at) && at > now.getTime() && (soonest === null || at < soonest)) soonest = at;
+  }
+  return soonest === null ? null : new Date(soonest);
+}
+
+function waiting(state: ClusterState, jobs: Map<number, JobView>, now: Date): Part[] {
+  const { queued } = state.tiles;
+  const free = state.tiles.gpus_total - state.tiles.gpus_busy;
+  if (queued === 0) return [plain(free > 0 && state.tiles.running > 0 ? ` Nothing waits; ${count(free, "GPU")} ${free === 1 ? "is" : "are"} free.` : " Nothing waits.")];
+  const parts = [plain(` ${capital(inWords(queued))} ${queued === 1 ? "job waits" : "jobs wait"}`)];
+  const first = state.queue[0];
+  const at = nextFreeAt(jobs.values(), now);
+  if (at) parts.push(plain("; the next GPUs are expected free at "), strong(clock(at)));
+  if (first !== undefined) parts.push(plain(at ? `, and #${first} is first for them` : `; #${first} is first`));
+  return [...parts, plain(".")];
+}
+
+/** The overview's opening: is it fair, is it full, when is it my turn. */
+export function overviewSentence(state: ClusterState, jobs: Map<number, JobView>, now: Date): Part[] {
+  const { running, gpus_busy: busy, gpus_total: total } = state.tiles;
+  if (total === 0) return [strong("No accelerators yet."), plain(" Nothing can run until an executor reports some.")];
+  const parts = [strong(headline(state))];
+  if (running > 0) {
+    const share = running === 1 ? "1 job holds" : `${count(running, "job")} share`;
+    parts.push(plain(` ${share} ${busy} of ${total} GPUs${fairness(state)}.`));
+  } else {
+    parts.push(plain(` ${busy === 0 ? `All ${count(total, "GPU")} are free.` : `${busy} of ${total} GPUs are held.`}`));
+  }
+  return [...parts, ...waiting(state, jobs, now)];
+}

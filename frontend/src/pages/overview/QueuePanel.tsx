@@ -1,0 +1,56 @@
+import { Link } from "react-router";
+import type { ClusterState } from "../../api/types";
+import { JobRef } from "../../components/JobRef";
+import { Panel } from "../../components/Panel";
+import { count, duration, moment, range, relative, THIN, typeName } from "../../lib/format";
+import { jobMark } from "../../lib/highlight";
+import type { JobView } from "../../lib/liveContext";
+
+interface Props {
+  cluster: ClusterState;
+  jobs: Map<number, JobView>;
+  now: Date;
+}
+
+export function QueuePanel({ cluster, jobs, now }: Props) {
+  const queue = cluster.queue;
+  const meta = queue.length === 0 ? undefined : `${count(queue.length, "job")}, in order`;
+  return (
+    <Panel title="Queue" meta={meta} right={queue.length > 0 && <span className="sub">waiting</span>}>
+      {queue.length === 0 ? (
+        <p className="empty">Nothing waits. <Link to="/submit">Submit a job</Link></p>
+      ) : (
+        <ol className="list scroll" style={{ maxHeight: 430 }}>
+          {queue.map((number, i) => <QueueRow key={number} position={i + 1} number={number} job={jobs.get(number)} now={now} />)}
+        </ol>
+      )}
+    </Panel>
+  );
+}
+
+function wants(job: JobView | undefined): string {
+  if (!job?.full) return job && job.gpus > 0 ? count(job.gpus, "GPU") : "";
+  const { min, max, types } = job.full.gpus;
+  return `${range(min, max)}${THIN}×${THIN}${types.length > 0 ? types.map(typeName).join(" or ") : "GPU"}`;
+}
+
+function QueueRow({ position, number, job, now }: { position: number; number: number; job: JobView | undefined; now: Date }) {
+  const full = job?.full ?? null;
+  const since = full ? Date.parse(full.submitted_at) : NaN;
+  return (
+    <li className="q jx" data-row {...jobMark(number)}>
+      <span className="p">{position}</span>
+      <span style={{ display: "flex", gap: 6, minWidth: 0, alignItems: "baseline" }}>
+        <JobRef number={number} name={job?.name ?? null} project={job?.project ?? ""} />
+        <span className="sub nowrap">{wants(job)}</span>
+      </span>
+      <span className="why" title={full?.reason?.token}>{full?.reason?.text ?? (full ? "" : "A job of another project.")}</span>
+      {full && (
+        <span className="e" title={`submitted ${relative(new Date(since), now)}`}>
+          <b>{duration((now.getTime() - since) / 1000)}</b>
+          since {moment(new Date(since), now)}
+        </span>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,46 @@
+import { useState, type FormEvent } from "react";
+import { useSignIn } from "../../api/hooks";
+import type { Session } from "../../api/types";
+import { Logo } from "../../components/icons";
+import { count } from "../../lib/format";
+import { ThemeToggle } from "../../shell/ThemeToggle";
+import css from "./signin.module.css";
+
+export function SignIn({ session }: { session: Session }) {
+  const signIn = useSignIn();
+  const [email, setEmail] = useState("");
+  const [password, setPassword] = useState("");
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    signIn.mutate({ email: email.trim(), password });
+  };
+  const { cluster } = session;
+  return (
+    <main className={css.page}>
+      <div className={css.corner}><ThemeToggle /></div>
+      <form className={css.card} onSubmit={submit} aria-labelledby="signin-title">
+        <div className={css.brand}><Logo size={28} /><span>Evenkeel</span></div>
+        <h1 id="signin-title" className={css.title}>Sign in</h1>
+        <p className={css.lead}>{cluster.name}: {count(cluster.gpus, "GPU")} on {count(cluster.nodes, "node")}, shared evenly.</p>
+        <div className="f">
+          <label htmlFor="email">Email</label>
+          <input id="email" name="email" type="email" className="in" autoComplete="username" required autoFocus value={email} onChange={(event) => setEmail(event.target.value)} />
+        </div>
+        <div className="f">
+          <label htmlFor="password">Password</label>
+          <input id="password" name="password" type="password" className="in" autoComplete="current-password" required value={password} onChange={(event) => setPassword(event.target.value)} />
+        </div>
+        <div role="alert" className={css.error}>{signIn.error?.message}</div>
+        <button type="submit" className="btn pri" style={{ justifyContent: "center", height: 34 }} disabled={signIn.isPending}>
+          {signIn.isPending ? "Signing in" : "Sign in"}
+        </button>
+        <p className={css.hint}>No account yet, or the password is lost? An administrator of this cluster makes accounts and sets passwords.</p>
+      </form>
+      <footer className={css.foot}>
+        Evenkeel {session.version}
+        {session.emulated && <span className="chip o">emulated accelerators</span>}
+        {session.single_trust_mode && <span className="chip warn">single-trust mode</span>}
+      </footer>
+    </main>
+  );
+}

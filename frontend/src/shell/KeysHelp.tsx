@@ -1,0 +1,32 @@
+import { Modal } from "@mantine/core";
+
+const KEYS: [string, string][] = [
+  ["/", "Search or go to a job"],
+  ["C", "Submit a job"],
+  ["G then O", "Overview"],
+  ["G then J", "Jobs"],
+  ["G then S", "Submit"],
+  ["G then T", "API tokens"],
+  ["J, K", "Next and previous row"],
+  ["Enter", "Open the row"],
+  ["T", "Theme: light, dark, as the system"],
+  ["Ctrl Enter or ⌘ Enter", "Send the form"],
+  ["Esc", "Close, leave the field"],
+  ["?", "This list"],
+];
+
+export function KeysHelp({ opened, onClose, admin }: { opened: boolean; onClose: () => void; admin: boolean }) {
+  const keys = admin ? [...KEYS.slice(0, 6), ["G then P", "Policy"] as [string, string], ...KEYS.slice(6)] : KEYS;
+  return (
+    <Modal opened={opened} onClose={onClose} title="Keys" size={380} closeButtonProps={{ "aria-label": "Close" }}>
+      <dl style={{ gap: "8px 14px" }}>
+        {keys.map(([key, what]) => (
+          <div key={key} style={{ display: "contents" }}>
+            <dt style={{ color: "var(--ink)" }}>{what}</dt>
+            <dd><kbd>{key}</kbd></dd>
+          </div>
+        ))}
+      </dl>
+    </Modal>
+  );
+}

@@ -1,0 +1,116 @@
+import { Menu } from "@mantine/core";
+import { NavLink } from "react-router";
+import { useSignOut } from "../api/hooks";
+import type { Session } from "../api/types";
+import { Icon, Logo, type IconName } from "../components/icons";
+import { count, duration, number } from "../lib/format";
+import { useCluster, useConnection } from "../lib/liveContext";
+import { setPreferences, usePreferences } from "../lib/preferences";
+import { useNow } from "../lib/clock";
+
+function Item({ to, icon, label, n }: { to: string; icon: IconName; label: string; n?: number | undefined }) {
+  return (
+    <NavLink to={to} end={to === "/"} className={({ isActive }) => (isActive ? "nav on" : "nav")}>
+      <Icon name={icon} />
+      {label}
+      {n !== undefined && n > 0 && <span className="n">{n}</span>}
+    </NavLink>
+  );
+}
+
+function LiveMark() {
+  const { phase } = useConnection();
+  const cluster = useCluster();
+  const now = useNow();
+  if (phase === "lost") return <span className="live off"><i /><b>Not live</b></span>;
+  if (phase !== "live") return <span className="live off"><i />Connecting</span>;
+  const last = cluster?.cluster.last_event_at;
+  const age = last ? Math.max(0, (now.getTime() - Date.parse(last)) / 1000) : null;
+  return <span className="live" data-testid="live"><i /><span><b>Live</b>{age !== null && `, last event ${duration(age)} ago`}</span></span>;
+}
+
+function PolicyInForceNote() {
+  const cluster = useCluster();
+  const policy = cluster?.cluster.policy;
+  if (!policy) return null;
+  const gain = policy.parameters.min_gain;
+  const facts = [
+    policy.v_bound !== null && policy.v_bound !== undefined ? `bound ${number(policy.v_bound)}` : "",
+    typeof gain === "number" ? `min gain ${number(gain)} steps/s` : "",
+  ].filter(Boolean);
+  return (
+    <div>
+      <small>Policy in force</small>
+      <b className="mono">{policy.name}</b>
+      {facts.length > 0 && <small>{facts.join(", ")}</small>}
+    </div>
+  );
+}
+
+function Me({ session, onKeys }: { session: Session; onKeys: () => void }) {
+  const signOut = useSignOut();
+  const { hour12 } = usePreferences();
+  const name = session.user?.name || session.user?.email || "";
+  const initials = name.split(/[\s@.]+/).slice(0, 2).map((part) => part.charAt(0).toUpperCase()).join("");
+  return (
+    <Menu position="top-start" width={190}>
+      <Menu.Target>
+        <button type="button" className="me" aria-label={`Account of ${name}`}>
+          <span className="face" aria-hidden>{initials}</span>
+          <b className="ell">{name}</b>
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>{session.user?.email}</Menu.Label>
+        <Menu.Item onClick={() => setPreferences({ hour12: !hour12 })}>Clock: {hour12 ? "2:41 pm" : "14:41"}</Menu.Item>
+        <Menu.Item onClick={onKeys}>Keys</Menu.Item>
+        <Menu.Divider />
+        <Menu.Item onClick={() => signOut.mutate()}>Sign out</Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => void }) {
+  const cluster = useCluster();
+  const running = cluster?.tiles.running;
+  const nodes = cluster ? Object.keys(cluster.nodes).length : session.cluster.nodes;
+  const gpus = cluster?.tiles.gpus_total ?? session.cluster.gpus;
+  return (
+    <nav className="side" aria-label="Main">
+      <NavLink to="/" className="brand"><Logo />Evenkeel</NavLink>
+      <div className="where">
+        {session.cluster.name}
+        <small>{count(nodes, "node")}, {count(gpus, "GPU")}</small>
+      </div>
+      <Item to="/" icon="home" label="Overview" />
+      <Item to="/jobs" icon="jobs" label="Jobs" n={running} />
+      <Item to="/submit" icon="plus" label="Submit" />
+      <Item to="/tokens" icon="key" label="API tokens" />
+      {session.user?.is_admin && (
+        <>
+          <div className="navh">Policy</div>
+          <Item to="/policy" icon="sliders" label="Administration" />
+        </>
+      )}
+      <div className="foot">
+        <PolicyInForceNote />
+        <Notices session={session} />
+        <LiveMark />
+        <Me session={session} onKeys={onKeys} />
+      </div>
+    </nav>
+  );
+}
+
+/** What everybody should know about this installation, on every page. */
+function Notices({ session }: { session: Session }) {
+  if (!session.emulated && !session.single_trust_mode && session.speedup === 1) return null;
+  return (
+    <div className="notices">
+      {session.emulated && <span className="chip o" title="Accelerators here are virtual: training is real, its pace follows the catalogue">emulated</span>}
+      {session.speedup !== 1 && <span className="chip o" title="Steps per second are multiplied by this">{number(session.speedup)} × speed-up</span>}
+      {session.single_trust_mode && <span className="chip warn" title="All jobs run as one system user, so they can read each other's files">single-trust mode</span>}
+    </div>
+  );
+}

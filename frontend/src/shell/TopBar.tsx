@@ -1,0 +1,34 @@
+import { useContext, useEffect, type ReactNode } from "react";
+import { Link, useLocation } from "react-router";
+import { Icon } from "../components/icons";
+import { ConnectionBar } from "./LostBar";
+import { SearchBox } from "./SearchBox";
+import { ShellContext } from "./context";
+import { ThemeToggle } from "./ThemeToggle";
+
+export function TopBar({ title, crumb }: { title: string; crumb?: ReactNode }) {
+  const { openDrawer } = useContext(ShellContext);
+  const { pathname } = useLocation();
+  useEffect(() => {
+    document.title = `${title} · Evenkeel`;
+  }, [title]);
+  return (
+    <>
+      <div className="top">
+        <button type="button" className="btn ico only-narrow" onClick={openDrawer} aria-label="Menu">
+          <Icon name="menu" />
+        </button>
+        <div className="crumb only-wide">{crumb ?? title}</div>
+        <span className="sp only-wide" />
+        <SearchBox />
+        <ThemeToggle />
+        {pathname !== "/submit" && (
+          <Link to="/submit" className="btn pri" aria-keyshortcuts="c">
+            Submit<span className="only-wide"> job</span> <kbd>C</kbd>
+          </Link>
+        )}
+      </div>
+      <ConnectionBar />
+    </>
+  );
+}
