@@ -8,6 +8,11 @@ from urllib.parse import urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+
+class BadSetting(ImproperlyConfigured):
+    """One sentence for whoever set the variable."""
+
+
 _env = environ.Env()
 _VIRTUAL_ITEM = re.compile(r"^(?:[A-Za-z0-9][A-Za-z0-9.-]*=)?[a-z0-9][a-z0-9_]*:[1-9][0-9]{0,4}$")
 
@@ -22,7 +27,7 @@ def flag(name: str, default: bool = False) -> bool:
         return True
     if value in {"0", "false", "no", "off", ""}:
         return False
-    raise ImproperlyConfigured(f"{name} must be 1 or 0, not {value!r}")
+    raise BadSetting(f"{name} must be 1 or 0, not {value!r}")
 
 
 def number(name: str, default: float, *, minimum: float, maximum: float) -> float:
@@ -30,16 +35,16 @@ def number(name: str, default: float, *, minimum: float, maximum: float) -> floa
     try:
         value = float(raw)
     except ValueError:
-        raise ImproperlyConfigured(f"{name} must be a number, not {raw!r}") from None
+        raise BadSetting(f"{name} must be a number, not {raw!r}") from None
     if not minimum <= value <= maximum:
-        raise ImproperlyConfigured(f"{name} must be between {minimum:g} and {maximum:g}, not {raw}")
+        raise BadSetting(f"{name} must be between {minimum:g} and {maximum:g}, not {raw}")
     return value
 
 
 def integer(name: str, default: int, *, minimum: int, maximum: int) -> int:
     value = number(name, default, minimum=minimum, maximum=maximum)
     if value != int(value):
-        raise ImproperlyConfigured(f"{name} must be a whole number, not {value:g}")
+        raise BadSetting(f"{name} must be a whole number, not {value:g}")
     return int(value)
 
 
@@ -57,7 +62,7 @@ def virtual_accelerators(name: str) -> str:
     items = words(name, [])
     for item in items:
         if not _VIRTUAL_ITEM.match(item):
-            raise ImproperlyConfigured(f"{name} must look like titan_xp:6 or node-a=titan_xp:4,node-b=v100:2: {item!r}")
+            raise BadSetting(f"{name} must look like titan_xp:6 or node-a=titan_xp:4,node-b=v100:2: {item!r}")
     return ",".join(items)
 
 
@@ -65,7 +70,7 @@ def database(name: str, url: str) -> dict[str, Any]:
     """A Django database from a libpq URL; a `?host=` that is a directory means its Unix socket."""
     scheme = urlsplit(url).scheme
     if scheme not in {"postgres", "postgresql"}:
-        raise ImproperlyConfigured(f"{name} must be a postgresql:// URL, not {scheme or 'empty'}://")
+        raise BadSetting(f"{name} must be a postgresql:// URL, not {scheme or 'empty'}://")
     config: dict[str, Any] = dict(_env.db_url_config(url))
     options: dict[str, Any] = config.setdefault("OPTIONS", {})
     config["HOST"] = options.pop("host", config["HOST"])
@@ -75,7 +80,7 @@ def database(name: str, url: str) -> dict[str, Any]:
 def redis_url(name: str, url: str) -> str:
     scheme = urlsplit(url).scheme
     if scheme not in {"redis", "rediss", "unix"}:
-        raise ImproperlyConfigured(f"{name} must be a redis://, rediss:// or unix:// URL, not {scheme or 'empty'}://")
+        raise BadSetting(f"{name} must be a redis://, rediss:// or unix:// URL, not {scheme or 'empty'}://")
     return url
 
 

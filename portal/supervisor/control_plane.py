@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -38,11 +39,8 @@ class Administrator:
 
 
 class ControlPlane:
-    """`start` is what Supervisor.run wants; afterwards `administrator` is known."""
-
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self.administrator: Administrator | None = None
 
     def start(self, supervisor: Supervisor) -> None:
         began = time.monotonic()
@@ -54,12 +52,12 @@ class ControlPlane:
         check_port(settings.EVENKEEL_HOST, settings.EVENKEEL_PORT)
         self._bring_up(supervisor, Postgres(self._layout), settings.EXTERNAL_DATABASE_URL)
         self._bring_up(supervisor, Valkey(self._layout), settings.EXTERNAL_REDIS_URL)
-        self._prepare_database()
+        administrator = self._prepare_database()
         for child in children:
             supervisor.launch(child)
         supervisor.wait_for(children[0], web_is_ready, READY_TIMEOUT_S)
         logger.info("Ready after %.1f s: %s", time.monotonic() - began, settings.EVENKEEL_API_URL)
-        self._introduce_administrator()
+        _introduce(administrator)
 
     def _bring_up(self, supervisor: Supervisor, server: Server, external_url: str) -> None:
         if external_url:
@@ -67,7 +65,7 @@ class ControlPlane:
         else:
             logger.info("%-11s %s", server.name, supervisor.bring_up(server))
 
-    def _prepare_database(self) -> None:
+    def _prepare_database(self) -> Administrator:
         began = time.monotonic()
         answer = io.StringIO()
         try:
@@ -78,8 +76,8 @@ class ControlPlane:
         finally:
             connections.close_all()
         account = json.loads(answer.getvalue().strip().splitlines()[-1])
-        self.administrator = Administrator(account["email"], account.get("password"))
         logger.info("%-11s prepared in %.1f s", "Database", time.monotonic() - began)
+        return Administrator(account["email"], account.get("password"))
 
     def _children(self) -> list[Child]:
         python, celery = sys.executable, [sys.executable, "-m", "celery", "-A", "portal.celery"]
@@ -98,17 +96,13 @@ class ControlPlane:
         layout = self._layout
         return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs)
 
-    def _introduce_administrator(self) -> None:
-        assert self.administrator is not None
-        if self.administrator.password:
-            logger.info(
-                "Sign in as %s with the password %s (shown only now).",
-                self.administrator.email,
-                self.administrator.password,
-                extra={"secret": True},
-            )
-        else:
-            logger.info("Sign in as %s with the password you have.", self.administrator.email)
+
+def _introduce(administrator: Administrator) -> None:
+    if administrator.password is None:
+        logger.info("Sign in as %s with the password you have.", administrator.email)
+        return
+    sentence = "Sign in as %s with the password %s (shown only now)."
+    logger.info(sentence, administrator.email, administrator.password, extra={"secret": True})
 
 
 def check_port(host: str, port: int) -> None:
@@ -130,12 +124,30 @@ def web_is_ready() -> bool:
         return False
 
 
+def serve(when_ready: Callable[[Supervisor], None] | None = None) -> int:
+    """Run the portal until it is told to stop; the exit status."""
+    layout = Layout(settings.EVENKEEL_DATA)
+
+    def start(supervisor: Supervisor) -> None:
+        ControlPlane(layout).start(supervisor)
+        if when_ready is not None:
+            when_ready(supervisor)
+
+    try:
+        layout.prepare()
+        _speak_up(layout)
+        return Supervisor(layout).run(start)
+    except SetupError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return record.getMessage()
 
 
-def speak_up(layout: Layout) -> None:
+def _speak_up(layout: Layout) -> None:
     """The supervisor's lines go to the terminal and, with the time, to its log."""
     terminal = logging.StreamHandler(sys.stdout)
     terminal.setFormatter(_OneLine())

@@ -1,0 +1,166 @@
+"""The sample workload: what the F-scheduling paper ran (spec/f-scheduling.md), submitted through the REST API."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+import httpx
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from accounts.models import User
+from accounts.tokens import create_token
+from portal.supervisor.demo_report import report
+
+logger = logging.getLogger("evenkeel.supervisor")
+
+POLL_S = 1.0
+SUMMARY_EVERY_S = 20.0
+GIVE_UP_AFTER_S = 3600.0
+ENDED = {"succeeded", "failed", "cancelled"}
+LABEL = {"workload": "paper"}
+
+
+@dataclass(frozen=True)
+class Arrival:
+    at_s: float  # workload seconds after the first
+    model_type: str
+
+
+WORKLOAD = tuple(Arrival(100.0 * n, name) for n, name in enumerate(["resnet50", "inception_v3"] * 2))
+STEPS, BATCH_SIZE = 2_000, 90
+
+
+@dataclass
+class Demo:
+    """Submits each job when it is due and says what happens to them."""
+
+    api: httpx.Client
+    speedup: float
+    numbers: list[int] = field(default_factory=list)
+    variances: list[float] = field(default_factory=list)
+    _seen: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _began: float = field(default_factory=time.monotonic)
+    _next_summary: float = 0.0
+
+    def run(self) -> list[dict[str, Any]]:
+        """The jobs as they ended."""
+        waiting = list(WORKLOAD)
+        if self._take_up_earlier():
+            waiting.clear()
+        while time.monotonic() - self._began < GIVE_UP_AFTER_S:
+            try:
+                while waiting and self._elapsed() >= waiting[0].at_s / self.speedup:
+                    self._submit(waiting[0])
+                    waiting.pop(0)
+                jobs = self._look()
+            except httpx.TransportError as error:
+                logger.info("The web process does not answer (%s); trying again.", type(error).__name__)
+            else:
+                if not waiting and all(job["state"] in ENDED for job in jobs):
+                    return jobs
+            time.sleep(POLL_S)
+        raise TimeoutError(f"The jobs did not finish within {GIVE_UP_AFTER_S / 60:.0f} minutes.")
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return self.api.get(path, params=parameters).raise_for_status().json()
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _take_up_earlier(self) -> bool:
+        label = ",".join(f"{key}={value}" for key, value in LABEL.items())
+        jobs = self.get("jobs", label=label)["results"]
+        self.numbers = sorted(job["number"] for job in jobs if job["state"] not in ENDED)
+        if self.numbers:
+            logger.info("Following the jobs of an earlier demo.")
+        return bool(self.numbers)
+
+    def _submit(self, arrival: Arrival) -> None:
+        key = f"demo-{self._began}-{len(self.numbers)}"
+        body = {
+            "name": f"{arrival.model_type.replace('_', '-')}-{len(self.numbers) + 1}",
+            "project": "default",
+            "model_type": arrival.model_type,
+            "total_steps": STEPS,
+            "batch_size": BATCH_SIZE,
+            "gpus": {"min": 1, "max": 6},
+            "labels": LABEL,
+        }
+        answer = self.api.post("jobs", json=body, headers={"Idempotency-Key": key})
+        if answer.is_client_error:
+            raise RuntimeError(f"The portal refused a job: {answer.text}")
+        self.numbers.append(answer.raise_for_status().json()["number"])
+
+    def _look(self) -> list[dict[str, Any]]:
+        jobs = [self.get(f"jobs/{number}") for number in self.numbers]
+        for job in jobs:
+            self._tell_change(job)
+        tiles = self.get("live/cluster")["state"]["tiles"]
+        if tiles["gpus_busy"] and tiles["variance"] is not None:
+            self.variances.append(float(tiles["variance"]))
+        if time.monotonic() >= self._next_summary:
+            self._next_summary = time.monotonic() + SUMMARY_EVERY_S
+            self._tell(", ".join(f"#{job['number']} {job['step']}/{job['total_steps']}" for job in jobs))
+        return jobs
+
+    def _tell_change(self, job: dict[str, Any]) -> None:
+        gpus = job["allocation"]["count"] if job["allocation"] else 0
+        now = (job["state"], gpus)
+        if self._seen.get(job["number"]) != now:
+            self._seen[job["number"]] = now
+            where = f" on {gpus} GPU{'s' if gpus != 1 else ''}" if gpus and job["state"] not in ENDED else ""
+            self._tell(f"#{job['number']} {job['model_type']} is {job['state']}{where}, step {job['step']}")
+
+    def _tell(self, text: str) -> None:
+        logger.info("%5.0f s  %s", self._elapsed(), text)
+
+
+def demonstrate(finish: Callable[[int], None] | None) -> None:
+    """Run the workload, print the table and, where asked to, end the portal with the verdict as exit status."""
+    try:
+        exit_code = _demonstrate()
+    except (httpx.HTTPError, TimeoutError, RuntimeError) as error:
+        logger.error("The demo failed: %s", error)
+        exit_code = 1
+    if finish is None:
+        logger.info("The portal goes on at %s; Ctrl-C stops it.", settings.EVENKEEL_API_URL)
+    else:
+        finish(exit_code)
+
+
+def _demonstrate() -> int:
+    headers = {"Authorization": f"Bearer {_make_token()}"}
+    with httpx.Client(base_url=f"{settings.LOCAL_URL}/api/v1/", headers=headers, timeout=10, trust_env=False) as api:
+        demo = Demo(api, settings.EVENKEEL_SPEEDUP)
+        jobs = demo.run()
+        window = {
+            "from_at": min(job["submitted_at"] for job in jobs),
+            "to_at": max(job["finished_at"] for job in jobs),
+        }
+        variance = fmean(demo.variances) if demo.variances else 0.0
+        lines = report(jobs, demo.get("timeline", **window), variance=variance, speedup=demo.speedup)
+    for line in lines:
+        logger.info("%s", line)
+    return verdict(jobs)
+
+
+def verdict(jobs: list[dict[str, Any]]) -> int:
+    if not all(job["state"] == "succeeded" for job in jobs):
+        logger.error("Not every job finished.")
+        return 1
+    if not any(job["rescales"] for job in jobs):
+        logger.error("No running job was rescaled.")
+        return 1
+    return 0
+
+
+def _make_token() -> str:
+    administrator = User.objects.filter(is_superuser=True, is_active=True).earliest("pk")
+    _, text = create_token(user=administrator, name=f"demo {timezone.now():%H:%M}", expires_in_days=1)
+    connection.close()
+    return text

@@ -1,0 +1,34 @@
+import os
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from portal.supervisor.control_plane import serve
+from portal.supervisor.demo import demonstrate
+from portal.supervisor.supervisor import Supervisor, in_background
+
+
+class Command(BaseCommand):
+    help = "What `up` does, and the F-scheduling paper's workload on six emulated accelerators."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        defaults = {
+            "EVENKEEL_DATA": str(settings.BASE_DIR / "data" / "demo"),
+            "EVENKEEL_VIRTUAL_ACCELERATORS": "titan_xp:6",
+            "EVENKEEL_SPEEDUP": "5",
+            "EVENKEEL_REPORT_INTERVAL_S": "2",
+            "EVENKEEL_ROUND_INTERVAL_S": "2",
+        }
+        missing = {name: value for name, value in defaults.items() if not os.environ.get(name)}
+        if missing:  # settings are read once, at the start of a process
+            sys.stdout.flush()
+            os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **missing})
+        exits = os.environ.get("DEMO_EXIT", "") not in {"", "0"}
+
+        def when_ready(supervisor: Supervisor) -> None:
+            in_background(lambda: demonstrate(supervisor.finish if exits else None))
+
+        sys.exit(serve(when_ready))

@@ -1,0 +1,99 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from portal.supervisor.layout import Layout
+from portal.supervisor.lock import DirectoryLock
+from portal.supervisor.process import alive
+from tests.supervisor.running import ROOT, RunningPortal, free_port, portal_env
+
+
+def refused(env: dict[str, str]) -> str:
+    """What `up` says when it will not start: one sentence, exit status 1."""
+    finished = subprocess.run(
+        [sys.executable, "manage.py", "up"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert finished.returncode == 1
+    assert finished.stderr.count("\n") == 1
+    assert "Traceback" not in finished.stdout + finished.stderr
+    return finished.stderr
+
+
+def test_it_refuses_a_port_in_use(data: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        sentence = refused(portal_env(data, EVENKEEL_PORT=str(port)))
+    assert sentence == f"Port {port} on 127.0.0.1 is in use; free it or set EVENKEEL_PORT to another.\n"
+    assert not (data / "postgres").exists()
+
+
+def test_it_refuses_a_directory_that_another_supervisor_holds(layout: Layout) -> None:
+    lock = DirectoryLock(layout.run / "supervisor.lock")
+    lock.acquire()
+    sentence = refused(portal_env(layout.data, EVENKEEL_PORT=str(free_port())))
+    lock.release()
+    assert sentence.startswith(f"Another supervisor (process {os.getpid()}) runs on {layout.data}; ")
+
+
+def test_it_refuses_a_directory_of_a_newer_version(layout: Layout) -> None:
+    (layout.data / "VERSION").write_text("7\n")
+    assert "was written by a newer version (layout 7" in refused(portal_env(layout.data))
+
+
+def test_it_refuses_a_setting_it_cannot_read(data: Path) -> None:
+    sentence = refused(portal_env(data, EVENKEEL_VIRTUAL_ACCELERATORS="six of them"))
+    assert "EVENKEEL_VIRTUAL_ACCELERATORS must look like titan_xp:6" in sentence
+
+
+def test_everything_comes_back_after_kill_9(data: Path) -> None:
+    portal = RunningPortal(data)
+    try:
+        portal.start()
+        assert "Sign in as admin@evenkeel.local with the password" in portal.said()
+        assert "password" not in (data / "logs" / "supervisor.log").read_text()
+        for name in ("web", "worker", "beat", "valkey", "postgres"):
+            before = portal.pid(name)
+            portal.kill(name)
+            spoken = {"valkey": "Valkey", "postgres": "PostgreSQL"}.get(name, name)
+            portal.wait_until_ready(15, text=f"{spoken} runs again")
+            assert portal.pid(name) != before
+
+        assert portal.process is not None
+        databases = portal.pid("postgres"), portal.pid("valkey")
+        web = portal.pid("web")
+        portal.process.kill()
+        portal.process.wait()
+        portal.start()
+        assert "Taking over from process" in portal.said()
+        assert "PostgreSQL  found running" in portal.said()
+        assert "with the password you have" in portal.said()
+        assert (portal.pid("postgres"), portal.pid("valkey")) == databases
+        assert portal.pid("web") != web
+        processes = [psutil.Process(portal.pid(name)) for name in ("web", "worker", "beat", "valkey", "postgres")]
+        assert portal.stop() == 0
+        assert not [process for process in processes if alive(process)]
+    finally:
+        portal.stop()
+
+
+def test_external_services_start_nothing_embedded(data: Path, embedded_services: Layout) -> None:
+    portal = RunningPortal(
+        data, DATABASE_URL=embedded_services.database_url, REDIS_URL=embedded_services.redis_url + "?db=3"
+    )
+    try:
+        portal.start()
+        assert "PostgreSQL  external" in portal.said()
+        assert not (data / "postgres").exists()
+        assert not (data / "valkey").exists()
+        assert portal.process is not None
+        portal.process.send_signal(signal.SIGINT)
+        assert portal.process.wait(30) == 0
+    finally:
+        portal.stop()
