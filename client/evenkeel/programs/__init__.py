@@ -1,0 +1,1 @@
+"""Programs of the model catalogue: `python -m evenkeel.programs.NAME --help`."""
