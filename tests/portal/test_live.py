@@ -1,0 +1,185 @@
+"""Stale state and events give the same as a fresh fetch; who sees which stream."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+import redis
+from asgiref.sync import async_to_sync
+from asgiref.testing import ApplicationCommunicator
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounts.models import Membership, Project, User
+from portal.jobs import live, live_state
+from portal.jobs.consumers import LiveConsumer
+from portal.jobs.live import merge_patch, normalise
+from tests.portal.world import World
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=4),
+    max_leaves=12,
+)
+json_objects = st.dictionaries(st.text(max_size=2), json_values, max_size=5)
+
+
+def apply_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386, as a client does it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_patch(result.get(key), value)
+    return result
+
+
+@given(json_objects, json_objects)
+def test_a_patch_turns_the_old_state_into_the_new_one(before: Any, after: Any) -> None:
+    before, after = normalise(before), normalise(after)
+    assert apply_patch(before, merge_patch(before, after)) == after
+
+
+@pytest.fixture
+def fresh_streams(embedded_services: Any) -> None:
+    client = redis.Redis.from_url(settings.REDIS_URL)
+    for key in client.scan_iter("live:*"):
+        client.delete(key)
+
+
+class Listener:
+    """Keeps the diffs of a stream as a client would, by reading what is published."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.seq, self.state = live.snapshot(stream, timezone.now())
+
+    def take(self, message: dict[str, Any]) -> None:
+        if message["stream"] == self.stream and message["seq"] > self.seq:
+            assert message["seq"] == self.seq + 1, "a gap"
+            self.seq, self.state = message["seq"], apply_patch(self.state, message["patch"])
+
+
+def publish() -> None:
+    redis.Redis.from_url(settings.REDIS_URL).delete("live:last")
+    assert live.publish_changes(timezone.now()) is None
+
+
+@pytest.mark.django_db
+def test_stale_state_and_diffs_equal_a_fresh_fetch(fresh_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    streams = [Listener("cluster"), Listener("project:vision")]
+    sent: list[dict[str, Any]] = []
+
+    class Layer:
+        async def group_send(self, group: str, message: dict[str, Any]) -> None:
+            sent.append(json.loads(message["text"]))
+
+    monkeypatch.setattr(live, "get_channel_layer", lambda: Layer())
+    first = world.submit()
+    publish()
+    world.train(first)
+    publish()
+    second = world.submit("slow")
+    world.round()
+    world.checkpoint(first, 40, "request")
+    publish()
+    world.gone(first)
+    world.round()
+    world.ready(second)
+    publish()
+    world.gone(second, "done", step=1000)
+    publish()
+    for message in sent:
+        for stream in streams:
+            stream.take(message)
+    for stream in streams:
+        assert stream.seq > 0
+        assert (stream.seq, stream.state) == live.snapshot(stream.stream, timezone.now())
+    fresh = normalise(live_state.build(timezone.now()))["project:vision"]
+    assert streams[1].state["jobs"].keys() == fresh["jobs"].keys()
+    assert {n: j["state"] for n, j in streams[1].state["jobs"].items()} == {
+        n: j["state"] for n, j in fresh["jobs"].items()
+    }
+
+
+@pytest.mark.django_db
+def test_diffs_come_at_most_twice_a_second(fresh_streams: None) -> None:
+    world = World()
+    publish()
+    world.submit()
+    assert live.publish_changes(timezone.now()) is not None
+    time.sleep(live.INTERVAL_S)
+    assert live.publish_changes(timezone.now()) is None
+
+
+@pytest.mark.django_db
+def test_the_cluster_stream_tells_others_state_count_and_project_only() -> None:
+    world = World()
+    world.train(world.submit(name="secret-name"))
+    text = json.dumps(live_state.build(timezone.now())["cluster"])
+    assert "secret-name" not in text
+    assert "ana@example.org" not in text
+    assert "Vision" in text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_socket_gets_only_its_users_streams(fresh_streams: None) -> None:
+    user = User.objects.create_user("bo@example.org")
+    mine = Project.objects.create(key="mine", name="Mine")
+    Project.objects.create(key="theirs", name="Theirs")
+    Membership.objects.create(project=mine, user=user)
+    async_to_sync(_subscribe)(user)
+
+
+class Socket(ApplicationCommunicator):
+    """A WebSocket client on the consumer itself."""
+
+    def __init__(self, user: User | None) -> None:
+        super().__init__(LiveConsumer.as_asgi(), {"type": "websocket", "path": "/ws/v1/live", "user": user})
+
+    async def connect(self) -> dict[str, Any]:
+        await self.send_input({"type": "websocket.connect"})
+        return dict(await self.receive_output(5))
+
+    async def say(self, text: str) -> None:
+        await self.send_input({"type": "websocket.receive", "text": text})
+
+    async def hear(self) -> dict[str, Any]:
+        return dict(json.loads((await self.receive_output(5))["text"]))
+
+
+async def _subscribe(user: User) -> None:
+    socket = Socket(user)
+    assert (await socket.connect())["type"] == "websocket.accept"
+    await socket.say(json.dumps({"subscribe": ["cluster", "project:mine", "project:theirs"]}))
+    answers = [await socket.hear() for _ in range(3)]
+    assert [a["type"] for a in answers] == ["subscribed", "subscribed", "error"]
+    await database_sync_to_async(World)()
+    await database_sync_to_async(publish)()
+    assert (await socket.hear())["type"] == "diff"
+    await socket.say("nonsense")
+    while (answer := await socket.hear())["type"] == "diff":
+        pass
+    assert answer["type"] == "error"
+    await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+    await socket.wait(5)
+
+
+@pytest.mark.django_db
+def test_a_socket_without_sign_in_is_closed() -> None:
+    async def connect() -> int:
+        socket = Socket(None)
+        await socket.connect()
+        return int((await socket.receive_output(5))["code"])
+
+    assert async_to_sync(connect)() == 4401

@@ -1,0 +1,85 @@
+"""Random snapshots that could have come from a cluster: gangs on real GPUs, no GPU held twice."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from scheduling.domain import Curve, Job, Node, Snapshot
+from scheduling.lifecycle import LOCKED, State
+from tests.builders import make_job, make_nodes, make_snapshot
+
+HOLDERS = [State.RUNNING, State.RUNNING, State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING, State.STANDBY,
+           State.CHECKPOINTING, State.STOPPING]  # fmt: skip
+QUEUERS = [State.WAITING_FOR_INITIAL_RESOURCE, State.WAITING_FOR_RESOURCE, State.WAITING_FOR_INITIAL_CONTACT]
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    steps = draw(st.lists(st.integers(0, 20), min_size=1, max_size=8))
+    values, best = [], 0.0
+    for step in steps:
+        best += step / 4
+        values.append(best)
+    values[-1] += 0.25
+    return Curve(tuple(values), spread_factor=draw(st.sampled_from([1.0, 0.7])))
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, whole_nodes: bool = False) -> Snapshot:
+    nodes = list(make_nodes(*draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)), type="a"))
+    if draw(st.booleans()):
+        nodes += make_nodes(*draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)), type="b", first_id=100)
+    jobs = _holders(draw, nodes)
+    jobs += [_queuer(draw, number) for number in range(100, 100 + draw(st.integers(0, 5)))]
+    if not whole_nodes:
+        changes = st.sampled_from([{}, {}, {}, {"schedulable": False}, {"schedulable": False, "lost": True}])
+        nodes = [Node(n.name, n.type, n.gpu_ids, **draw(changes)) for n in nodes]
+    quotas = {"speech": draw(st.integers(0, 8))} if draw(st.booleans()) else {}
+    return make_snapshot(*jobs, nodes=nodes, gpu_quotas=quotas)
+
+
+def _holders(draw: st.DrawFn, nodes: list[Node]) -> list[Job]:
+    jobs: list[Job] = []
+    for kind in ("a", "b"):
+        free = [gpu for node in nodes if node.type == kind for gpu in node.gpu_ids]
+        while free and draw(st.integers(0, 1)):
+            count: int = draw(st.integers(1, len(free)))
+            mine, free = free[:count], free[count:]
+            jobs.append(_holder(draw, kind, mine, 1 + len(jobs)))
+    return jobs
+
+
+def _holder(draw: st.DrawFn, kind: str, gpus: list[int], number: int) -> Job:
+    state = draw(st.sampled_from(HOLDERS))
+    known = {name: draw(curves()) for name in ("a", "b")}
+    return make_job(
+        number=number,
+        holds=gpus,
+        type=kind,
+        state=state,
+        curves=known,
+        min_gpus=draw(st.integers(1, len(gpus))),
+        max_gpus=draw(st.sampled_from([None, len(gpus), len(gpus) + 2])),
+        restartable=draw(st.sampled_from([True, True, True, False])),
+        priority=draw(st.integers(0, 2)),
+        project=draw(st.sampled_from(["speech", "vision"])),
+        protected_until=1100.0 if state in LOCKED else None,
+        restart_cost_s=draw(st.sampled_from([0.0, 20.0])),
+    )
+
+
+def _queuer(draw: st.DrawFn, number: int) -> Job:
+    least = draw(st.integers(1, 4))
+    return make_job(
+        number=number,
+        state=draw(st.sampled_from(QUEUERS)),
+        curves={name: draw(curves()) for name in draw(st.sampled_from([("a",), ("b",), ("a", "b"), ()]))},
+        types=draw(st.sampled_from([(), (), ("a",), ("b",)])),
+        min_gpus=least,
+        max_gpus=draw(st.sampled_from([None, least, least + 3])),
+        priority=draw(st.integers(0, 2)),
+        project=draw(st.sampled_from(["speech", "vision"])),
+        held=draw(st.sampled_from([False, False, False, True])),
+        not_before=draw(st.sampled_from([None, None, 900.0, 1060.0])),
+        excluded_gpus=frozenset(draw(st.lists(st.integers(0, 3), max_size=2))),
+    )

@@ -1,0 +1,141 @@
+"""What every policy promises, whatever it optimises; every name in POLICIES is held to it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduling.domain import Plan, Snapshot
+from scheduling.lifecycle import LOCKED, QUEUED, State
+from scheduling.policies import POLICIES, load_policy, policy_class
+from scheduling.policies.base import Policy
+from scheduling.rounds import plan_round
+from tests.builders import make_snapshot
+from tests.scheduling.strategies import snapshots
+
+EXAMPLES = 25
+every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+quickly = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def load(name: str) -> Policy:
+    return load_policy(name, {"n": 2} if name == "static_partition" else {})
+
+
+@every_policy
+@quickly
+@given(snapshot=snapshots(whole_nodes=True))
+def test_allocation_respects_capacity_and_limits(name: str, snapshot: Snapshot) -> None:
+    counts = load(name).allocate(snapshot).counts
+    assert counts is not None
+    jobs = {job.id: job for job in snapshot.jobs}
+    used = Counter[str]()
+    for key, gang in counts.items():
+        used[gang.type] += gang.count
+        job = jobs[key]
+        if job.state in LOCKED or not job.restartable:
+            assert gang == job.gang
+        elif gang != job.gang:
+            assert job.min_gpus <= gang.count <= (job.max_gpus or gang.count)
+            assert not job.types or gang.type in job.types
+    for kind, count in used.items():
+        assert count <= sum(len(node.gpu_ids) for node in snapshot.nodes if node.type == kind)
+
+
+@every_policy
+@quickly
+@given(snapshot=snapshots(whole_nodes=True))
+def test_a_job_that_runs_or_is_locked_never_falls_out(name: str, snapshot: Snapshot) -> None:
+    counts = load(name).allocate(snapshot).counts
+    assert counts is not None
+    for job in snapshot.jobs:
+        if job.gpu_ids:
+            assert job.id in counts
+
+
+@every_policy
+@quickly
+@given(snapshot=snapshots())
+def test_a_plan_moves_nothing_it_must_not_touch(name: str, snapshot: Snapshot) -> None:
+    plan = plan_round(snapshot, load(name))
+    usable = {gpu for node in snapshot.nodes if node.schedulable and not node.lost for gpu in node.gpu_ids}
+    lost = {gpu for node in snapshot.nodes if node.lost for gpu in node.gpu_ids}
+    jobs = {job.id: job for job in snapshot.jobs}
+    after = {job.id: job.gpu_ids for job in snapshot.jobs}
+    assert len({move.job_id for move in plan.moves}) == len(plan.moves)
+    for move in plan.moves:
+        job = jobs[move.job_id]
+        assert set(move.gpu_ids) <= usable
+        assert job.held is False or job.gpu_ids
+        assert not set(move.gpu_ids) & job.excluded_gpus
+        assert (move.gang.count if move.gang else 0) == len(move.gpu_ids)
+        if set(job.gpu_ids) & lost or job.state is State.STANDBY:
+            continue
+        assert job.state is State.RUNNING or job.state in QUEUED
+        assert job.state is not State.RUNNING or job.restartable
+        assert job.not_before is None or job.not_before <= snapshot.now or job.gpu_ids
+    for move in plan.moves:
+        after[move.job_id] = move.gpu_ids
+    given_out = [gpu for gpus in after.values() for gpu in gpus]
+    assert len(given_out) == len(set(given_out)), "an accelerator was given out twice"
+
+
+@every_policy
+@quickly
+@given(snapshot=snapshots())
+def test_quotas_hold_for_whoever_starts_or_grows(name: str, snapshot: Snapshot) -> None:
+    plan = plan_round(snapshot, load(name))
+    holds = {job.id: len(job.gpu_ids) for job in snapshot.jobs}
+    before = Counter[str]()
+    after = Counter[str]()
+    for job in snapshot.jobs:
+        before[job.project] += len(job.gpu_ids)
+    holds |= {move.job_id: len(move.gpu_ids) for move in plan.moves}
+    for job in snapshot.jobs:
+        after[job.project] += holds[job.id]
+    for project, quota in snapshot.gpu_quotas.items():
+        assert after[project] <= max(quota, before[project])
+
+
+@every_policy
+@quickly
+@given(snapshot=snapshots(), order=st.randoms(use_true_random=False))
+def test_same_input_same_answer_in_any_order_of_jobs(name: str, snapshot: Snapshot, order: object) -> None:
+    jobs = list(snapshot.jobs)
+    order.shuffle(jobs)  # type: ignore[attr-defined]
+    other = Snapshot(snapshot.now, snapshot.nodes, tuple(jobs), gpu_quotas=snapshot.gpu_quotas)
+    first, second = plan_round(snapshot, load(name)), plan_round(other, load(name))
+    assert first.moves == second.moves
+    assert first.reasons == second.reasons
+
+
+@every_policy
+@quickly
+@given(snapshot=snapshots())
+def test_every_live_job_has_a_reason_in_words(name: str, snapshot: Snapshot) -> None:
+    plan: Plan = plan_round(snapshot, load(name))
+    assert set(plan.reasons) == {job.id for job in snapshot.jobs}
+    for reason in plan.reasons.values():
+        assert reason.token.isidentifier()
+        assert reason.text.endswith(".")
+    json.dumps([dict(reason.detail) for reason in plan.reasons.values()])
+    json.dumps(dict(plan.figures))
+    json.dumps(dict(plan.memory))
+
+
+@every_policy
+def test_nothing_in_nothing_out(name: str) -> None:
+    plan = plan_round(make_snapshot(nodes=()), load(name))
+    assert plan.moves == ()
+    assert plan.next_wake_at is None
+    assert plan_round(make_snapshot(nodes=8), load(name)).moves == ()
+
+
+@every_policy
+def test_parameters_describe_themselves(name: str) -> None:
+    schema = policy_class(name).Parameters.model_json_schema()
+    assert all(field["description"].endswith(".") for field in schema["properties"].values())
