@@ -196,17 +196,22 @@ def parse_job_file(document: Any) -> JobFile:
     try:
         return JobFile.model_validate(document)
     except ValidationError as error:
-        raise Problems([_problem(e) for e in error.errors(include_url=False)[:50]]) from None
+        raise Problems(problems_of(error, JobFile)) from None
     except (RecursionError, OverflowError):
         raise Problems([FieldProblem("job file", "is nested too deeply or has a number out of range", "range")]) from None
 
 
-def _problem(error: Any) -> FieldProblem:
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
+    """What pydantic found wrong with values for `model`, in words and by field."""
+    return [_problem(e, model) for e in error.errors(include_url=False)[:50]]
+
+
+def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     location = [str(part) for part in error["loc"]]
     field = ".".join(location)
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        known = _known_keys(location[:-1])
+        known = _known_keys(location[:-1], model)
         near = difflib.get_close_matches(location[-1], known, n=1)
         message = f"is no known key; did you mean {near[0]}?" if near else f"is no known key; there are {', '.join(known)}."
     elif error["type"] == "value_error" and (named := re.match(r"^(env|labels|throughput): (.*)$", message)):
@@ -218,8 +223,7 @@ def _problem(error: Any) -> FieldProblem:
     return FieldProblem(_CONTROL.sub("?", field)[:200] or "job file", _CONTROL.sub("?", message)[:500], error["type"])
 
 
-def _known_keys(path: list[str]) -> list[str]:
-    model: type[BaseModel] = JobFile
+def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:
     for part in path:
         annotation = model.model_fields[part].annotation if part in model.model_fields else None
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
