@@ -1,0 +1,24 @@
+"""`python -m evenkeel.runner EPOCH_DIR [--detach] [--lock-fd N]`"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from evenkeel.runner.entry import detach, run_epoch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m evenkeel.runner", description="Run one epoch of a run.")
+    parser.add_argument("epoch_dir", type=Path)
+    parser.add_argument("--detach", action="store_true", help="leave the caller's session first")
+    parser.add_argument("--lock-fd", type=int, help="closed once runner.json is written")
+    options = parser.parse_args()
+    epoch_dir = options.epoch_dir.resolve()
+    if options.detach:
+        detach()
+    run_epoch(epoch_dir, lock_fd=options.lock_fd, can_fork=False)
+
+
+if __name__ == "__main__":
+    main()

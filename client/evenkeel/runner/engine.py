@@ -1,0 +1,247 @@
+"""The runner of one epoch: starts the workers, watches over them, ends them, says how it went."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.listening import Listener
+from evenkeel.runner.processes import descendants, kernel_oom_kills, proportional_mib, signal_quietly
+from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
+from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.verdict import Order, Verdict, judge
+from evenkeel.runner.workers import Worker, start_workers
+from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.1
+READY_WITHOUT_SDK_S = 2.0
+CHECKPOINT_GRACE_S = {Order.STOP: 100.0, Order.TIME_LIMIT: 15.0}  # from the request to SIGTERM
+LEAVE_GRACE_S = 15.0  # from the SDK's last word to SIGTERM
+LINGER_GRACE_S = 60.0  # from rank 0's end to SIGTERM for the others
+TERM_GRACE_S = 10.0  # from SIGTERM to SIGKILL
+ECHO_S = 0.5  # failures within this time of the first are looked at together
+FINAL_REPORT_S = 3.0
+MEMORY_CHECK_S = 1.0
+
+
+class Runner:
+    def __init__(self, epoch_dir: Path, spec: LaunchSpec, *, can_fork: bool) -> None:
+        self._dir, self._spec, self._can_fork = epoch_dir, spec, can_fork
+        self._started = time.monotonic()
+        self._listener = Listener(epoch_dir / "sdk", spec.workers)
+        self._heard = self._listener.heard
+        self._control = Control.create(epoch_dir / "sdk" / "control")
+        self._workers: list[Worker] = []
+        self._ordered: Order | None = None  # what reached us, perhaps from another thread or a signal handler
+        self._order: Order | None = None  # what is being carried out
+        self._term_at = self._kill_at = float("inf")
+        self._report_at = self._memory_at = 0.0
+        self._ready_at: float | None = None
+        self._expects_sdk = spec.mentions_sdk()
+        self._oom_kills, self._oom = kernel_oom_kills(), False
+        token = (epoch_dir / "token").read_text().strip()
+        self._reporter = Reporter(
+            epoch_dir / "spool", report_url(spec.api_url, spec.run_id), token, self._command_from_portal
+        )
+
+    # Orders
+
+    def order(self, order: Order) -> None:
+        ranks = list(Order)
+        if self._ordered is None or ranks.index(order) > ranks.index(self._ordered):
+            self._ordered = order
+
+    def _command_from_portal(self, command: str) -> None:
+        known = {"checkpoint_and_stop": Order.STOP, "kill": Order.KILL}
+        if command in known:
+            self.order(known[command])
+
+    # The course of an epoch
+
+    def run(self) -> None:
+        if (self._dir / "stop").exists():
+            self._finish(Verdict("stopped", "stopped before it started"))
+            return
+        try:
+            self._workers = start_workers(self._spec, self._dir / "logs", self._can_fork)
+        except OSError as error:
+            self._end_descendants()
+            self._finish(Verdict("launch_failed", f"the program could not be started: {error}"))
+            return
+        self._reporter.start()
+        self._watch()
+        self._end_descendants()
+        self._listener.listen()
+        limits = {"memory_mib": self._spec.memory_mib, "max_duration_s": self._spec.max_duration_s}
+        self._finish(judge(self._workers, self._heard, self._order, limits, self._oom))
+
+    def _watch(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                selector.register(worker.output.read_fd, selectors.EVENT_READ, worker)
+            while any(worker.running for worker in self._workers):
+                for key, _ in selector.select(TICK_S):
+                    if not key.data.output.pump():
+                        selector.unregister(key.fd)
+                self._tick()
+
+    def _tick(self) -> None:
+        urgent = self._listener.listen()
+        self._reap()
+        self._notice_ready()
+        self._check_limits()
+        self._carry_out()
+        self._escalate()
+        now = time.monotonic()
+        if urgent or now >= self._report_at:
+            interval_s = self._reporter.interval_s or self._spec.report_interval_s
+            self._report_at = now + (max(interval_s, CROWDED_INTERVAL_S) if self._reporter.crowded else interval_s)
+            self._reporter.put(self._report(), urgent=urgent)
+
+    def _reap(self) -> None:
+        by_pid = {worker.pid: worker for worker in self._workers}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in by_pid:
+                order = sum(not worker.running for worker in self._workers)
+                by_pid[pid].end(status, order)
+                self._after_end_of(by_pid[pid])
+
+    def _after_end_of(self, worker: Worker) -> None:
+        now = time.monotonic()
+        if worker.signal == signal.SIGKILL and not worker.signalled:
+            self._oom = kernel_oom_kills() > self._oom_kills
+        if worker.failed and self._order is None:
+            self._end_by(now + ECHO_S, 3.0)
+        elif worker.rank == 0 and self._heard.done:
+            self._end_by(now + LINGER_GRACE_S)
+
+    def _notice_ready(self) -> None:
+        if self._heard.ready_at is not None:
+            self._ready_at = self._heard.ready_at
+            return
+        alone = not self._expects_sdk and not self._heard.contact
+        if alone and self._ready_at is None and time.monotonic() - self._started >= READY_WITHOUT_SDK_S:
+            self._ready_at = time.time()
+            self._report_at = 0.0
+
+    def _check_limits(self) -> None:
+        now = time.monotonic()
+        if (self._dir / "stop").exists():
+            self.order(Order.STOP)
+        if self._spec.max_duration_s is not None and now - self._started >= self._spec.max_duration_s:
+            self.order(Order.TIME_LIMIT)
+        if now < self._memory_at:
+            return
+        self._memory_at = now + MEMORY_CHECK_S
+        if not self._oom:
+            self._oom_kills = kernel_oom_kills()
+        if self._spec.memory_mib and self._used_mib() > self._spec.memory_mib:
+            self.order(Order.MEMORY)
+
+    def _used_mib(self) -> float:
+        """Shared pages counted once; read in full only where the cheap upper bound is over the limit."""
+        below = descendants(os.getpid())
+        resident = sum(process.rss_mib for process in below)
+        if self._spec.memory_mib is None or resident <= self._spec.memory_mib:
+            return resident
+        return sum(proportional_mib(process.pid) for process in below)
+
+    # Ending the workers
+
+    def _carry_out(self) -> None:
+        order = self._ordered
+        if order is None or order is self._order:
+            if self._heard.stopped:
+                self._end_by(time.monotonic() + LEAVE_GRACE_S)
+            return
+        log.info("ending the workers: %s", order)
+        self._order, now = order, time.monotonic()
+        if order in (Order.KILL, Order.MEMORY):
+            self._term_at = self._kill_at = now
+        elif self._heard.ready_at is not None:
+            self._control.request = CHECKPOINT_AND_STOP
+            self._end_by(now + CHECKPOINT_GRACE_S[order])
+        else:  # no step was made yet, or there is no SDK that could save one
+            self._end_by(now)
+        self._report_at = 0.0
+
+    def _end_by(self, term_at: float, grace_s: float = TERM_GRACE_S) -> None:
+        if term_at < self._term_at:
+            self._term_at, self._kill_at = term_at, term_at + grace_s
+
+    def _escalate(self) -> None:
+        now = time.monotonic()
+        if now >= self._kill_at:
+            self._signal(signal.SIGKILL, again=True)
+        elif now >= self._term_at:
+            self._signal(signal.SIGTERM, again=False)
+
+    def _signal(self, number: int, *, again: bool) -> None:
+        for worker in self._workers:
+            if again or not worker.signalled:
+                worker.send(number)
+
+    def _end_descendants(self) -> None:
+        """Nobody below us survives: orphans of the workers have become our children."""
+        give_up_at = time.monotonic() + 10.0
+        while (below := descendants(os.getpid())) and time.monotonic() < give_up_at:
+            for process in below:
+                signal_quietly(process.pid, signal.SIGKILL)
+            self._reap()
+            time.sleep(0.01)
+        for worker in self._workers:
+            worker.output.drain()
+
+    # Words to the portal
+
+    def _phase(self) -> str:
+        if self._order is not None and self._heard.ready_at is not None:
+            return "checkpointing"
+        return "running" if self._ready_at is not None else "launching"
+
+    def _report(self, exit_record: dict[str, Any] | None = None) -> dict[str, Any]:
+        below = descendants(os.getpid())
+        return {
+            "epoch": self._spec.epoch,
+            "phase": "stopped" if exit_record else self._phase(),
+            "step": self._heard.step,
+            "ready_at": self._ready_at,
+            "checkpoint": self._heard.checkpoint,
+            "metrics": self._heard.take_metrics(),
+            "usage": {
+                "cpu_s": round(sum(process.cpu_s for process in below), 2),
+                "rss_mib": round(sum(process.rss_mib for process in below), 1),
+            },
+            "notices": self._heard.take_notices(),
+            "sdk": self._heard.contact,
+            "exit": exit_record,
+        }
+
+    def _finish(self, verdict: Verdict) -> None:
+        record = {
+            "reason": verdict.reason,
+            "exit_code": verdict.exit_code,
+            "signal": verdict.signal,
+            "step": self._heard.step,
+            "message": verdict.message,
+            "at": time.time(),
+        }
+        log.info("ended: %s %s", verdict.reason, verdict.message)
+        self._reporter.put(self._report(record), urgent=True)
+        if not self._workers:
+            self._reporter.start()
+        self._reporter.flush(FINAL_REPORT_S)
+        write_atomically(self._dir / "exit.json", {"run_id": self._spec.run_id, "epoch": self._spec.epoch, **record})

@@ -1,0 +1,70 @@
+"""How a process becomes the runner of an epoch, started cold or forked by the fork server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from evenkeel.runner.engine import Runner
+from evenkeel.runner.processes import adopt_orphans, forbid_new_privileges, identity, limit_resources, set_name
+from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.verdict import Order
+
+
+def detach() -> None:
+    """Become a child of init in a session of its own."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+
+
+def run_epoch(epoch_dir: Path, *, lock_fd: int | None, can_fork: bool) -> None:
+    """The whole life of a runner. `lock_fd` holds the launch lock until `runner.json` is written, so
+    nobody can take a launch that is under way for one that never happened. Never returns."""
+    code = 1
+    try:
+        os.chdir(epoch_dir)
+        _redirect(epoch_dir / "logs" / "runner.log")
+        if not (epoch_dir / "runner.json").exists():
+            _claim_and_run(epoch_dir, lock_fd, can_fork)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool) -> None:
+    spec = LaunchSpec.read(epoch_dir)
+    set_name(f"ek-runner-{spec.epoch}")
+    adopt_orphans()
+    forbid_new_privileges()
+    limit_resources(spec.limits)
+    runner = Runner(epoch_dir, spec, can_fork=can_fork)
+    signal.signal(signal.SIGTERM, lambda *_: runner.order(Order.STOP))
+    signal.signal(signal.SIGUSR1, lambda *_: runner.order(Order.KILL))
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # ignoring would be inherited by the workers
+    write_atomically(epoch_dir / "runner.json", identity())
+    if lock_fd is not None:
+        os.close(lock_fd)
+    runner.run()
+
+
+def _redirect(path: Path) -> None:
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.close(nothing)
+    sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", force=True)

@@ -1,0 +1,130 @@
+"""Reports to the portal: every report is a file in `spool/` until the portal has taken it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 10.0
+BACKOFF_S = (1.0, 30.0)
+CROWDED = 300  # spooled reports from which on fewer are written
+CROWDED_INTERVAL_S = 60.0
+STALE, UNTAKABLE = 409, frozenset({400, 413, 415, 422})
+
+
+def report_url(api_url: str, run_id: str) -> str:
+    return f"{api_url.rstrip('/').removesuffix('/api/v1')}/api/v1/runs/{run_id}/reports"
+
+
+def write_atomically(path: Path, content: Any) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(fd)
+    draft.replace(path)
+
+
+class Reporter:
+    """`put` writes to the spool; a thread sends the oldest first and deletes what was taken."""
+
+    def __init__(self, spool: Path, url: str, token: str, on_command: Callable[[str], None]) -> None:
+        self._spool, self._url, self._token, self._on_command = spool, url, token, on_command
+        self._wake = threading.Event()
+        self._failing = False
+        self._begun = self._failed_attempt = 0  # numbers of attempts to empty the spool
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._seq = max((int(path.stem) for path in self._spooled()), default=0)
+        self.interval_s: float | None = None  # what the portal asked for last
+
+    def start(self) -> None:
+        threading.Thread(target=self._send_forever, name="reports", daemon=True).start()
+
+    def put(self, report: dict[str, Any], *, urgent: bool) -> None:
+        self._seq += 1
+        content = report | {"seq": self._seq, "sent_at": time.time()}
+        with contextlib.suppress(OSError):  # a full disk costs reports, never the training
+            write_atomically(self._spool / f"{self._seq}.json", content)
+        if urgent or not self._failing:
+            self._wake.set()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Whether everything was taken, within the time and by one more attempt at most."""
+        begun = self._begun
+        self._wake.set()
+        give_up_at = time.monotonic() + timeout_s
+        while self._spooled() and self._failed_attempt <= begun and time.monotonic() < give_up_at:
+            time.sleep(0.02)
+        return not self._spooled()
+
+    @property
+    def crowded(self) -> bool:
+        return len(self._spooled()) > CROWDED
+
+    def _spooled(self) -> list[Path]:
+        return sorted((path for path in self._spool.glob("[0-9]*.json")), key=lambda path: int(path.stem))
+
+    def _send_forever(self) -> None:
+        failures = 0
+        while True:
+            self._begun += 1
+            failures = 0 if self._send_all() else failures + 1
+            self._failed_attempt = self._begun if failures else self._failed_attempt
+            self._failing = failures > 0
+            low, high = BACKOFF_S
+            pause_s = min(high, low * 2 ** min(failures - 1, 10)) if failures else high
+            self._wake.wait(pause_s * random.uniform(0.7, 1.0))  # noqa: S311
+            self._wake.clear()
+
+    def _send_all(self) -> bool:
+        for path in self._spooled():
+            try:
+                body = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            if not self._send(body):
+                return False
+            path.unlink(missing_ok=True)
+        return True
+
+    def _send(self, body: bytes) -> bool:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self._url, body, headers, method="POST")  # noqa: S310 (the portal's own)
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_S) as response:
+                self._obey(json.loads(response.read(1 << 16)))
+        except urllib.error.HTTPError as error:
+            return self._refused(error)
+        except (OSError, ValueError) as error:
+            log.info("the portal does not answer: %s", error)
+            return False
+        return True
+
+    def _refused(self, error: urllib.error.HTTPError) -> bool:
+        """True when the report shall not be sent again."""
+        log.warning("the portal answered %s to a report", error.code)
+        if error.code == STALE:
+            self._on_command("checkpoint_and_stop")
+        return error.code == STALE or error.code in UNTAKABLE
+
+    def _obey(self, answer: Any) -> None:
+        if not isinstance(answer, dict):
+            return
+        interval = answer.get("next_report_s")
+        if isinstance(interval, int | float) and interval > 0:
+            self.interval_s = min(max(float(interval), 0.2), 3600.0)
+        if answer.get("command"):
+            self._on_command(str(answer["command"]))

@@ -1,0 +1,114 @@
+"""What is to be run: `launch.json`, and the environment and program of each worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+#: Variables that take effect only when an interpreter starts; a program that sets them starts cold.
+_COLD_PREFIXES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "TORCH_")
+_WARM_EXCEPTIONS = {"PYTHONUNBUFFERED", "OMP_NUM_THREADS"}
+_PLAIN_SHELL_LINE = re.compile(r"[\w@%+:,./=-]+( +[\w@%+:,./=-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """`launch.json`: the executor's LaunchRequest and what it worked out from it."""
+
+    job_id: str
+    run_id: str
+    epoch: int
+    argv: list[str]
+    shell: bool
+    workdir: str
+    workers: int
+    cuda_visible_devices: str  # empty: no CUDA
+    environment: dict[str, str]  # of every worker, complete but for its rank
+    env: dict[str, str]  # the part of it that the job asked for
+    total_steps: int
+    max_duration_s: float | None
+    memory_mib: int | None
+    api_url: str
+    report_interval_s: float
+    limits: dict[str, int]
+    log_bytes: int
+
+    @classmethod
+    def read(cls, epoch_dir: Path) -> LaunchSpec:
+        content: dict[str, Any] = json.loads((epoch_dir / "launch.json").read_bytes())
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
+
+    def words(self) -> list[str]:
+        """The program as words: a shell line without shell syntax is one program with its arguments."""
+        if self.shell and _PLAIN_SHELL_LINE.fullmatch(self.argv[0].strip()):
+            words = shlex.split(self.argv[0])
+            return words if "=" not in words[0] and shutil.which(words[0], path=self.environment["PATH"]) else []
+        return [] if self.shell else self.argv
+
+    def command(self) -> list[str]:
+        return self.words() or ["/bin/sh", "-c", self.argv[0]]
+
+    def worker_environment(self, rank: int, port: int) -> dict[str, str]:
+        return self.environment | {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(self.workers),
+            "LOCAL_WORLD_SIZE": str(self.workers),
+        }
+
+    # Warm start
+
+    def python_arguments(self) -> list[str] | None:
+        """Arguments of the interpreter if the program is a script or module of this very interpreter
+        that an already running one can take over; otherwise None."""
+        words = self.words()
+        if not words or not _is_this_python(words[0], self.environment["PATH"]):
+            return None
+        if any(name.startswith(_COLD_PREFIXES) and name not in _WARM_EXCEPTIONS for name in self.env):
+            return None
+        arguments = words[1:]
+        while arguments[:1] == ["-u"]:
+            arguments = arguments[1:]
+        is_module = len(arguments) > 1 and arguments[0] == "-m"
+        return arguments if is_module or (arguments and not arguments[0].startswith("-")) else None
+
+    def mentions_sdk(self) -> bool:
+        """Whether the program's own file speaks of the SDK: then it says itself when it is ready."""
+        words = shlex.split(self.argv[0], comments=False) if self.shell and _balanced(self.argv[0]) else self.argv
+        for before, word in zip(["", *words], words, strict=False):
+            path = _module_file(word, self.workdir) if before == "-m" else Path(self.workdir, word)
+            if path.suffix == ".py" and path.is_file() and "evenkeel" in path.read_text(errors="replace"):
+                return True
+        return False
+
+
+def _is_this_python(word: str, path: str) -> bool:
+    found = shutil.which(word, path=path)
+    if not found or not re.fullmatch(r"python(3(\.\d+)?)?", os.path.basename(found)):  # noqa: PTH119
+        return False
+    here = Path(sys.executable).parent
+    return Path(found).parent.resolve() == here.resolve()
+
+
+def _balanced(line: str) -> bool:
+    try:
+        shlex.split(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _module_file(name: str, workdir: str) -> Path:
+    if name.startswith("evenkeel."):
+        return Path(__file__)
+    place = Path(workdir, *name.split("."))
+    return place / "__main__.py" if place.is_dir() else place.with_suffix(".py")

@@ -1,0 +1,112 @@
+"""How an epoch ended, from what each worker left and what the SDK said."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from evenkeel.runner.listening import Heard
+from evenkeel.runner.workers import Worker
+
+_OUT_OF_MEMORY = re.compile(
+    r"^(?:[\w.]+\.)?(?:MemoryError|OutOfMemoryError)\b|can't allocate memory|CUDA out of memory", re.MULTILINE
+)
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*)(?:Error|Exception|Interrupt|Exit|Warning)\b.*", re.MULTILINE)
+
+
+class Order(StrEnum):
+    """Why the runner ended the workers, weakest first."""
+
+    STOP = "stop"
+    TIME_LIMIT = "time_limit"
+    MEMORY = "memory"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    reason: str
+    message: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+def judge(workers: Sequence[Worker], heard: Heard, order: Order | None, limits: dict[str, Any], oom: bool) -> Verdict:
+    """`oom`: the kernel killed something for want of memory around the time a worker was killed."""
+    if all(worker.exit_code == 0 for worker in workers):
+        if order is not None and not heard.done:
+            return _as_ordered(order, heard, limits) if order is Order.TIME_LIMIT else Verdict("stopped", exit_code=0)
+        return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
+    by_itself = [worker for worker in workers if worker.failed and not worker.signalled]
+    if by_itself and order not in (Order.KILL, Order.MEMORY):
+        return _failure(_first(by_itself, heard), heard, oom)
+    if order is not None:
+        return _as_ordered(order, heard, limits)
+    return _failure(_first([worker for worker in workers if worker.failed], heard), heard, oom)
+
+
+def _as_ordered(order: Order, heard: Heard, limits: dict[str, Any]) -> Verdict:
+    match order:
+        case Order.KILL:
+            return Verdict("signal", "killed on request", signal=int(signal.SIGKILL))
+        case Order.MEMORY:
+            return Verdict("out_of_memory", f"the job used more than its {limits['memory_mib']} MiB of memory")
+        case Order.TIME_LIMIT:
+            return Verdict("time_limit", f"stopped after its limit of {limits['max_duration_s']:g} s")
+        case Order.STOP:
+            late = heard.ready_at is not None and heard.contact and not heard.stopped
+            return Verdict("stopped", "it did not answer the request to stop and was ended" if late else "")
+
+
+def _first(failed: list[Worker], heard: Heard) -> Worker:
+    """The worker whose failure brought the others down: one killed from outside cannot be an echo of
+    another's failure, and an error that was told first is older than those that follow from it."""
+    told_at = {int(error["rank"]): float(error["t"]) for error in reversed(heard.errors)}
+    killed = signal.SIGKILL
+
+    def rank_of(worker: Worker) -> tuple[bool, bool, float, int]:
+        memory = _ran_out_of_memory(worker, heard)
+        at = told_at.get(worker.rank, worker.ended_at or 0.0)
+        return worker.signal != killed, not memory and worker.signal is None, at, worker.order
+
+    return min(failed, key=rank_of)
+
+
+def _failure(worker: Worker, heard: Heard, oom: bool) -> Verdict:
+    where = f"worker {worker.rank}"
+    if worker.signal is not None:
+        name = signal.Signals(worker.signal).name if worker.signal in set(signal.Signals) else str(worker.signal)
+        if worker.signal == signal.SIGKILL and oom:
+            return Verdict("out_of_memory", f"{where} was killed by the kernel: out of memory", signal=worker.signal)
+        return Verdict("signal", f"{where} was ended by {name}", signal=worker.signal)
+    reason = "out_of_memory" if _ran_out_of_memory(worker, heard) else "user_error"
+    text = _last_words(worker, heard)
+    message = f"{where} ended with code {worker.exit_code}" + (f": {text}" if text else "")
+    return Verdict(reason, message, exit_code=worker.exit_code)
+
+
+def _ran_out_of_memory(worker: Worker, heard: Heard) -> bool:
+    said = [error for error in heard.errors if error.get("rank") == worker.rank]
+    if any(error.get("type") in ("MemoryError", "OutOfMemoryError") for error in said):
+        return True
+    if any(_OUT_OF_MEMORY.search(str(error.get("text"))) for error in said):
+        return True
+    return worker.exit_code not in (0, None) and bool(_OUT_OF_MEMORY.search(_text(worker)[-2000:]))
+
+
+def _last_words(worker: Worker, heard: Heard) -> str:
+    for error in heard.errors:
+        if error.get("rank") == worker.rank:
+            return f"{error.get('type')}: {error.get('text')}".strip(": ")[:500]
+    text = _text(worker)
+    exceptions = _EXCEPTION.findall(text)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return (exceptions[-1] if exceptions else lines[-1] if lines else "").strip()[:500]
+
+
+def _text(worker: Worker) -> str:
+    return worker.output.tail.decode(errors="replace")

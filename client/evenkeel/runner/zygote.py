@@ -1,0 +1,92 @@
+"""The fork server: an interpreter with the framework imported, which forks runners on request.
+
+`python -m evenkeel.runner.zygote --listen-fd N`; the executor owns the socket, so only it can connect.
+One connection is one launch: we say `ready <pid>`, it sends the epoch directory and the launch lock,
+we fork and answer with the runner's pid. Until it hears `ready` the executor has asked for nothing,
+so it may give up waiting and start cold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from evenkeel.runner.entry import detach, run_epoch
+from evenkeel.runner.processes import forbid_new_privileges, set_name
+
+LOOK_AROUND_S = 5.0
+REQUEST_TIMEOUT_S = 5.0
+
+
+def preload(modules: list[str]) -> None:
+    """Imports what is there. Threads would not survive a fork, so none may be started by it."""
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads > 1:
+        sys.exit(f"importing {', '.join(modules)} started {threads - 1} threads: no warm start")
+    gc.collect()
+    gc.freeze()
+
+
+def serve(listener: socket.socket, idle_s: float) -> None:
+    """Until nobody has come for `idle_s`, or our working directory (the data directory's) is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # runners need no parent
+    listener.settimeout(LOOK_AROUND_S)
+    last_used = time.monotonic()
+    while time.monotonic() - last_used < idle_s and Path().stat().st_nlink > 0:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            continue
+        last_used = time.monotonic()
+        with connection, contextlib.suppress(OSError, ValueError):
+            connection.settimeout(REQUEST_TIMEOUT_S)
+            _answer(connection, listener)
+
+
+def _answer(connection: socket.socket, listener: socket.socket) -> None:
+    connection.sendall(f"ready {os.getpid()}\n".encode())
+    data, fds, _, _ = socket.recv_fds(connection, 4096, 1)
+    if not data:
+        return
+    try:
+        epoch_dir = Path(json.loads(data)["epoch_dir"])
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            listener.close()
+            os.setsid()
+            run_epoch(epoch_dir, lock_fd=fds[0] if fds else None, can_fork=True)
+        connection.sendall(f"{pid}\n".encode())
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m evenkeel.runner.zygote")
+    parser.add_argument("--listen-fd", type=int, required=True)
+    parser.add_argument("--idle-s", type=float, default=1800.0)
+    parser.add_argument("--preload", default="torch")
+    options = parser.parse_args()
+    detach()
+    set_name("ek-zygote")
+    forbid_new_privileges()
+    listener = socket.socket(fileno=options.listen_fd)
+    preload([name for name in options.preload.split(",") if name])
+    serve(listener, options.idle_s)
+
+
+if __name__ == "__main__":
+    main()

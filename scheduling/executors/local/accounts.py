@@ -1,0 +1,148 @@
+"""Who jobs run as: where the portal is root, each project has a numeric account of its own.
+
+The accounts need no entry in /etc/passwd. What a project owns may be full of traps (links, pipes,
+huge files), so root touches it only with the file permissions of its owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import evenkeel
+from evenkeel.runner.processes import PR_SET_PDEATHSIG, prctl
+from evenkeel.runner.reports import write_atomically
+
+FIRST_UID = 2_100_000
+PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE = 2, 3, 4
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SpawnAs(TypedDict, total=False):
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """`uid` None: everything runs as whoever we are."""
+
+    uid: int | None
+
+    def spawn_as(self) -> SpawnAs:
+        return {} if self.uid is None else {"user": self.uid, "group": self.uid, "extra_groups": []}
+
+    def give(self, path: Path) -> None:
+        if self.uid is not None:
+            os.chown(path, self.uid, self.uid, follow_symlinks=False)
+
+    @contextlib.contextmanager
+    def files(self) -> Iterator[None]:
+        """This thread reaches the file system as the account and makes files that belong to it."""
+        if self.uid is None:
+            yield
+            return
+        before = _process_flags()
+        _set_file_ids(self.uid, self.uid)
+        try:
+            yield
+        finally:
+            _set_file_ids(0, 0)
+            _restore_process_flags(*before)
+
+
+def _set_file_ids(uid: int, gid: int) -> None:
+    """Linux keeps these two per thread, unlike the ids that setuid changes. The calls cannot fail
+    visibly, so each is asked a second time what it set."""
+    if uid == 0:  # back to root before the group, which needs its rights
+        _libc.setfsuid(uid)
+        _libc.setfsgid(gid)
+    else:
+        _libc.setfsgid(gid)
+        _libc.setfsuid(uid)
+    if _libc.setfsuid(-1) != uid or _libc.setfsgid(-1) != gid:
+        raise PermissionError(f"cannot reach files as account {uid}")
+
+
+def _process_flags() -> tuple[int, int]:
+    """Parent-death signal and dumpability, which the kernel drops with any change of ids."""
+    death_signal = ctypes.c_int(0)
+    _libc.prctl(PR_GET_PDEATHSIG, ctypes.byref(death_signal), 0, 0, 0)
+    return death_signal.value, _libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _restore_process_flags(death_signal: int, dumpable: int) -> None:
+    prctl(PR_SET_PDEATHSIG, death_signal)
+    if dumpable == 1:
+        prctl(PR_SET_DUMPABLE, 1)
+
+
+class Accounts:
+    """The map from projects to accounts, in DATA/run/accounts.json: a number once given stays."""
+
+    def __init__(self, path: Path, *, separate: bool) -> None:
+        self._path, self.separate = path, separate
+
+    def of_project(self, key: str) -> Account:
+        if not self.separate:
+            return Account(None)
+        numbers = self._read()
+        if key not in numbers:
+            numbers = self._add(key)
+        return Account(FIRST_UID + numbers[key])
+
+    def _read(self) -> dict[str, int]:
+        try:
+            content: dict[str, int] = json.loads(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        return content
+
+    def _add(self, key: str) -> dict[str, int]:
+        with self._path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            numbers = self._read()
+            numbers.setdefault(key, max(numbers.values(), default=0) + 1)
+            write_atomically(self._path, numbers)
+        return numbers
+
+
+def isolation_problem(jobs: Path) -> str | None:
+    """Why accounts of their own cannot work here, in one sentence; None when they can."""
+    if not _mapped(FIRST_UID):
+        return f"This container does not map account {FIRST_UID}: give it a larger range, or do not run as root."
+    needed = (Path(sys.executable), Path(sys.executable).resolve(), Path(evenkeel.__file__), jobs)
+    for path in needed:
+        blocked = _blocking(path)
+        if blocked:
+            return (
+                f"Jobs run under accounts of their own, which cannot pass {blocked} on the way to {path}:"
+                f" allow it with `chmod o+x {blocked}`, or install elsewhere."
+            )
+    return None
+
+
+def _blocking(path: Path) -> Path | None:
+    """The directory (or file) on the way that keeps other accounts out."""
+    for parent in reversed(path.absolute().parents):
+        if parent.exists() and not parent.stat().st_mode & 0o001:
+            return parent
+    readable = 0o001 if path.is_dir() else 0o004
+    return None if not path.exists() or path.stat().st_mode & readable else path
+
+
+def _mapped(uid: int) -> bool:
+    try:
+        ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except OSError:
+        return True
+    return any(start <= uid < start + length for start, _, length in ranges)

@@ -1,0 +1,268 @@
+"""Runs jobs as processes of this machine (docs/executors.md)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from evenkeel.runner.processes import Process, all_processes, signal_quietly
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo
+from scheduling.executors.local import facts, launching
+from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
+from scheduling.executors.local.inventory import declared_nodes, real_node
+from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.sweeping import RunnerIdentity, end_for_certain, sdk_dir_of
+from scheduling.executors.local.zygotes import Zygotes
+
+log = logging.getLogger(__name__)
+
+KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo")
+ISOLATION = ("auto", "accounts", "none")
+
+
+class LocalExecutor:
+    """`virtual_accelerators`: "titan_xp:6", or "a=titan_xp:6,b=v100:4" for several nodes on this machine;
+    empty: what NVML finds. `isolation`: "accounts" gives each project an account of its own (root only),
+    "none" runs everything as one user, "auto" is the first where we are root."""
+
+    name = "local"
+    supports_containers = False
+    supports_warm_start = True
+
+    def __init__(
+        self,
+        data_dir: str | Path,
+        virtual_accelerators: str = "",
+        isolation: str = "auto",
+        *,
+        virtual_memory_mib: int = 12_288,
+        warm_start: bool = True,
+        warm_idle_s: float = 1800.0,
+        preload: tuple[str, ...] = PRELOAD,
+    ) -> None:
+        if isolation not in ISOLATION:
+            raise ExecutorError(f"isolation is one of {', '.join(ISOLATION)}, not {isolation!r}", permanent=True)
+        self._layout = Layout(Path(data_dir).resolve())
+        self._layout.prepare()
+        self._nodes = declared_nodes(virtual_accelerators, virtual_memory_mib) if virtual_accelerators else None
+        self.supports_multi_node = self._nodes is not None and len(self._nodes) > 1
+        separate = isolation == "accounts" or (isolation == "auto" and os.geteuid() == 0)
+        self._accounts = Accounts(self._layout.data / "run" / "accounts.json", separate=separate)
+        self.isolation_problem = self._find_isolation_problem(separate)
+        self._zygotes = Zygotes(
+            self._layout.own / "warm", self._layout.jobs, preload=preload, idle_s=warm_idle_s, enabled=warm_start
+        )
+        self._swept: set[Path] = set()
+
+    def _find_isolation_problem(self, separate: bool) -> str | None:
+        if separate and os.geteuid() != 0:
+            return "Accounts of their own for projects need a portal that runs as root."
+        return isolation_problem(self._layout.jobs) if separate else None
+
+    @property
+    def single_trust_mode(self) -> bool:
+        """Everything runs as one user: a job can read what the portal can."""
+        return not self._accounts.separate
+
+    # The executor contract
+
+    def inventory(self) -> Sequence[NodeInfo]:
+        return self._nodes if self._nodes is not None else (real_node(),)
+
+    def launch(self, request: LaunchRequest) -> None:
+        if self.isolation_problem:
+            raise ExecutorError(self.isolation_problem, permanent=True)
+        devices = self._devices(request)
+        account = self._accounts.of_project(request.project_key)
+        record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), account.uid)
+        epoch_dir = self._layout.epoch_dir(record, request.epoch)
+        with self._layout.locked(record.run_id) as lock_fd:
+            if not self._may_launch(record, request.epoch, epoch_dir):
+                return
+            self._layout.remember(record)
+            self._end_earlier(record, request.epoch)
+            launching.make_job_dir(self._layout, record.job_id, account)
+            with _as_executor_error("prepare"), account.files():
+                launching.prepare(self._layout, request, devices, epoch_dir)
+            with _as_executor_error("start"):
+                launching.start(epoch_dir, account, lock_fd, self._zygotes)
+        launching.await_runner(self._layout, record.run_id, epoch_dir, account)
+
+    def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
+        record = self._layout.record(run_id)
+        with self._layout.locked(run_id):
+            if record is None or not self._has(record, epoch, "launch.json"):
+                self._layout.call_off(run_id, epoch)
+                return
+            with record.account.files(), _as_executor_error("stop"):
+                (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
+
+    def kill(self, run_id: str, epoch: int) -> None:
+        """Returns when the processes are gone, after at most the launch lock's timeout and 15 s."""
+        with self._layout.locked(run_id):
+            record = self._layout.record(run_id)
+            if record is None or not self._has(record, epoch, "runner.json"):
+                self._layout.call_off(run_id, epoch)
+                return
+            epoch_dir = self._layout.epoch_dir(record, epoch)
+            with record.account.files():
+                runner, ended = facts.read_runner(epoch_dir), facts.read_exit(epoch_dir) is not None
+            if runner and runner.alive and not ended:
+                signal_quietly(runner.pid, signal.SIGUSR1)
+                _wait_for_end(runner)
+            self._end(record, epoch, "signal", "killed on request", signal=int(signal.SIGKILL))
+
+    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
+        processes = list(all_processes()) if known else []
+        return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]
+
+    # Beyond the contract
+
+    def warm_up(self, project_keys: Iterable[str]) -> None:
+        """Starts the fork servers of these projects, so that their first launch is warm."""
+        if self.isolation_problem is None:
+            for account in {self._accounts.of_project(key) for key in project_keys}:
+                self._zygotes.warm_up(account)
+
+    def stop_warm_start(self, project_keys: Iterable[str]) -> None:
+        """Ends the fork servers of these projects; what runs goes on."""
+        for account in {self._accounts.of_project(key) for key in project_keys}:
+            self._zygotes.stop(account)
+
+    def reap_orphans(self, known_live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was."""
+        known, reaped = set(known_live), []
+        for record in self._layout.records():
+            for epoch in self._layout.epochs(record):
+                if (record.run_id, epoch) not in known and self._is_live(record, epoch):
+                    self.kill(record.run_id, epoch)
+                    reaped.append((record.run_id, epoch))
+        live = {str(self._epoch_dir(run_id, epoch) / "sdk") for run_id, epoch in known}
+        for process in all_processes():
+            mark = sdk_dir_of(process.pid)
+            if mark and mark not in live and Path(mark).is_relative_to(self._layout.jobs):
+                signal_quietly(process.pid, signal.SIGKILL)
+        return reaped
+
+    # Launching
+
+    def _devices(self, request: LaunchRequest) -> list[AcceleratorInfo]:
+        nodes = {node.name: node for node in self.inventory()}
+        devices: list[AcceleratorInfo] = []
+        for name, indexes in sorted(request.placement.items()):
+            if name not in nodes:
+                raise ExecutorError(f"there is no node {name!r} on this machine", permanent=True)
+            by_index = {device.index: device for device in nodes[name].accelerators}
+            missing = [index for index in indexes if index not in by_index]
+            if missing:
+                raise ExecutorError(f"node {name!r} has no accelerator {missing[0]}", permanent=True)
+            devices += [by_index[index] for index in indexes]
+        if not devices:
+            raise ExecutorError("the placement names no accelerator", permanent=True)
+        return devices
+
+    def _may_launch(self, record: RunRecord, epoch: int, epoch_dir: Path) -> bool:
+        """False when this epoch was launched or called off before; an older epoch than the newest is refused."""
+        if self._layout.called_off(record.run_id, epoch):
+            return False
+        newest = max(self._layout.epochs(record), default=epoch)
+        if newest > epoch:
+            raise ExecutorError(f"epoch {epoch} of run {record.run_id} is stale: epoch {newest} exists", permanent=True)
+        return not self._has(record, epoch, "runner.json")
+
+    def _end_earlier(self, record: RunRecord, epoch: int) -> None:
+        """Nothing of the job may still run: earlier epochs and earlier runs share its checkpoints."""
+        for other in self._layout.records():
+            if other.job_id == record.job_id:
+                for older in self._layout.epochs(other):
+                    if (other.run_id, older) != (record.run_id, epoch):
+                        self._end(other, older, "runner_lost", "ended to make way for a later launch")
+
+    # Looking and ending
+
+    def _epoch_dir(self, run_id: str, epoch: int) -> Path:
+        record = self._layout.record(run_id)
+        return self._layout.epoch_dir(record, epoch) if record else self._layout.jobs / "-"
+
+    def _has(self, record: RunRecord, epoch: int, name: str) -> bool:
+        with record.account.files():
+            return (self._layout.epoch_dir(record, epoch) / name).exists()
+
+    def _is_live(self, record: RunRecord, epoch: int) -> bool:
+        with record.account.files():
+            runner = facts.read_runner(self._layout.epoch_dir(record, epoch))
+        return runner is not None and runner.alive
+
+    def _end(self, record: RunRecord, epoch: int, reason: str, message: str, *, signal: int | None = None) -> None:
+        """Afterwards no process of the epoch exists, and it has an exit record if it ever ran."""
+        epoch_dir = self._layout.epoch_dir(record, epoch)
+        if epoch_dir in self._swept:
+            return
+        with record.account.files():
+            runner = facts.read_runner(epoch_dir)
+        end_for_certain(epoch_dir, runner)
+        with record.account.files(), _as_executor_error("end"):
+            if runner and facts.read_exit(epoch_dir) is None:
+                facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=signal)
+        if runner:
+            self._swept.add(epoch_dir)
+
+    def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process]) -> Fact:
+        now = time.time()
+        try:
+            record = self._layout.record(run_id)
+            if record is None:
+                return Fact(run_id, epoch, "absent", now)
+            return self._look(record, epoch, now, processes)
+        except (ExecutorError, OSError, ValueError) as error:
+            # Not certain that they are gone: the GPUs stay held until a later look.
+            log.warning("run %s epoch %s: %s", run_id, epoch, error)
+            return Fact(run_id, epoch, "alive", now)
+
+    def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process]) -> Fact:
+        run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
+        free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is let go
+        with record.account.files():
+            runner = facts.read_runner(epoch_dir)
+        if runner is None:
+            return Fact(run_id, epoch, "absent" if free else "alive", now)
+        if runner.alive:
+            return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
+        self._end(record, epoch, "runner_lost", _how_lost(runner))
+        with record.account.files():
+            ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_how_lost(runner))
+            return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+
+
+def _how_lost(runner: RunnerIdentity) -> str:
+    return "the machine was restarted" if runner.before_reboot else "the runner ended without leaving a record"
+
+
+def _wait_for_end(runner: RunnerIdentity) -> None:
+    give_up_at = time.monotonic() + KILL_GRACE_S
+    while runner.alive and time.monotonic() < give_up_at:
+        time.sleep(0.02)
+
+
+class _as_executor_error:
+    """Turns what the system refuses into the executor's own error."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise ExecutorError(f"cannot {self._verb} the run: {error}", permanent=False) from error
+
+
+__all__ = ["Account", "LocalExecutor"]

@@ -1,0 +1,79 @@
+"""What became of an epoch, read from its directory and the process table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.listening import Listener
+from evenkeel.runner.processes import Process
+from evenkeel.runner.reports import write_atomically
+
+from scheduling.executors.base import ExitInfo
+from scheduling.executors.local.layout import RunRecord, read_object
+from scheduling.executors.local.sweeping import RunnerIdentity
+
+MAX_REPORTS = 1000
+REASONS = frozenset(
+    {"done", "stopped", "user_error", "signal", "out_of_memory", "time_limit", "runner_lost", "launch_failed"}
+)
+
+
+def read_runner(epoch_dir: Path) -> RunnerIdentity | None:
+    return RunnerIdentity.parse(read_object(epoch_dir / "runner.json"))
+
+
+def read_exit(epoch_dir: Path) -> ExitInfo | None:
+    content = read_object(epoch_dir / "exit.json")
+    if content is None:
+        return None
+    reason = content.get("reason")
+    return ExitInfo(
+        reason=reason if reason in REASONS else "runner_lost",
+        exit_code=_integer(content.get("exit_code")),
+        signal=_integer(content.get("signal")),
+        step=_integer(content.get("step")),
+        message=str(content.get("message") or "")[:2000],
+    )
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, **more: Any) -> ExitInfo:
+    """Writes the exit record in the runner's stead, with the last step its program spoke of."""
+    listener = Listener(epoch_dir / "sdk", 1)
+    listener.listen()
+    found = ExitInfo(reason, step=listener.heard.step, message=message, **more)
+    content = {
+        "run_id": record.run_id,
+        "epoch": epoch,
+        "reason": found.reason,
+        "exit_code": found.exit_code,
+        "signal": found.signal,
+        "step": found.step,
+        "message": found.message,
+        "at": time.time(),
+    }
+    write_atomically(epoch_dir / "exit.json", content)
+    return found
+
+
+def spooled_reports(epoch_dir: Path) -> tuple[Mapping[str, Any], ...]:
+    """Reports that the portal never took, oldest first."""
+    paths = [path for path in (epoch_dir / "spool").glob("[0-9]*.json") if path.stem.isdigit()]
+    paths.sort(key=lambda path: int(path.stem))
+    reports = (read_object(path) for path in paths[-MAX_REPORTS:])
+    return tuple(report for report in reports if report is not None)
+
+
+def usage_of(runner: RunnerIdentity, processes: Sequence[Process]) -> dict[str, float]:
+    mine = [process for process in processes if process.session == runner.pid and process.pid != runner.pid]
+    return {
+        "cpu_s": round(sum(process.cpu_s for process in mine), 2),
+        "rss_mib": round(sum(process.rss_mib for process in mine), 1),
+        "processes": float(len(mine)),
+    }

@@ -1,0 +1,168 @@
+"""Prepares an epoch's directory and starts its runner, warm where a fork server can, otherwise cold."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.spec import LaunchSpec
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import AcceleratorInfo, LaunchRequest
+from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.layout import Layout
+from scheduling.executors.local.zygotes import Zygotes
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 30.0
+LOG_BYTES = 10 << 20
+#: Of the portal's own environment only these reach a job.
+ALLOWED = frozenset(
+    {
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "LD_LIBRARY_PATH",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    }
+)
+LIMITS = {"core": 0, "nofile": 65_536, "nproc": 8_192}
+
+
+def own_environment() -> dict[str, str]:
+    """What a job gets of ours, with our interpreter first in its path."""
+    kept = {name: value for name, value in os.environ.items() if name in ALLOWED or name.startswith("LC_")}
+    here = str(Path(sys.executable).parent)
+    return kept | {"PATH": f"{here}:{os.environ.get('PATH') or os.defpath}", "PYTHONUNBUFFERED": "1"}
+
+
+def prepare(layout: Layout, request: LaunchRequest, devices: list[AcceleratorInfo], epoch_dir: Path) -> None:
+    """Everything the runner reads, `launch.json` last. Owned by the account, written as the account."""
+    account_dir = layout.job_dir(request.job_id)
+    workdir = Path(request.workdir) if request.workdir else account_dir / "work"
+    above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
+    for path in (*above, epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs"):
+        path.mkdir(mode=0o700, exist_ok=True)
+    if not workdir.is_dir():
+        raise ExecutorError(f"the working directory {workdir} is not there", permanent=True)
+    _write_private(epoch_dir / "token", request.token)
+    write_atomically(epoch_dir / "launch.json", _launch_content(request, devices, account_dir, workdir, epoch_dir))
+
+
+def make_job_dir(layout: Layout, job_id: str, account: Account) -> None:
+    path = layout.job_dir(job_id)
+    path.mkdir(mode=0o700, exist_ok=True)
+    account.give(path)
+
+
+def _write_private(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(text)
+
+
+def _launch_content(
+    request: LaunchRequest, devices: list[AcceleratorInfo], job_dir: Path, workdir: Path, epoch_dir: Path
+) -> dict[str, Any]:
+    emulated = all(device.emulated for device in devices)
+    content = asdict(request)
+    del content["token"]
+    visible = "" if emulated else ",".join(device.uuid for device in devices)
+    environment = own_environment() | {"HOME": str(job_dir / "work")} | dict(request.env)
+    environment |= _job_environment(request, job_dir, epoch_dir)
+    environment |= {"CUDA_VISIBLE_DEVICES": visible, "OMP_NUM_THREADS": _threads(request, len(devices), emulated)}
+    if emulated:
+        environment["GLOO_SOCKET_IFNAME"] = "lo"
+        if request.pace_steps_per_s:
+            environment["EVENKEEL_PACE_STEPS_PER_S"] = repr(request.pace_steps_per_s)
+    limits = LIMITS | ({"data": request.memory_mib << 20} if request.memory_mib and emulated else {})
+    return content | {
+        "workdir": str(workdir),
+        "workers": len(devices),
+        "cuda_visible_devices": visible,
+        "environment": environment,
+        "limits": limits,
+        "log_bytes": LOG_BYTES,
+    }
+
+
+def _threads(request: LaunchRequest, workers: int, emulated: bool) -> str:
+    wanted = request.env.get("OMP_NUM_THREADS")
+    return wanted or str(1 if emulated or not request.cpus else max(1, request.cpus // workers))
+
+
+def _job_environment(request: LaunchRequest, job_dir: Path, epoch_dir: Path) -> dict[str, str]:
+    return {
+        "USER": request.project_key,
+        "LOGNAME": request.project_key,
+        "EVENKEEL_JOB_ID": request.job_id,
+        "EVENKEEL_RUN_ID": request.run_id,
+        "EVENKEEL_EPOCH": str(request.epoch),
+        "EVENKEEL_API_URL": request.api_url,
+        "EVENKEEL_TOKEN_FILE": str(epoch_dir / "token"),
+        "EVENKEEL_CHECKPOINT_DIR": str(job_dir / "checkpoints"),
+        "EVENKEEL_CHECKPOINT_EVERY": str(request.checkpoint_every_steps),
+        "EVENKEEL_CHECKPOINT_KEEP": str(request.checkpoint_keep),
+        "EVENKEEL_TOTAL_STEPS": str(request.total_steps),
+        "EVENKEEL_BATCH_SIZE": str(request.batch_size),
+        "EVENKEEL_SDK_DIR": str(epoch_dir / "sdk"),
+    }
+
+
+def start(epoch_dir: Path, account: Account, lock_fd: int, zygotes: Zygotes) -> None:
+    with account.files():
+        warm = LaunchSpec.read(epoch_dir).python_arguments() is not None
+    if warm and zygotes.fork_runner(account, epoch_dir, lock_fd):
+        return
+    result = subprocess.run(
+        [sys.executable, "-m", "evenkeel.runner", str(epoch_dir), "--detach", "--lock-fd", str(lock_fd)],
+        env=own_environment(),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        pass_fds=(lock_fd,),
+        start_new_session=True,
+        timeout=START_TIMEOUT_S,
+        umask=0o077,
+        check=False,
+        **account.spawn_as(),
+    )
+    if result.returncode != 0:
+        raise ExecutorError(
+            f"the runner did not start: {result.stderr.decode(errors='replace')[-500:]}", permanent=False
+        )
+
+
+def await_runner(layout: Layout, run_id: str, epoch_dir: Path, account: Account) -> None:
+    """Until `runner.json` is there. The runner holds the launch lock up to then; called after we let go of ours."""
+    give_up_at = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < give_up_at:
+        free = layout.lock_is_free(run_id)
+        with account.files():
+            if (epoch_dir / "runner.json").exists():
+                return
+            if free:
+                raise ExecutorError(f"the runner ended before it began: {_last_line(epoch_dir)}", permanent=False)
+        time.sleep(0.005)
+    raise ExecutorError(f"the runner did not begin within {START_TIMEOUT_S:g} s", permanent=False)
+
+
+def _last_line(epoch_dir: Path) -> str:
+    try:
+        lines = (epoch_dir / "logs" / "runner.log").read_text(errors="replace")[-2000:].strip().splitlines()
+    except OSError:
+        return "no log"
+    return lines[-1] if lines else "it said nothing"

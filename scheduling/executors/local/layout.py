@@ -1,0 +1,152 @@
+"""Where the local executor keeps what it knows (docs/contracts.md, "Data directory").
+
+DATA/run/local/ is the executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
+launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.reports import write_atomically
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.accounts import Account
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+LOCK_TIMEOUT_S = 60.0
+MAX_FILE_BYTES = 4 << 20
+
+
+def checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ExecutorError(f"{name!r} cannot name a job or run", permanent=True)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    run_id: str
+    job_id: str
+    uid: int | None
+
+    @property
+    def account(self) -> Account:
+        return Account(self.uid)
+
+
+class Layout:
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.jobs = data / "jobs"
+        self.own = data / "run" / "local"
+
+    def prepare(self) -> None:
+        self.data.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for path, mode in ((self.data / "run", 0o711), (self.jobs, 0o711), (self.own, 0o700)):
+            path.mkdir(mode=mode, exist_ok=True)
+
+    # Runs
+
+    def job_dir(self, job_id: str) -> Path:
+        return self.jobs / checked_name(job_id)
+
+    def run_dir(self, record: RunRecord) -> Path:
+        return self.job_dir(record.job_id) / "runs" / record.run_id
+
+    def epoch_dir(self, record: RunRecord, epoch: int) -> Path:
+        return self.run_dir(record) / str(int(epoch))
+
+    def epochs(self, record: RunRecord) -> list[int]:
+        with record.account.files(), contextlib.suppress(OSError):
+            return sorted(int(path.name) for path in self.run_dir(record).iterdir() if path.name.isdigit())
+        return []
+
+    def records(self) -> list[RunRecord]:
+        found = (self.record(path.stem) for path in sorted(self.own.glob("*.json")))
+        return [record for record in found if record]
+
+    def record(self, run_id: str) -> RunRecord | None:
+        with contextlib.suppress(FileNotFoundError):
+            content = json.loads((self.own / f"{checked_name(run_id)}.json").read_bytes())
+            return RunRecord(run_id, content["job_id"], content["uid"])
+        return None
+
+    def remember(self, record: RunRecord) -> None:
+        if self.record(record.run_id) != record:
+            write_atomically(self.own / f"{record.run_id}.json", {"job_id": record.job_id, "uid": record.uid})
+
+    # Launches that shall not happen any more
+
+    def call_off(self, run_id: str, epoch: int) -> None:
+        (self.own / f"{checked_name(run_id)}.{int(epoch)}.void").touch(mode=0o600)
+
+    def called_off(self, run_id: str, epoch: int) -> bool:
+        return (self.own / f"{run_id}.{int(epoch)}.void").exists()
+
+    # Locks
+
+    def open_lock(self, run_id: str) -> int:
+        return os.open(self.own / f"{checked_name(run_id)}.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def lock_is_free(self, run_id: str) -> bool:
+        fd = self.open_lock(run_id)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+    @contextlib.contextmanager
+    def locked(self, run_id: str) -> Iterator[int]:
+        """The launch lock of a run. It belongs to the open file, so a runner that inherited it keeps it
+        when we close ours, or die."""
+        fd = self.open_lock(run_id)
+        try:
+            give_up_at = time.monotonic() + LOCK_TIMEOUT_S
+            while not _try_lock(fd):
+                if time.monotonic() > give_up_at:
+                    raise ExecutorError(f"run {run_id} is being launched by somebody else", permanent=False)
+                time.sleep(0.02)
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """A JSON object from a directory that belongs to a user; None when it is not there or is not one."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        try:
+            content = json.loads(file.read(MAX_FILE_BYTES))
+        except (ValueError, RecursionError):
+            return None
+    return content if isinstance(content, dict) else None
