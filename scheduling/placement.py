@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
 from scheduling.domain import Gang, Job, Node
 
@@ -23,104 +25,120 @@ class Request:
 
 
 class Board:
-    """Free accelerators per node while a plan is laid out; deterministic, no randomness."""
+    """Free accelerators per node while a plan is laid out; deterministic, no randomness.
+
+    Per type and number of free GPUs a heap of nodes, with entries that are stale once the number has
+    changed, answers "the tightest node with room for n" without looking at all of them.
+    """
 
     def __init__(self, nodes: Iterable[Node], taken: Iterable[int] = ()) -> None:
         gone = set(taken)
         self.nodes = [node for node in nodes if node.schedulable and not node.lost]
-        self.free = {node.name: [gpu for gpu in node.gpu_ids if gpu not in gone] for node in self.nodes}
-        self.position = {node.name: index for index, node in enumerate(self.nodes)}
-        self.node_of = {gpu: node.name for node in self.nodes for gpu in node.gpu_ids}
+        self.node_of = {gpu: index for index, node in enumerate(self.nodes) for gpu in node.gpu_ids}
+        self.free = [[gpu for gpu in sorted(node.gpu_ids) if gpu not in gone] for node in self.nodes]
+        self.largest = max((len(node.gpu_ids) for node in self.nodes), default=0)
+        self.levels: dict[str, list[list[int]]] = {}
+        for index, node in enumerate(self.nodes):
+            self.levels.setdefault(node.type, [[] for _ in range(self.largest + 1)])
+            self._file(index)
 
-    def take(self, gpus: Iterable[int]) -> None:
+    def take(self, gpus: Sequence[int]) -> None:
         for gpu in gpus:
             self.free[self.node_of[gpu]].remove(gpu)
+        self._file(*{self.node_of[gpu] for gpu in gpus})
 
-    def give(self, gpus: Iterable[int]) -> None:
+    def give(self, gpus: Sequence[int]) -> None:
         for gpu in gpus:
-            name = self.node_of[gpu]
-            self.free[name] = sorted((*self.free[name], gpu))
+            insort(self.free[self.node_of[gpu]], gpu)
+        self._file(*{self.node_of[gpu] for gpu in gpus})
+
+    def _file(self, *indexes: int) -> None:
+        for index in indexes:
+            heappush(self.levels[self.nodes[index].type][len(self.free[index])], index)
+
+    def _node_with(self, kind: str, free: Iterable[int]) -> int | None:
+        """The first node that has one of the numbers `free` of free GPUs, in the order of `free`."""
+        for count in free:
+            heap = self.levels[kind][count]
+            while heap and len(self.free[heap[0]]) != count:
+                heappop(heap)
+            if heap:
+                return heap[0]
+        return None
 
     def place(self, request: Request, *, multi_node: bool = True) -> tuple[int, ...] | None:
-        """Accelerators for the request, taken off the board; None where it cannot be laid out."""
-        wanted = request.gang.count
-        room = self._room(request)
-        held = self._by_node(request.held)
-        chosen: list[int] | None
-        if wanted < len(request.held):
-            chosen = self._shrink(held, wanted)
-        else:
-            chosen = self._grow_in_place(held, room, wanted) or self._on_one_node(request, room, wanted)
-            if chosen is None and multi_node:
-                chosen = self._spread(held, room, wanted)
-        if chosen is None or len(chosen) != wanted:
+        """Accelerators for the request, taken off the board; None where it cannot be laid out.
+
+        What the job holds must be free on the board: it may keep that.
+        """
+        if request.gang.type not in self.levels:
             return None
-        gpus = self._sorted(chosen)
-        self.take(gpus)
-        return gpus
-
-    def _room(self, request: Request) -> dict[str, list[int]]:
-        """Per node of the type what the job may use; its own held GPUs are on the board by now."""
         bad = request.job.excluded_gpus - set(request.held)
-        return {
-            node.name: [gpu for gpu in self.free[node.name] if gpu not in bad]
-            for node in self.nodes
-            if node.type == request.gang.type
-        }
+        hidden = [gpu for gpu in sorted(bad) if gpu in self.node_of and gpu in self.free[self.node_of[gpu]]]
+        self.take(hidden)
+        chosen = self._choose(request, multi_node)
+        if chosen is not None:
+            self.take(chosen)
+        self.give(hidden)
+        return None if chosen is None else tuple(sorted(chosen, key=lambda gpu: (self.node_of[gpu], gpu)))
 
-    def _by_node(self, gpus: Iterable[int]) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+    def _choose(self, request: Request, multi_node: bool) -> list[int] | None:
+        wanted, held = request.gang.count, self._by_node(request.held)
+        if wanted < len(request.held):
+            return _shrink(held, wanted)
+        chosen = self._grow_in_place(held, wanted)
+        # A job that holds GPUs leaves them only where spanning nodes would slow it down.
+        curve = request.job.curves.get(request.gang.type)
+        if chosen is None and (not held or (curve is not None and curve.spread_factor < 1.0)):
+            chosen = self._on_one_node(request.gang.type, wanted)
+        if chosen is None and multi_node:
+            chosen = self._spread(request.gang.type, held, wanted)
+        return chosen
+
+    def _by_node(self, gpus: Iterable[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
         for gpu in gpus:
             found.setdefault(self.node_of[gpu], []).append(gpu)
         return found
 
-    def _grow_in_place(
-        self, held: Mapping[str, list[int]], room: Mapping[str, list[int]], wanted: int
-    ) -> list[int] | None:
+    def _grow_in_place(self, held: Mapping[int, list[int]], wanted: int) -> list[int] | None:
         if len(held) != 1:
             return None
-        ((name, own),) = held.items()
-        rest = [gpu for gpu in room[name] if gpu not in own]
+        ((index, own),) = held.items()
+        rest = [gpu for gpu in self.free[index] if gpu not in own]
         return own + _tight(own, rest, wanted - len(own)) if len(own) + len(rest) >= wanted else None
 
-    def _on_one_node(self, request: Request, room: Mapping[str, list[int]], wanted: int) -> list[int] | None:
-        """Best fit: the node that is left with the fewest free GPUs. A job that holds GPUs leaves them
-        only where spanning nodes would slow it down."""
-        curve = request.job.curves.get(request.gang.type)
-        if request.held and (curve is None or curve.spread_factor >= 1.0):
-            return None
-        fits = [name for name, gpus in room.items() if len(gpus) >= wanted]
-        best = min(fits, key=lambda name: (len(room[name]), self._position(name)), default=None)
-        return room[best][:wanted] if best is not None else None
+    def _on_one_node(self, kind: str, wanted: int) -> list[int] | None:
+        """Best fit: the node that is left with the fewest free GPUs."""
+        index = self._node_with(kind, range(wanted, self.largest + 1))
+        return self.free[index][:wanted] if index is not None else None
 
-    def _spread(self, held: Mapping[str, list[int]], room: Mapping[str, list[int]], wanted: int) -> list[int]:
-        """Its own GPUs, then the nodes with most room, so that the gang spans few; the last one by best fit."""
+    def _spread(self, kind: str, held: Mapping[int, list[int]], wanted: int) -> list[int] | None:
+        """Its own GPUs and nodes, then those with most room, so that the gang spans few; the last by best fit."""
         chosen = [gpu for gpus in held.values() for gpu in gpus]
-        rest = {name: [gpu for gpu in gpus if gpu not in chosen] for name, gpus in room.items()}
-        for name in sorted(held, key=lambda name: (-len(rest[name]), self._position(name))):
-            chosen += rest.pop(name)[: wanted - len(chosen)]
-        while len(chosen) < wanted and any(rest.values()):
+        for index in sorted(held, key=lambda index: (len(held[index]) - len(self.free[index]), index)):
+            rest = [gpu for gpu in self.free[index] if gpu not in chosen]
+            chosen += rest[: wanted - len(chosen)]
+        self.take(chosen)
+        while len(chosen) < wanted:
             missing = wanted - len(chosen)
-            enough = [name for name in rest if len(rest[name]) >= missing]
-            if enough:
-                name = min(enough, key=lambda name: (len(rest[name]), self._position(name)))
-            else:
-                name = max(rest, key=lambda name: (len(rest[name]), -self._position(name)))
-            chosen += rest.pop(name)[:missing]
-        return chosen
+            fits, fewer = range(missing, self.largest + 1), range(min(missing, self.largest), 0, -1)
+            node = self._node_with(kind, (*fits, *fewer))
+            if node is None:
+                break
+            part = self.free[node][:missing]
+            self.take(part)
+            chosen += part
+        self.give(chosen)
+        return chosen if len(chosen) == wanted else None
 
-    def _shrink(self, held: Mapping[str, list[int]], wanted: int) -> list[int]:
-        """Leave the node where least is held first; on one node keep neighbours."""
-        chosen: list[int] = []
-        for name in sorted(held, key=lambda name: (-len(held[name]), self._position(name))):
-            chosen += sorted(held[name])[: wanted - len(chosen)]
-        return chosen
 
-    def _position(self, name: str) -> int:
-        return self.position[name]
-
-    def _sorted(self, gpus: Sequence[int]) -> tuple[int, ...]:
-        return tuple(sorted(gpus, key=lambda gpu: (self.position[self.node_of[gpu]], gpu)))
+def _shrink(held: Mapping[int, list[int]], wanted: int) -> list[int]:
+    """Leave the node where least is held first; on one node keep the lower half, so that the rest is together."""
+    chosen: list[int] = []
+    for index in sorted(held, key=lambda index: (-len(held[index]), index)):
+        chosen += sorted(held[index])[: wanted - len(chosen)]
+    return chosen
 
 
 def _tight(own: Sequence[int], rest: Sequence[int], more: int) -> list[int]:

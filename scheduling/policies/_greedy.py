@@ -194,7 +194,7 @@ class Greedy:
         return min(near, key=lambda candidate: self._exact(*candidate))  # the first of equals
 
     def _in_order(self, mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
-        found = [(int(index), int(t)) for index, t in np.argwhere(mask)]
+        found = [divmod(cell, mask.shape[1]) for cell in np.flatnonzero(mask.ravel()).tolist()]
         return found if len(found) == 1 else sorted(found, key=lambda c: (int(self.order[c[0]]), c[1]))
 
     def _exact(self, index: int, t: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scheduling.domain import Curve, Gang, Job, Reason, Snapshot
 from scheduling.lifecycle import LOCKED, QUEUED, State
@@ -36,6 +36,7 @@ class View:
     multi_node: bool
     allowance: dict[str, int]  # GPUs that a project's taking-part jobs may hold; missing: no limit
     quotas: Mapping[str, int]
+    memo: dict[str, dict[str, Span]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def taking_part(self) -> tuple[Job, ...]:
@@ -43,8 +44,11 @@ class View:
 
     def spans(self, job: Job) -> dict[str, Span]:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
+        known = self.memo.get(job.id)
+        if known is not None:
+            return known
         names = [name for name in self.types if not job.types or name in job.types]
-        spans = {}
+        spans = self.memo[job.id] = {}
         for name in names:
             curve = job.curves.get(name) if job.curves else trial_curve(job.min_gpus)
             span = self._span(job, name, curve) if curve else None
@@ -108,16 +112,16 @@ def view(snapshot: Snapshot) -> View:
         total[node.type] += len(node.gpu_ids)
         largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
     multi_node = bool(snapshot.settings.get("multi_node", True))
-    field = View(tuple(sorted(total)), dict(total), largest, {}, (), (), (), {}, multi_node, {}, snapshot.gpu_quotas)
+    base = View(tuple(sorted(total)), dict(total), largest, {}, (), (), (), {}, multi_node, {}, snapshot.gpu_quotas)
     jobs = sorted(snapshot.jobs, key=queue_key)
-    reasons = {job.id: reason for job in jobs if (reason := _absent(field, job, snapshot.now)) is not None}
+    reasons = {job.id: reason for job in jobs if (reason := _absent(base, job, snapshot.now)) is not None}
     fixed = tuple(job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang))
     taken = {gpu for job in fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
-    free = dict.fromkeys(field.types, 0)
+    free = dict.fromkeys(base.types, 0)
     for node in nodes:
         free[node.type] += sum(gpu not in taken for gpu in node.gpu_ids)
     return replace(
-        field,
+        base,
         free=free,
         running=tuple(job for job in jobs if job.state is State.RUNNING and job.id not in reasons),
         queued=tuple(job for job in jobs if job.state in QUEUED and job.id not in reasons),

@@ -10,6 +10,7 @@ to several types.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -96,7 +97,7 @@ class FScheduling:
         problem = pose(snapshot, field, self.parameters.objective)
         seats, variance = solve(snapshot, field, problem, self.parameters.v_bound)
         if self.parameters.objective == "relative":
-            seats = [_useful(problem, i, seat) for i, seat in enumerate(seats)]
+            seats = [useful(problem, i, seat) for i, seat in enumerate(seats)]
         return answer(snapshot, field, problem, seats, self.parameters.v_bound, {"variance": variance})
 
 
@@ -106,10 +107,9 @@ def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
     rooms, groups = dict(field.allowance), {name: index for index, name in enumerate(field.allowance)}
     kinds, seats, left_out = dict[str, Kind](), dict[str, Seat](), list[Job]()
     for job in (*field.running, *field.queued):
-        spans = field.spans(job)
-        kind = replace(make_kind(field, job, spans, objective), group=groups.get(job.project, -1))
+        kind = make_kind(field, job, objective, groups.get(job.project, -1))
         seat = _first_seat(field, job, kind, free)
-        if seat is None or (job in field.queued and seat[1] > rooms.get(job.project, seat[1])):
+        if seat is None or (not job.gpu_ids and seat[1] > rooms.get(job.project, seat[1])):
             left_out.append(job)
             continue
         free[seat[0]] -= seat[1]
@@ -135,19 +135,23 @@ def to_units(value: float) -> int:
     return round(value * UNITS)
 
 
-def make_kind(field: View, job: Job, spans: dict[str, Span], objective: str) -> Kind:
-    alone = max((span.at(span.high) for span in spans.values()), default=0.0)
-    shares, values, low, high = [], [], [], []
-    for name in field.types:
-        span = spans.get(name)
-        steps = span.steps_per_s if span else (0.0,)
-        shares.append(tuple(to_units(value / alone) for value in steps) if alone else (0,))
-        values.append(tuple(to_units(value) for value in steps) if objective == "paper" else shares[-1])
-        low.append(span.low if span else 1)
-        high.append(span.high if span else 0)
-    # A running job stays on its type until all others are served; see `_change_types`.
-    hurdle = float("inf") if job in field.running else 1.0
-    return Kind(tuple(values), tuple(shares), tuple(low), tuple(high), hurdle)
+_NO_SPAN = Span(1, 0, (0.0,))
+
+
+def make_kind(field: View, job: Job, objective: str, group: int) -> Kind:
+    spans = field.spans(job)
+    every = [spans.get(name, _NO_SPAN) for name in field.types]
+    alone = field.alone(job)
+    shares = tuple(_in_units(span.steps_per_s, alone) for span in every)
+    values = tuple(_in_units(span.steps_per_s, 1.0) for span in every) if objective == "paper" else shares
+    # A running job stays on its type until all others are served; see `solve`.
+    hurdle = float("inf") if job.gpu_ids else 1.0
+    return Kind(values, shares, tuple(span.low for span in every), tuple(span.high for span in every), hurdle, group)
+
+
+@lru_cache(maxsize=8192)
+def _in_units(steps_per_s: tuple[float, ...], of: float) -> tuple[int, ...]:
+    return tuple(to_units(value / of) for value in steps_per_s) if of else (0,)
 
 
 def _first_seat(field: View, job: Job, kind: Kind, free: list[int]) -> Seat | None:
@@ -188,7 +192,7 @@ def horizon_s(snapshot: Snapshot, job: Job) -> float:
     return ends if snapshot.next_event_s is None else min(ends, snapshot.next_event_s)
 
 
-def _useful(problem: Problem, index: int, seat: Seat) -> Seat:
+def useful(problem: Problem, index: int, seat: Seat) -> Seat:
     """Give back trailing GPUs that bring nothing, but none that the job holds already."""
     job, kind, (t, count) = problem.jobs[index], problem.kinds[index], seat
     held = job.gang.count if job.gang and job.gang.type == problem.types[t] else 0

@@ -42,7 +42,9 @@ def _holders(draw: st.DrawFn, nodes: list[Node]) -> list[Job]:
     jobs: list[Job] = []
     for kind in ("a", "b"):
         free = [gpu for node in nodes if node.type == kind for gpu in node.gpu_ids]
-        while free and draw(st.integers(0, 1)):
+        for _ in range(draw(st.integers(0, 3))):
+            if not free:
+                break
             count: int = draw(st.integers(1, len(free)))
             mine, free = free[:count], free[count:]
             jobs.append(_holder(draw, kind, mine, 1 + len(jobs)))
