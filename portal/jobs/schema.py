@@ -22,8 +22,8 @@ from pydantic import (
 
 MAX_BYTES = 256 * 1024
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_LABEL_KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}$")
-_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
+_LABEL_KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}\Z")
+_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE)
 _MIB = {"": 1, "m": 1, "mib": 1, "mb": 1, "g": 1024, "gib": 1024, "gb": 1024, "t": 1024**2, "tib": 1024**2, "tb": 1024**2}
 _DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$")
@@ -44,7 +44,7 @@ class Problems(Exception):
         self.problems = problems
 
 
-def _no_control(text: str) -> str:
+def no_control(text: str) -> str:
     if _CONTROL.search(text):
         raise ValueError("must not contain control characters")
     return text
@@ -71,9 +71,9 @@ def _seconds(value: object) -> object:
     return value
 
 
-Line = Annotated[str, Field(max_length=120), AfterValidator(_no_control)]
+Line = Annotated[str, Field(max_length=120), AfterValidator(no_control)]
 Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Text = Annotated[str, Field(max_length=16_384), AfterValidator(_no_control)]
+Text = Annotated[str, Field(max_length=16_384), AfterValidator(no_control)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=366 * 86_400)]
 
 
@@ -98,7 +98,7 @@ class Gpus(Part):
 class Code(Part):
     """Where the program comes from: at most one of a shared path or a git URL."""
 
-    path: Annotated[str, Field(max_length=1_000), AfterValidator(_no_control)] | None = Field(
+    path: Annotated[str, Field(max_length=1_000), AfterValidator(no_control)] | None = Field(
         None, description="A directory that the nodes can read; the job starts in it."
     )
 
