@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,8 +46,7 @@ def charge(from_at: datetime, to_at: datetime, prices: Sequence[Price]) -> list[
         cuts |= {edge for edge in (price.valid_from, price.valid_to) if edge and from_at < edge < to_at}
     edges = sorted(cuts)
     return [
-        Charge(start, end, (end - start) // _US, _price_at(start, prices))
-        for start, end in zip(edges, edges[1:], strict=False)
+        Charge(start, end, (end - start) // _US, _price_at(start, prices)) for start, end in itertools.pairwise(edges)
     ]
 
 

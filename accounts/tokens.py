@@ -28,9 +28,7 @@ def create_token(*, user: User, name: str, expires_in_days: int | None = DEFAULT
     """A new token and its text, which cannot be shown again."""
     prefix, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
     expires_at = timezone.now() + timedelta(days=expires_in_days) if expires_in_days else None
-    token = ApiToken.objects.create(
-        user=user, name=name, prefix=prefix, digest=_digest(secret), expires_at=expires_at
-    )
+    token = ApiToken.objects.create(user=user, name=name, prefix=prefix, digest=_digest(secret), expires_at=expires_at)
     return token, f"{SCHEME}_{prefix}_{secret}"
 
 

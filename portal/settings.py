@@ -108,18 +108,11 @@ CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
-CELERY_TASK_ROUTES = {"evenkeel.run_round": {"queue": "rounds"}, "evenkeel.publish_live": {"queue": "live"}}
-CELERY_BEAT_SCHEDULE = {
-    "round": {
-        "task": "evenkeel.run_round",
-        "schedule": EVENKEEL_ROUND_INTERVAL_S,
-        "options": {"expires": EVENKEEL_ROUND_INTERVAL_S},
-    },
-    "live": {"task": "evenkeel.publish_live", "schedule": 2.0, "options": {"expires": 2.0}},
-    "sample": {"task": "evenkeel.sample_cluster", "schedule": 15.0, "options": {"expires": 15.0}},
-    "prune": {"task": "evenkeel.prune", "schedule": 3_600.0, "options": {"expires": 3_600.0}},
+CELERY_TASK_ROUTES = {
+    "evenkeel.run_round": {"queue": "rounds"},
+    "evenkeel.send_command": {"queue": "dispatch"},
+    "evenkeel.publish_live": {"queue": "live"},
 }
-CELERY_TASK_ROUTES = {"evenkeel.run_round": {"queue": "rounds"}, "evenkeel.publish_live": {"queue": "live"}}
 
 
 def _every(task: str, interval_s: float) -> dict[str, Any]:
@@ -131,6 +124,7 @@ CELERY_BEAT_SCHEDULE = {
     "rounds": _every("evenkeel.run_round", EVENKEEL_ROUND_INTERVAL_S),
     "live": _every("evenkeel.publish_live", 5.0),
     "samples": _every("evenkeel.sample_cluster", 15.0),
+    "orphans": _every("evenkeel.reap_orphans", 60.0),
     "pruning": _every("evenkeel.prune", 600.0),
 }
 

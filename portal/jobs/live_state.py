@@ -125,7 +125,9 @@ def _tiles(
 ) -> dict[str, Any]:
     cells = [cell for node in nodes.values() for cell in node["accelerators"].values()]
     busy = sum(cell["state"] == "held" for cell in cells)
-    relative = sorted(d["relative_throughput"] for d in described.values() if d["relative_throughput"] and d["can_cancel"])
+    relative = sorted(
+        d["relative_throughput"] for d in described.values() if d["relative_throughput"] and d["can_cancel"]
+    )
     mean = sum(relative) / len(relative) if relative else None
     waiting = [j for j in live if j.run and State(j.run.state) in WAITING]
     month = ctx.now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -135,7 +137,12 @@ def _tiles(
         for holds in ctx.holds.values()
         for start, kind in holds
     )
-    per_hour = sum(ctx.prices.get(node["type"], 0) for node in nodes.values() for c in node["accelerators"].values() if c["state"] == "held")
+    per_hour = sum(
+        ctx.prices.get(node["type"], 0)
+        for node in nodes.values()
+        for c in node["accelerators"].values()
+        if c["state"] == "held"
+    )
     return {
         "gpus_total": len(cells),
         "gpus_busy": busy,
@@ -194,7 +201,10 @@ def _nodes(cluster: Cluster, ctx: Context) -> dict[str, Any]:
 
 def _by_accelerator(model: type[Hold] | type[Assignment]) -> dict[int, tuple[int, str]]:
     rows = model.objects.filter(during__upper_inf=True)
-    return {gpu: (number, state) for gpu, number, state in rows.values_list("accelerator_id", "run__job__number", "run__state")}
+    return {
+        gpu: (number, state)
+        for gpu, number, state in rows.values_list("accelerator_id", "run__job__number", "run__state")
+    }
 
 
 def _cell(gpu: Accelerator, held: dict[int, tuple[int, str]], assigned: dict[int, tuple[int, str]]) -> dict[str, Any]:
@@ -202,7 +212,12 @@ def _cell(gpu: Accelerator, held: dict[int, tuple[int, str]], assigned: dict[int
         number, state = held[gpu.pk]
         kind = KINDS.get(State(state), "moving")
         following = assigned.get(gpu.pk)
-        return {"state": "held", "job": number, "kind": kind, "next": following[0] if following and following[0] != number else None}
+        return {
+            "state": "held",
+            "job": number,
+            "kind": kind,
+            "next": following[0] if following and following[0] != number else None,
+        }
     if gpu.pk in assigned:
         return {"state": "assigned", "job": assigned[gpu.pk][0], "kind": "moving"}
     return {"state": "draining" if gpu.node.drained or gpu.node.lost else "free"}
@@ -214,5 +229,3 @@ def _free_reason(node: dict[str, Any], ctx: Context) -> str:
     if node["drained"]:
         return "drained"
     return "no job gains" if not ctx.queue else "too few for the queue"
-
-

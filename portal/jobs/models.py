@@ -6,6 +6,7 @@ State changes happen in `portal.jobs.services` only.
 from __future__ import annotations
 
 import uuid
+
 from django.conf import settings
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, DateTimeRangeField, RangeOperators
@@ -213,9 +214,7 @@ class Run(models.Model):
     class Meta:
         ordering = ["job", "-attempt"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["job"], condition=Q(state__in=LIVE_VALUES), name="one_live_run_per_job"
-            ),
+            models.UniqueConstraint(fields=["job"], condition=Q(state__in=LIVE_VALUES), name="one_live_run_per_job"),
             models.UniqueConstraint(fields=["job", "attempt"], name="one_run_per_attempt"),
             models.CheckConstraint(condition=Q(step__gte=F("checkpoint_step")), name="run_step_not_behind_checkpoint"),
         ]

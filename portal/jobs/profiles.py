@@ -64,7 +64,9 @@ def profiles_of(
     A type of which nothing is known gets a trial curve: the job runs there on its minimum until measured.
     """
     published = catalogue_curves(job.model_type.name, job.model_type.curves) if job.model_type else {}
-    user = {kind: make_curve(dict(enumerate(values, 1)), "user") for kind, values in job.spec.get("throughput", {}).items()}
+    user = {
+        kind: make_curve(dict(enumerate(values, 1)), "user") for kind, values in job.spec.get("throughput", {}).items()
+    }
     factor = speedup()
     profiles = {}
     for kind, limit in types.items():

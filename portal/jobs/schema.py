@@ -25,7 +25,18 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _LABEL_KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}\Z")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE)
-_MIB = {"": 1, "m": 1, "mib": 1, "mb": 1, "g": 1024, "gib": 1024, "gb": 1024, "t": 1024**2, "tib": 1024**2, "tb": 1024**2}
+_MIB = {
+    "": 1,
+    "m": 1,
+    "mib": 1,
+    "mb": 1,
+    "g": 1024,
+    "gib": 1024,
+    "gb": 1024,
+    "t": 1024**2,
+    "tib": 1024**2,
+    "tb": 1024**2,
+}
 _DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$")
 
 
@@ -51,7 +62,7 @@ def no_control(text: str) -> str:
 
 
 def _memory_mib(value: object) -> object:
-    """"8GiB" or a number of MiB."""
+    """ "8GiB" or a number of MiB."""
     if isinstance(value, str):
         match = _SIZE.match(value)
         if not match:
@@ -61,7 +72,7 @@ def _memory_mib(value: object) -> object:
 
 
 def _seconds(value: object) -> object:
-    """"1h30m", "90s" or a number of seconds."""
+    """ "1h30m", "90s" or a number of seconds."""
     if isinstance(value, str):
         match = _DURATION.match(value)
         if not match or not any(match.groups()):
@@ -198,7 +209,9 @@ def parse_job_file(document: Any) -> JobFile:
     except ValidationError as error:
         raise Problems(problems_of(error, JobFile)) from None
     except (RecursionError, OverflowError):
-        raise Problems([FieldProblem("job file", "is nested too deeply or has a number out of range", "range")]) from None
+        raise Problems(
+            [FieldProblem("job file", "is nested too deeply or has a number out of range", "range")]
+        ) from None
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
@@ -213,7 +226,9 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     if error["type"] == "extra_forbidden":
         known = _known_keys(location[:-1], model)
         near = difflib.get_close_matches(location[-1], known, n=1)
-        message = f"is no known key; did you mean {near[0]}?" if near else f"is no known key; there are {', '.join(known)}."
+        message = (
+            f"is no known key; did you mean {near[0]}?" if near else f"is no known key; there are {', '.join(known)}."
+        )
     elif error["type"] == "value_error" and (named := re.match(r"^(env|labels|throughput): (.*)$", message)):
         field, message = named[1], named[2]
     elif error["type"] == "value_error" and message == "give either model_type or command":
@@ -230,4 +245,3 @@ def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:
             return []
         model = annotation
     return list(model.model_fields)
-

@@ -133,4 +133,3 @@ _STOP_S = 1.0
 
 def _posix(at: datetime | None) -> float | None:
     return at.timestamp() if at else None
-

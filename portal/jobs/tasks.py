@@ -22,7 +22,7 @@ from portal.jobs.snapshots import take_snapshot
 from scheduling.domain import Plan
 from scheduling.errors import ExecutorError
 from scheduling.executors import load_executor
-from scheduling.executors.base import ExitInfo, Executor
+from scheduling.executors.base import Executor, ExitInfo
 from scheduling.lifecycle import LIVE, State
 from scheduling.policies import load_policy
 from scheduling.rounds import plan_round
@@ -62,11 +62,20 @@ def _round(cluster: Cluster) -> None:
     executor = executor_for(cluster.executor)
     observe(cluster, executor)
     now = timezone.now()
-    observation.accept_waiting(cluster_id=cluster.pk, problem_of=lambda run: None, now=now)
+    accept(cluster, executor, now)
     observation.advance_clock(cluster_id=cluster.pk, now=now)
     plan_and_commit(cluster, timezone.now())
     plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
-    dispatch_commands(cluster, executor)
+    dispatch_commands(cluster)
+
+
+def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
+    """Take new runs in, and have the executor prepare for them."""
+    accepted = observation.accept_waiting(
+        cluster_id=cluster.pk, problem_of=lambda run: executor.isolation_problem, now=now
+    )
+    if accepted and executor.supports_warm_start:
+        executor.warm_up({run.job.project.key for run in accepted})
 
 
 def observe(cluster: Cluster, executor: Executor) -> None:
@@ -84,6 +93,9 @@ def observe(cluster: Cluster, executor: Executor) -> None:
     except ExecutorError as error:
         logger.warning("executor %s: %s", cluster.executor, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
+    trust = "single_trust" if executor.single_trust_mode else "accounts"
+    if cluster.isolation != trust:
+        Cluster.objects.filter(pk=cluster.pk).update(isolation=trust)
 
 
 def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
@@ -116,17 +128,28 @@ def _wake_for(plan: Plan, now: datetime) -> None:
             wakeups.wake(max(0.1, wait_s))
 
 
-def dispatch_commands(cluster: Cluster, executor: Executor) -> None:
-    """Send every open command that is due; an observation closes it."""
-    now = timezone.now()
-    due = Command.objects.filter(run__job__cluster=cluster, closed_at=None, next_attempt_at__lte=now)
-    for command in due.select_related("run__job__project", "run__job__model_type").order_by("pk")[:5_000]:
-        wait_s = min(60.0, _RESEND_S * 2 ** min(command.attempts, 5))
-        claimed = Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(
-            attempts=F("attempts") + 1, next_attempt_at=now + timedelta(seconds=wait_s)
-        )
-        if claimed:
-            _send(command, executor)
+def dispatch_commands(cluster: Cluster) -> None:
+    """Hand every open command that is due to a worker: a slow launch holds up no round."""
+    due = Command.objects.filter(run__job__cluster=cluster, closed_at=None, next_attempt_at__lte=timezone.now())
+    for pk in due.order_by("pk").values_list("pk", flat=True)[:5_000]:
+        send_command.delay(pk)
+
+
+@shared_task(name="evenkeel.send_command", ignore_result=True)
+def send_command(pk: int) -> None:
+    """Tell the executor, unless somebody else is doing it; an observation closes the command."""
+    commands = Command.objects.select_related("run__job__project", "run__job__model_type", "run__job__cluster")
+    command = commands.filter(pk=pk, closed_at=None, next_attempt_at__lte=timezone.now()).first()
+    if command is None:
+        return
+    wait_s = min(60.0, _RESEND_S * 2 ** min(command.attempts, 5))
+    claimed = Command.objects.filter(pk=pk, attempts=command.attempts, closed_at=None).update(
+        attempts=F("attempts") + 1, next_attempt_at=timezone.now() + timedelta(seconds=wait_s)
+    )
+    if claimed:
+        _send(command, executor_for(command.run.job.cluster.executor))
+        if command.verb == Command.Verb.KILL:
+            wakeups.wake(0.1)
 
 
 def _send(command: Command, executor: Executor) -> None:
@@ -178,9 +201,17 @@ def sample_cluster() -> None:
         decisions.sample(cluster, timezone.now())
 
 
+@shared_task(name="evenkeel.reap_orphans", ignore_result=True)
+def reap_orphans() -> None:
+    """End processes that no run knows of."""
+    for cluster in Cluster.objects.all():
+        held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
+        known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch")}
+        for run_id, epoch in executor_for(cluster.executor).reap_orphans(known):
+            logger.warning("ended run %s epoch %s, which nobody knows", run_id, epoch)
+
+
 @shared_task(name="evenkeel.prune", ignore_result=True)
 def prune() -> None:
     """Keep events, metrics, samples and decisions within their bounds."""
     decisions.prune(timezone.now())
-
-

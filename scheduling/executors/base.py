@@ -5,7 +5,7 @@ No call may block for longer than its own stated timeout; each raises ExecutorEr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -97,6 +97,12 @@ class Executor(Protocol):
     supports_containers: bool
     supports_multi_node: bool
     supports_warm_start: bool
+    #: Why no job may be started here at all, as a sentence; None where all is well.
+    isolation_problem: str | None
+
+    @property
+    def single_trust_mode(self) -> bool:
+        """Everything runs as one user: a job can read what the portal can."""
 
     def inventory(self) -> Sequence[NodeInfo]:
         """The nodes and accelerators there are now."""
@@ -113,3 +119,9 @@ class Executor(Protocol):
 
     def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
         """One Fact for each known (run, epoch); never raises for a single run."""
+
+    def warm_up(self, project_keys: Iterable[str]) -> None:
+        """Prepare the next launch of these projects, where that helps; returns at once."""
+
+    def reap_orphans(self, known_live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """End whatever runs here without being known; the (run, epoch) that were ended."""

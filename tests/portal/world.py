@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -143,7 +144,7 @@ def _held_once(rows: Any) -> None:
         by_gpu.setdefault(gpu, []).append(during)
     for intervals in by_gpu.values():
         intervals.sort(key=lambda r: r.lower)
-        for before, after in zip(intervals, intervals[1:], strict=False):
+        for before, after in itertools.pairwise(intervals):
             assert before.upper is not None
             assert before.upper <= after.lower
 

@@ -44,7 +44,10 @@ def set_policy(
     )
     action = "policy.undo" if undo_of else "policy.set"
     record_audit(
-        actor=actor, action=action, target=name, detail={"before": before, "after": {"name": name, "parameters": values}}
+        actor=actor,
+        action=action,
+        target=name,
+        detail={"before": before, "after": {"name": name, "parameters": values}},
     )
     by = f" by {actor}" if actor else ""
     text = f"Policy {name} is in force from round {cluster.round_epoch + 1}{by}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 
 from portal.jobs.models import Accelerator, MetricPoint, Run, ThroughputSample
 from portal.jobs.profiles import workload_of
@@ -35,15 +35,13 @@ def update(run: Run) -> None:
             since_launch=earlier.step - first_step,
             at=later.at.timestamp(),
         )
-        for earlier, later in zip(points, points[1:], strict=False)
+        for earlier, later in pairwise(points)
         if later.step > earlier.step
     ]
     latest = samples[-3:]
     now_steps_per_s = sum(s.steps for s in latest) / sum(s.seconds for s in latest) if latest else None
     measured = next(iter(measure(samples, warm_up_steps=3).values()), None)
-    missed = bool(
-        measured and run.pace_steps_per_s and measured.steps_per_s < PACE_KEPT * run.pace_steps_per_s
-    )
+    missed = bool(measured and run.pace_steps_per_s and measured.steps_per_s < PACE_KEPT * run.pace_steps_per_s)
     Run.objects.filter(pk=run.pk).update(
         steps_per_s=now_steps_per_s or run.steps_per_s, pace_missed=missed if measured else run.pace_missed
     )

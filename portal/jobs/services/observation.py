@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,9 +35,9 @@ def from_posix(seconds: float) -> datetime:
 def record_fact(fact: Fact) -> None:
     """Take one executor fact in. `alive` closes the launch command; `exited` and `absent` end the holds."""
     if fact.kind == "alive":
-        Command.objects.filter(
-            run_id=fact.run_id, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None
-        ).update(closed_at=from_posix(fact.at))
+        Command.objects.filter(run_id=fact.run_id, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None).update(
+            closed_at=from_posix(fact.at)
+        )
         return
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").filter(pk=fact.run_id).first()
@@ -206,19 +207,20 @@ def _try(run: Run, event: Event, now: datetime, text: str, **why: str) -> None:
         logger.info("%s: %s", text, error)
 
 
-def accept_waiting(*, cluster_id: int, problem_of: Any, now: datetime) -> None:
+def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], str | None], now: datetime) -> list[Run]:
     """The executor takes new runs in; `problem_of(run)` is the sentence why it cannot, or None."""
-    new = Run.objects.select_related("job").filter(
+    new = Run.objects.select_related("job__project").filter(
         job__cluster_id=cluster_id, state=State.WAITING_FOR_INITIAL_CONTACT
     )
+    accepted = []
     for run in new:
-        with transaction.atomic():
-            problem = problem_of(run)
-            if problem:
-                Run.objects.filter(pk=run.pk, reason_token__in=["NEW", "RETRY", "NOT_ACCEPTED"]).update(
-                    reason_token="NOT_ACCEPTED", reason_text=problem
-                )
-            else:
-                text = f"#{run.job.number} {run.job.name} is in the queue"
-                retry = {"reason": run.reason_text, "token": "RETRY"} if run.reason_token == "RETRY" else {}
-                _try(run, Event.ACCEPTED, now, text, **retry)
+        problem = problem_of(run)
+        if problem:
+            if run.reason_text != problem:
+                Run.objects.filter(pk=run.pk).update(reason_token="NOT_ACCEPTED", reason_text=problem)
+            continue
+        text = f"#{run.job.number} {run.job.name} is in the queue"
+        retry = {"reason": run.reason_text, "token": "RETRY"} if run.reason_token == "RETRY" else {}
+        _try(run, Event.ACCEPTED, now, text, **retry)
+        accepted.append(run)
+    return accepted

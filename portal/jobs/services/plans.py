@@ -97,10 +97,7 @@ def _restore_assignments(run: Run, now: datetime) -> None:
 
 def _assign(run: Run, gpu_ids: Iterable[int], epoch: int, now: datetime) -> None:
     Assignment.objects.bulk_create(
-        [
-            Assignment(run=run, accelerator_id=gpu, epoch=epoch, during=DateTimeTZRange(now, None))
-            for gpu in gpu_ids
-        ]
+        [Assignment(run=run, accelerator_id=gpu, epoch=epoch, during=DateTimeTZRange(now, None)) for gpu in gpu_ids]
     )
 
 
@@ -192,10 +189,7 @@ def _launch(run: Run, now: datetime) -> bool:
             Run.objects.filter(pk=run.pk).update(epoch=F("epoch") + 1)
             run.epoch += 1
             Hold.objects.bulk_create(
-                [
-                    Hold(run=run, accelerator=gpu, epoch=run.epoch, during=DateTimeTZRange(now, None))
-                    for gpu in gpus
-                ]
+                [Hold(run=run, accelerator=gpu, epoch=run.epoch, during=DateTimeTZRange(now, None)) for gpu in gpus]
             )
             Command.objects.create(run=run, epoch=run.epoch, verb=Command.Verb.LAUNCH, next_attempt_at=now)
     except (IntegrityError, StaleRun) as error:
