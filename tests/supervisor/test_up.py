@@ -66,6 +66,10 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
             assert portal.pid(name) != before
 
         assert portal.process is not None
+        backup = [sys.executable, "manage.py", "backup", str(data / "backup")]
+        for command in (backup, [*backup, "--restore"]):
+            subprocess.run(command, cwd=ROOT, env=portal.env, check=True)
+
         databases = portal.pid("postgres"), portal.pid("valkey")
         web = portal.pid("web")
         portal.process.kill()
