@@ -21,7 +21,13 @@ PING_S = 10.0
 NOT_SIGNED_IN = 4401
 
 
-class LiveConsumer(AsyncWebsocketConsumer):
+def allowed_streams(user: User) -> set[str]:
+    """The streams that a signed-in user may see."""
+    keys = visible_projects(user).values_list("key", flat=True)
+    return {"cluster", *(f"project:{key}" for key in keys)}
+
+
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library is untyped
     """One socket, any number of streams that its user may see."""
 
     pinging: asyncio.Task[None] | None = None
@@ -48,7 +54,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         except (ValueError, KeyError, TypeError):
             await self._say({"type": "error", "stream": None, "detail": 'Send {"subscribe": ["cluster"]}.'})
             return
-        allowed = await self._allowed()
+        allowed = await database_sync_to_async(allowed_streams)(self.user)
         for stream in streams:
             if stream not in allowed:
                 await self._say({"type": "error", "stream": stream, "detail": "There is no such stream."})
@@ -56,11 +62,6 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self.streams.add(stream)
             await self.channel_layer.group_add(group_name(stream), self.channel_name)
             await self._say({"type": "subscribed", "stream": stream})
-
-    @database_sync_to_async
-    def _allowed(self) -> set[str]:
-        keys = visible_projects(self.user).values_list("key", flat=True)  # type: ignore[arg-type]
-        return {"cluster", *(f"project:{key}" for key in keys)}
 
     async def live_message(self, event: dict[str, Any]) -> None:
         await self.send(text_data=event["text"])

@@ -74,7 +74,8 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
     open_holds = Hold.objects.filter(run__job__in=ids, during__upper_inf=True)
     rows = open_holds.values_list("run__job_id", "during", "accelerator__node__accelerator_type")
     for job_id, during, kind in rows:
-        holds[job_id].append((during.lower, kind))
+        if during.lower:
+            holds[job_id].append((during.lower, kind))
     sums = ledger.sums_by(LedgerEntry.objects.filter(job_id__in=ids), "job_id")
     live = [j for j in jobs if j.run and State(j.run.state) in LIVE]
     waiting = any(j.run and State(j.run.state) in WAITING for j in jobs)

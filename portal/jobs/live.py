@@ -67,7 +67,7 @@ def _load(redis: Redis, stream: str) -> tuple[int, dict[str, Any]] | None:
     raw = redis.get(_key(stream))
     if raw is None:
         return None
-    kept = json.loads(raw)  # type: ignore[arg-type]
+    kept = json.loads(raw)
     return kept["seq"], kept["state"]
 
 
@@ -93,7 +93,7 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False) 
             time.sleep(0.3)
             return None
         last = redis.get(_LAST)
-        elapsed_s = time.time() - float(last) if last else INTERVAL_S  # type: ignore[arg-type]
+        elapsed_s = time.time() - float(last) if last else INTERVAL_S
         if only is None and 0 <= elapsed_s < INTERVAL_S:
             return INTERVAL_S - elapsed_s
         redis.set(_LAST, time.time())

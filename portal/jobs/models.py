@@ -6,6 +6,7 @@ State changes happen in `portal.jobs.services` only.
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.conf import settings
 from django.contrib.postgres.constraints import ExclusionConstraint
@@ -275,6 +276,11 @@ class Hold(models.Model):
 
     def __str__(self) -> str:
         return f"{self.accelerator_id} by {self.run_id}"
+
+    @property
+    def started_at(self) -> datetime:
+        assert self.during.lower is not None, "a hold always has a start"
+        return self.during.lower
 
 
 class Command(models.Model):

@@ -131,15 +131,15 @@ class JobFile(Part):
     project: Word | None = Field(None, description="Key of the project that pays; may be left out with one project.")
     model_type: Word | None = Field(None, description="A program of the catalogue.")
     command: Text | None = Field(None, description="Your own shell line, run once per GPU.")
-    code: Code = Field(default_factory=Code)
+    code: Code = Code()
     total_steps: int = Field(ge=1, le=10**12, description="Training steps until the job is done.")
     batch_size: int | None = Field(None, ge=1, le=10_000_000, description="Global batch, over all GPUs.")
-    gpus: Gpus = Field(default_factory=Gpus)
+    gpus: Gpus = Gpus()
     cpus: int | None = Field(None, ge=1, le=4_096)
     memory: Annotated[int, BeforeValidator(_memory_mib), Field(ge=16, le=64 * 1024**2)] | None = Field(
         None, description="MiB per node, or as 8GiB."
     )
-    checkpoint: CheckpointRule = Field(default_factory=CheckpointRule)
+    checkpoint: CheckpointRule = CheckpointRule()
     restartable: bool = Field(True, description="False: never resized or preempted.")
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
     nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
@@ -148,7 +148,7 @@ class JobFile(Part):
     max_duration: Seconds | None = Field(None, description="Longest time in training, as 6h or seconds.")
     env: dict[str, Text] = Field({}, max_length=200)
     labels: dict[str, Line] = Field({}, max_length=50)
-    retry: Retry = Field(default_factory=Retry)
+    retry: Retry = Retry()
     throughput: dict[Word, list[Annotated[float, Field(ge=0, le=1e9)]]] = Field(
         {}, max_length=20, description="Your own curve: accelerator type -> steps/s on 1, 2, ... GPUs."
     )

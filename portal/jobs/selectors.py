@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
@@ -10,6 +11,7 @@ from django.db.models import Q, QuerySet
 from accounts.models import User
 from accounts.selectors import visible_projects, writable_projects
 from portal.jobs.models import Job, JobEvent
+from scheduling.lifecycle import State, coarse_state
 
 
 def visible_jobs(user: User | AnonymousUser) -> QuerySet[Job]:
@@ -38,6 +40,15 @@ def _reference(text: str) -> Q:
         return Q(pk=UUID(text))
     except ValueError:
         raise Job.DoesNotExist from None
+
+
+def in_people_states(words: Iterable[str]) -> Q:
+    """Jobs whose state people read as any of `words` (see `describe.people_state`)."""
+    condition = Q(pk__in=[])
+    for trained in (False, True):
+        states = [state for state in State if coarse_state(state, rescaling=trained) in words]
+        condition |= Q(run__has_trained=trained, run__state__in=states)
+    return condition
 
 
 def visible_events(user: User | AnonymousUser) -> QuerySet[JobEvent]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from django.core.cache import cache
 from kombu.exceptions import OperationalError
@@ -14,7 +15,7 @@ ROUND_KEY, LIVE_KEY = "wake:round", "wake:live"
 #: A flag that nobody clears (its message was lost) stops blocking after this long.
 _FLAG_TTL_S = 5
 #: Connections to a broker that is gone fail at once instead of holding up a request.
-_SEND = {"retry": False, "ignore_result": True}
+_SEND: dict[str, Any] = {"retry": False, "ignore_result": True}
 
 
 def wake(countdown_s: float = 0.0) -> None:
@@ -23,7 +24,7 @@ def wake(countdown_s: float = 0.0) -> None:
 
     try:
         if countdown_s or cache.add(ROUND_KEY, 1, _FLAG_TTL_S):
-            run_round.apply_async(countdown=countdown_s or None, **_SEND)
+            run_round.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("no nudge for the scheduler (%s); its timer will run", error)
 
@@ -34,7 +35,7 @@ def publish(countdown_s: float = 0.0) -> None:
 
     try:
         if countdown_s or cache.add(LIVE_KEY, 1, _FLAG_TTL_S):
-            publish_live.apply_async(countdown=countdown_s or None, **_SEND)
+            publish_live.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("live views are late (%s)", error)
 

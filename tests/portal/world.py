@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, F
 from django.utils import timezone
 
 from accounts.ledger import prices_for, product_sum
@@ -67,7 +67,7 @@ class World:
         return plan
 
     def run(self, job: Job) -> Run:
-        return Run.objects.select_related("job").get(pk=Job.objects.get(pk=job.pk).run_id)
+        return Run.objects.select_related("job").get(job=job, job__run=F("pk"))
 
     def state(self, job: Job) -> State:
         return State(self.run(job).state)
@@ -153,6 +153,7 @@ def _ledger_equals_holds() -> None:
     expected = 0
     for hold in Hold.objects.exclude(during__upper_inf=True).select_related("accelerator__node"):
         kind = hold.accelerator.node.accelerator_type
-        prices = prices_for(kind, hold.during.lower, hold.during.upper)
-        expected += total_product(charge(hold.during.lower, hold.during.upper, prices))
+        end = hold.during.upper
+        assert end is not None
+        expected += total_product(charge(hold.started_at, end, prices_for(kind, hold.started_at, end)))
     assert product_sum(LedgerEntry.objects.all()) == Decimal(expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,19 @@ from django.db import transaction
 from portal.jobs import events
 from portal.jobs.models import Run
 from scheduling.lifecycle import HOLDING, TERMINAL, TRAINING, WAITING, Event, State, advance
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What people read as the job's why: a machine token and a sentence."""
+
+    token: str
+    text: str
+
+
+def kept_why(run: Run) -> Why:
+    """The why stays what it was: this move only carries out what was decided before."""
+    return Why(run.reason_token, run.reason_text)
 
 
 class StaleRun(Exception):
@@ -32,20 +46,19 @@ def move(
     *,
     at: datetime,
     text: str,
-    token: str | None = None,
-    reason: str | None = None,
+    why: Why | None = None,
     detail: dict[str, Any] | None = None,
     **columns: Any,
 ) -> State:
     """Take `event`: raises InvalidTransition where the table has no edge, StaleRun where the row moved on.
 
-    `columns` are further columns of the run to set in the same update. `reason` is what people read as
-    the job's why; by default it is the event's text.
+    `columns` are further columns of the run to set in the same update. Without a `why` the event's text is it.
     """
     before = State(run.state)
     after = advance(before, event)
     values: dict[str, Any] = {"state": after, "state_since": at} | _accumulate(run, before, at) | columns
-    values |= {"reason_token": token or event.value, "reason_text": reason or text}
+    why = why or Why(event.value, text)
+    values |= {"reason_token": why.token, "reason_text": why.text}
     if after in TERMINAL:
         values |= {"ended_at": at, "protected_until": None}
     elif after not in HOLDING:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from accounts import ledger
 from portal.jobs import events, wakeups
 from portal.jobs.models import Assignment, Command, Hold, Run
-from portal.jobs.services.moves import StaleRun, move
+from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Fact
@@ -72,7 +72,7 @@ def _end_holds(run: Run, epoch: int, seen_at: datetime) -> bool:
     holds = Hold.objects.select_for_update(of=("self",)).filter(run=run, epoch=epoch, during__upper_inf=True)
     any_ended = False
     for hold in holds.select_related("accelerator__node"):
-        start = hold.during.lower
+        start = hold.started_at
         end = max(seen_at, start + timedelta(microseconds=1))
         Hold.objects.filter(pk=hold.pk).update(during=ending_at(end))
         ledger.record_hold(
@@ -108,17 +108,17 @@ def _stopped(run: Run, at: datetime, name: str) -> None:
     """The processes left as they were told, or by themselves with a checkpoint (a lease, a signal)."""
     if State(run.state) not in _LEAVING:
         end_assignments(run, at)
-        move(run, Event.REALLOCATED, at=at, text=f"{name} stopped with a checkpoint", token="STOPPED_OUTSIDE")
+        move(run, Event.REALLOCATED, at=at, text=f"{name} stopped with a checkpoint")
     if State(run.state) is State.CHECKPOINTING:
         text = f"{name} stopped at step {run.checkpoint_step:,}"
-        move(run, Event.CHECKPOINTED, at=at, text=text, reason=run.reason_text, token=run.reason_token)
-    why = {"reason": run.reason_text, "token": run.reason_token}
+        move(run, Event.CHECKPOINTED, at=at, text=text, why=kept_why(run))
+    why = kept_why(run)
     if Assignment.objects.filter(run=run, during__upper_inf=True).exists():
         text = f"{name} is moving to its new GPUs"
-        move(run, Event.STOPPED_REASSIGNED, at=at, text=text, step=F("checkpoint_step"), **why)
+        move(run, Event.STOPPED_REASSIGNED, at=at, text=text, why=why, step=F("checkpoint_step"))
     else:
         text = f"{name} is queued again from step {run.checkpoint_step:,}"
-        move(run, Event.STOPPED_EMPTY, at=at, text=text, step=F("checkpoint_step"), **why)
+        move(run, Event.STOPPED_EMPTY, at=at, text=text, why=why, step=F("checkpoint_step"))
     run.refresh_from_db(fields=["step"])
 
 
@@ -128,7 +128,14 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     why = explain_exit(info)
     end_assignments(run, at)
     end_processes(run, at)
-    move(run, Event.FAIL, at=at, text=f"#{job.number} {job.name} failed: {why}", reason=why, exit=asdict(info))
+    move(
+        run,
+        Event.FAIL,
+        at=at,
+        text=f"#{job.number} {job.name} failed: {why}",
+        why=Why(info.reason.upper(), why),
+        exit=asdict(info),
+    )
     if not info.retryable or run.attempt > job.retry_limit:
         return
     backoff_s = min(_MAX_BACKOFF_S, float(job.spec.get("retry", {}).get("backoff_s", 10)) * 2 ** (run.attempt - 1))
@@ -176,7 +183,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
     runs = Run.objects.select_related("job").filter(job__cluster_id=cluster_id)
     for run in runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now):
         text = f"#{run.job.number} {run.job.name} is no longer protected"
-        _try(run, Event.PROTECTION_ENDED, now, text, reason=run.reason_text, token=run.reason_token)
+        _try(run, Event.PROTECTION_ENDED, now, text, kept_why(run))
     for state, event in ON_OVERDUE.items():
         limit_s = TIME_LIMIT_S[state]
         assert limit_s is not None
@@ -200,9 +207,9 @@ def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
             _try(run, event, now, text)
 
 
-def _try(run: Run, event: Event, now: datetime, text: str, **why: str) -> None:
+def _try(run: Run, event: Event, now: datetime, text: str, why: Why | None = None) -> None:
     try:
-        move(run, event, at=now, text=text, **why)
+        move(run, event, at=now, text=text, why=why)
     except (StaleRun, InvalidTransition) as error:
         logger.info("%s: %s", text, error)
 
@@ -220,7 +227,6 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], str | None], 
                 Run.objects.filter(pk=run.pk).update(reason_token="NOT_ACCEPTED", reason_text=problem)
             continue
         text = f"#{run.job.number} {run.job.name} is in the queue"
-        retry = {"reason": run.reason_text, "token": "RETRY"} if run.reason_token == "RETRY" else {}
-        _try(run, Event.ACCEPTED, now, text, **retry)
+        _try(run, Event.ACCEPTED, now, text, kept_why(run) if run.reason_token == "RETRY" else None)
         accepted.append(run)
     return accepted

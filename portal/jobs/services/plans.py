@@ -15,7 +15,7 @@ from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs import events
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Run
-from portal.jobs.services.moves import StaleRun, move
+from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.submission import end_assignments
 from scheduling.domain import Gang, Move, Plan
 from scheduling.errors import InvalidTransition
@@ -108,7 +108,7 @@ def describe(gang: Gang | None) -> str:
 def _start(run: Run, m: Move, now: datetime) -> None:
     _assign(run, m.gpu_ids, run.epoch + 1, now)
     text = f"#{run.job.number} {run.job.name} gets {describe(m.gang)}"
-    move(run, Event.ASSIGNED, at=now, text=text, token=m.reason.token, reason=m.reason.text, detail=_detail(m))
+    move(run, Event.ASSIGNED, at=now, text=text, why=Why(m.reason.token, m.reason.text), detail=_detail(m))
 
 
 def _reallocate(run: Run, m: Move, now: datetime) -> None:
@@ -118,13 +118,15 @@ def _reallocate(run: Run, m: Move, now: datetime) -> None:
         text = f"#{run.job.number} {run.job.name} goes from {describe(m.before)} to {describe(m.gang)}"
     else:
         text = f"#{run.job.number} {run.job.name} gives up {describe(m.before)}"
-    why = {"token": m.reason.token, "reason": m.reason.text, "detail": detail}
+    why = Why(m.reason.token, m.reason.text)
     if State(run.state) is State.STANDBY:
         # Nothing was started yet: only the plan changes.
         if not m.gpu_ids:
-            move(run, Event.UNASSIGNED, at=now, text=text, **why)
+            move(run, Event.UNASSIGNED, at=now, text=text, why=why, detail=detail)
         return
-    move(run, Event.REALLOCATED, at=now, text=text, rescales=F("rescales") + int(bool(m.gpu_ids)), **why)
+    move(
+        run, Event.REALLOCATED, at=now, text=text, why=why, detail=detail, rescales=F("rescales") + int(bool(m.gpu_ids))
+    )
     run.refresh_from_db(fields=["rescales"])
     Command.objects.get_or_create(
         run=run, epoch=run.epoch, verb=Command.Verb.CHECKPOINT_AND_STOP, defaults={"next_attempt_at": now}
@@ -177,8 +179,7 @@ def _launch(run: Run, now: datetime) -> bool:
                 Event.GPUS_FREE,
                 at=now,
                 text=f"#{run.job.number} {run.job.name} starts on {len(gpus)} × {gpus[0].node.accelerator_type}",
-                reason=run.reason_text,
-                token=run.reason_token,
+                why=kept_why(run),
                 detail={"gpus": [{"node": g.node.name, "index": g.index} for g in gpus]},
                 emulated=any(g.node.emulated for g in gpus),
                 last_report_seq=-1,

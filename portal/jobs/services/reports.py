@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from portal.jobs import events, wakeups
 from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
 from portal.jobs.services import measurement
-from portal.jobs.services.moves import move
+from portal.jobs.services.moves import kept_why, move
 from portal.jobs.services.observation import from_posix
 from scheduling.lifecycle import LIVE, TRAINING, Event, State
 
@@ -110,8 +110,7 @@ def _ready(run: Run, ready_at: datetime, now: datetime) -> None:
         Event.FIRST_STEP_READY,
         at=ready_at,
         text=f"#{run.job.number} {run.job.name} trains after {launch_s:.1f} s of launching",
-        token=run.reason_token,
-        reason=run.reason_text,
+        why=kept_why(run),
         detail={"launch_s": launch_s, "protected_until": protected_until.isoformat()},
         ready_at=ready_at,
         launch_s=launch_s,
@@ -137,8 +136,7 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
     if report.reason == "request" and State(run.state) is State.CHECKPOINTING:
         text = f"#{run.job.number} {run.job.name} wrote a checkpoint at step {report.step:,}"
         detail = {"step": report.step, "seconds": report.seconds, "bytes": report.bytes}
-        why = {"token": run.reason_token, "reason": run.reason_text}
-        move(run, Event.CHECKPOINTED, at=now, text=text, detail=detail, **why)
+        move(run, Event.CHECKPOINTED, at=now, text=text, detail=detail, why=kept_why(run))
 
 
 def _metrics(run: Run, report: Report) -> None:

@@ -160,7 +160,7 @@ def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
     """End the job now. Idempotent; raises JobHasEnded where it succeeded or failed."""
     now = timezone.now()
     for _ in range(5):
-        run = Run.objects.select_related("job").get(pk=job.run_id)
+        run = Run.objects.select_related("job").get(job=job, job__run=F("pk"))
         if State(run.state) is State.CANCELLED:
             return job
         if State(run.state) not in LIVE:

@@ -1,0 +1,91 @@
+"""One job in full: its attempts, checkpoints and throughput curves."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from portal.jobs import describe, profiles
+from portal.jobs.describe import iso, people_state
+from portal.jobs.models import Checkpoint, Job, Run
+from portal.jobs.snapshots import job_profiles
+from scheduling.throughput import Profile
+
+MAX_CHECKPOINTS = 50
+
+
+def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
+    """The job as everywhere, with what only its own page shows."""
+    newest = Checkpoint.objects.filter(run__job=job).select_related("run").order_by("-at", "-id")
+    return {
+        **describe.describe_jobs([job], now)[0],
+        "spec": job.spec,
+        "runs": [_run(run, now) for run in job.runs.order_by("-attempt")],
+        "checkpoints": [_checkpoint(c) for c in newest[:MAX_CHECKPOINTS]],
+        "curve": {kind: _curve(profile, now) for kind, profile in job_curves(job).items()},
+    }
+
+
+def job_curves(job: Job) -> dict[str, Profile]:
+    """What is known of the job's throughput on the cluster's types; nothing where it is only to be tried."""
+    known = job_profiles([job], describe.cluster_types())[job.pk]
+    return {kind: profile for kind, profile in known.items() if profile.curve.source != "trial"}
+
+
+def _run(run: Run, now: datetime) -> dict[str, Any]:
+    return {
+        "id": str(run.pk),
+        "attempt": run.attempt,
+        "epoch": run.epoch,
+        "state": people_state(run),
+        "run_state": run.state,
+        "reason": {"token": run.reason_token, "text": run.reason_text},
+        "step": run.step,
+        "checkpoint_step": run.checkpoint_step,
+        "rescales": run.rescales,
+        "created_at": iso(run.created_at),
+        "started_at": iso(run.first_started_at),
+        "finished_at": iso(run.ended_at),
+        "times": describe.run_times(run, now),
+        "exit": describe.describe_exit(run),
+    }
+
+
+def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "attempt": checkpoint.run.attempt,
+        "step": checkpoint.step,
+        "at": iso(checkpoint.at),
+        "path": checkpoint.path,
+        "bytes": checkpoint.size_bytes,
+        "seconds": checkpoint.duration_s,
+    }
+
+
+def _curve(profile: Profile, now: datetime) -> dict[str, Any]:
+    numbers = profile.numbers
+    ages = {count: number.age_s(now.timestamp()) for count, number in numbers.items()}
+    return {
+        "steps_per_s": list(profile.curve.steps_per_s),
+        "source": profile.curve.source,
+        "age_s": min((age for age in ages.values() if age is not None), default=None),
+        "samples": sum(number.samples for number in numbers.values()),
+        "points": [
+            {
+                "count": count,
+                "steps_per_s": number.steps_per_s,
+                "source": number.source,
+                "age_s": ages[count],
+                "samples": number.samples,
+            }
+            for count, number in numbers.items()
+        ],
+    }
+
+
+def describe_model_types(now: datetime) -> list[dict[str, Any]]:
+    """The catalogue with its curves on the cluster's accelerator types."""
+    from portal.jobs.models import ModelType
+
+    rows = list(ModelType.objects.filter(enabled=True))
+    return [profiles and {"name": row.name} for row in rows]
