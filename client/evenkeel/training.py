@@ -12,6 +12,7 @@ Outside the cluster the same program runs alone: nothing is saved, reported or p
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 from types import TracebackType
@@ -270,6 +271,8 @@ class Run:
             import torch.distributed as dist
 
             dist.destroy_process_group()
+        if self.in_cluster:
+            gc.freeze()  # the interpreter's last collection would walk the whole framework, for seconds
         if self.stopping:
             # What follows the block (evaluation, export) belongs to a finished run.
             raise SystemExit(0)

@@ -1,0 +1,366 @@
+"""The local executor under the contract, and what is its alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evenkeel.runner.processes import all_processes
+
+from scheduling.errors import ExecutorError, InvalidInput
+from scheduling.executors.base import Executor, LaunchRequest
+from scheduling.executors.local import launching
+from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.local.inventory import declared_nodes, type_name
+from scheduling.executors.local.layout import read_object
+from scheduling.executors.local.sweeping import members
+from tests.executors.contract import ExecutorContract, ended, reason, until
+
+SLEEPER = "import time; time.sleep(600)"
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Pytest's own directories are closed to the accounts jobs run under."""
+    with tempfile.TemporaryDirectory(prefix="evenkeel-local-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+@pytest.fixture
+def executor(place: Path) -> Iterator[LocalExecutor]:
+    made = LocalExecutor(place / "data", "titan_xp:6", preload=("colorsys",), warm_idle_s=120)
+    yield made
+    assert not made.isolation_problem
+    made.reap_orphans([])
+    made.stop_warm_start(["vision", "speech"])
+
+
+def epoch_dir(place: Path, request: LaunchRequest, epoch: int = 1) -> Path:
+    return place / "data" / "jobs" / request.job_id / "runs" / request.run_id / str(epoch)
+
+
+def said(place: Path, request: LaunchRequest, epoch: int = 1) -> list[dict[str, Any]]:
+    with contextlib.suppress(FileNotFoundError):
+        text = (epoch_dir(place, request, epoch) / "sdk" / "rank0.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return []
+
+
+def runner_pid(place: Path, request: LaunchRequest) -> int:
+    return int(json.loads((epoch_dir(place, request) / "runner.json").read_text())["pid"])
+
+
+def workers_of(runner: int) -> list[int]:
+    return [process.pid for process in all_processes() if process.ppid == runner and process.alive]
+
+
+def log_of(place: Path, request: LaunchRequest, rank: int = 0) -> str:
+    return (epoch_dir(place, request) / "logs" / f"rank{rank}.log").read_text()
+
+
+class TestLocalExecutor(ExecutorContract):
+    @pytest.fixture
+    def executor(self, executor: LocalExecutor) -> Executor:
+        return executor
+
+    @pytest.fixture
+    def place(self, place: Path) -> Path:
+        self.where = place
+        return place
+
+    def let_it_train(self, executor: Executor, request: LaunchRequest, epoch: int) -> None:
+        until(lambda: sum(line["kind"] == "step" for line in said(self.where, request, epoch)) > 1, "a step")
+
+    def last_state(self, request: LaunchRequest) -> dict[str, Any]:
+        checkpoints = self.where / "data" / "jobs" / request.job_id / "checkpoints"
+        newest = max(checkpoints.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
+        state: dict[str, Any] = json.loads((newest / "state.json").read_text())["state"]
+        return state
+
+    # Things that die
+
+    def test_a_killed_worker_takes_the_others_along(self, executor: Executor, request_for: Any, place: Path) -> None:
+        request = request_for(SLEEPER, workers=2)
+        executor.launch(request)
+        workers = until(lambda: (found := workers_of(runner_pid(place, request)))[1:] and found, "both workers")
+        os.kill(workers[1], signal.SIGKILL)
+        fact = ended(executor, request.run_id)
+        assert reason(fact) == "signal"
+        assert fact.exit
+        assert fact.exit.signal == signal.SIGKILL
+        assert "worker" in fact.exit.message
+
+    def test_a_killed_runner_is_noticed_and_its_workers_die(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        request = request_for(SLEEPER, workers=2)
+        executor.launch(request)
+        runner = runner_pid(place, request)
+        until(lambda: len(workers_of(runner)) == 2, "both workers")
+        os.kill(runner, signal.SIGKILL)
+        fact = ended(executor, request.run_id)
+        assert reason(fact) == "runner_lost"
+        assert members(epoch_dir(place, request), None, all_processes()) == []
+        assert [process for process in all_processes() if process.session == runner and process.alive] == []
+
+    def test_another_executor_finds_what_runs(self, executor: Executor, request_for: Any, place: Path) -> None:
+        request = request_for(SLEEPER)
+        executor.launch(request)
+        later = LocalExecutor(place / "data", "titan_xp:6", warm_start=False)
+        [fact] = later.observe([(request.run_id, 1)])
+        assert fact.kind == "alive"
+        later.kill(request.run_id, 1)
+        assert reason(ended(executor, request.run_id)) == "signal"
+
+    def test_a_restarted_machine_ends_its_runs(self, executor: Executor, request_for: Any, place: Path) -> None:
+        request = request_for(SLEEPER)
+        executor.launch(request)
+        identity = epoch_dir(place, request) / "runner.json"
+        before = json.loads(identity.read_text())
+        identity.write_text(json.dumps(before | {"boot_id": "another boot"}))
+        [fact] = executor.observe([(request.run_id, 1)])
+        assert reason(fact) == "runner_lost"
+        assert fact.exit
+        assert "restarted" in fact.exit.message
+        os.kill(before["pid"], signal.SIGKILL)
+
+    def test_a_process_that_left_the_session_is_ended(self, executor: Executor, request_for: Any, place: Path) -> None:
+        program = (
+            "import os, subprocess; child = subprocess.Popen(['sleep', '600'], start_new_session=True);"
+            f"open('{place}/daemon', 'w').write(str(child.pid)); os._exit(0)"
+        )
+        request = request_for(program)
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "done"
+        assert not Path(f"/proc/{(place / 'daemon').read_text()}").exists()
+
+    def test_orphans_are_reaped(self, executor: LocalExecutor, request_for: Any) -> None:
+        known, unknown = request_for(SLEEPER), request_for(SLEEPER)
+        executor.launch(known)
+        executor.launch(unknown)
+        assert executor.reap_orphans([(known.run_id, 1)]) == [(unknown.run_id, 1)]
+        kinds = [fact.kind for fact in executor.observe([(known.run_id, 1), (unknown.run_id, 1)])]
+        assert kinds == ["alive", "exited"]
+
+    # Launches that break off
+
+    def test_a_crash_before_the_start_leaves_a_launch_that_can_be_repeated(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        request = request_for()
+        crash_before_start(executor, request)
+        assert executor.observe([(request.run_id, 1)])[0].kind == "absent"
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "done"
+        assert (place / "starts").read_text().count("started") == 1
+
+    def test_a_launch_under_way_is_not_absent(self, executor: LocalExecutor, request_for: Any) -> None:
+        request = request_for()
+        crash_before_start(executor, request)
+        with executor._layout.locked(request.run_id):  # as a starting runner holds it
+            assert executor.observe([(request.run_id, 1)])[0].kind == "alive"
+
+    def test_a_stop_between_the_directory_and_the_start_is_obeyed(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        request = request_for()
+        crash_before_start(executor, request)
+        executor.checkpoint_and_stop(request.run_id, 1)
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "stopped"
+        assert not (place / "starts").exists()
+
+    @pytest.mark.parametrize("placement", [{"elsewhere": (0,)}, {}, {"NODE": (17,)}])
+    def test_a_placement_that_is_not_here_is_refused(
+        self, executor: Executor, request_for: Any, placement: dict[str, tuple[int, ...]]
+    ) -> None:
+        here = {name.replace("NODE", executor.inventory()[0].name): indexes for name, indexes in placement.items()}
+        with pytest.raises(ExecutorError) as refusal:
+            executor.launch(request_for(placement=here))
+        assert refusal.value.permanent
+
+    # Memory
+
+    def test_the_memory_limit_shows_as_out_of_memory(self, executor: Executor, request_for: Any) -> None:
+        request = request_for("x = bytearray(2 << 30)", memory_mib=600)
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "out_of_memory"
+
+    def test_memory_of_all_workers_together_is_limited(self, executor: Executor, request_for: Any) -> None:
+        program = "import time; x = bytearray(b'x') * (250 << 20); time.sleep(600)"
+        request = request_for(program, workers=2, memory_mib=400)
+        executor.launch(request)
+        fact = ended(executor, request.run_id)
+        assert reason(fact) == "out_of_memory"
+        assert fact.exit
+        assert "400 MiB" in fact.exit.message
+
+    # Output
+
+    def test_every_byte_of_output_is_kept(self, executor: Executor, request_for: Any, place: Path) -> None:
+        program = (
+            "import os, sys\nfor i in range(20000): print('line', i, os.environ['RANK'])\nprint('end', file=sys.stderr)"
+        )
+        request = request_for(program, workers=2)
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "done"
+        for rank in (0, 1):
+            expected = "".join(f"line {i} {rank}\n" for i in range(20000)) + "end\n"
+            assert log_of(place, request, rank) == expected
+
+    def test_the_message_is_the_exception(self, executor: Executor, request_for: Any) -> None:
+        request = request_for("raise ValueError('seven is odd')")
+        executor.launch(request)
+        fact = ended(executor, request.run_id)
+        assert fact.exit
+        assert fact.exit.message == "worker 0 ended with code 1: ValueError: seven is odd"
+
+    # Warm start
+
+    def test_a_python_program_starts_in_a_fork_of_a_loaded_interpreter(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        program = place / "program.py"
+        program.write_text(
+            "import sys, os\n"
+            "print('colorsys' in sys.modules, __name__, sys.argv, os.environ['RANK'], 'HOME' in os.environ)\n"
+            "def fail(): raise KeyError('gone')\n"
+            "if os.environ['RANK'] == '1': fail()\n"
+        )
+        request = request_for(argv=("python", str(program), "--x", "1"), workers=2)
+        executor.launch(request)
+        fact = ended(executor, request.run_id)
+        assert fact.exit
+        assert fact.exit.message == "worker 1 ended with code 1: KeyError: 'gone'"
+        assert log_of(place, request, 0) == f"True __main__ ['{program}', '--x', '1'] 0 True\n"
+        assert "runpy" not in log_of(place, request, 1)
+
+    def test_a_shell_line_that_is_one_python_program_starts_warm_too(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        (place / "program.py").write_text("import sys; print('colorsys' in sys.modules); sys.exit('a last word')")
+        request = request_for(argv=("python program.py --rate 0.1",), shell=True, workdir=str(place))
+        executor.launch(request)
+        fact = ended(executor, request.run_id)
+        assert reason(fact) == "user_error"
+        assert log_of(place, request) == "True\na last word\n"
+
+    def test_a_module_starts_warm_and_a_program_with_its_own_python_path_cold(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        (place / "module.py").write_text("import sys; print('colorsys' in sys.modules, sys.path[0])")
+        warm = request_for(argv=("python", "-m", "module"), workdir=str(place))
+        cold = request_for(argv=("python", "-m", "module"), workdir=str(place), env={"PYTHONPATH": "/tmp"})
+        for request, expected in ((warm, "True"), (cold, "False")):
+            executor.launch(request)
+            assert reason(ended(executor, request.run_id)) == "done"
+            assert log_of(place, request).split()[0] == expected
+
+    def test_a_dead_fork_server_is_replaced(self, executor: LocalExecutor, request_for: Any, place: Path) -> None:
+        (place / "program.py").write_text("import sys; print('colorsys' in sys.modules)")
+        for _ in range(2):
+            request = request_for(argv=("python", str(place / "program.py")))
+            executor.launch(request)
+            assert reason(ended(executor, request.run_id)) == "done"
+            assert log_of(place, request) == "True\n"
+            executor.stop_warm_start(["vision"])
+
+    # Isolation
+
+    @as_root
+    def test_projects_run_under_accounts_of_their_own(self, executor: Executor, request_for: Any, place: Path) -> None:
+        program = "import os; print(os.getuid(), os.getgroups(), open('/proc/self/status').read())"
+        mine, theirs = request_for(program, project_key="vision"), request_for(program, project_key="speech")
+        uids = []
+        for request in (mine, theirs):
+            executor.launch(request)
+            assert reason(ended(executor, request.run_id)) == "done"
+            uid, groups, *_ = log_of(place, request).split(maxsplit=2)
+            assert groups == "[]"
+            assert "NoNewPrivs:\t1" in log_of(place, request)
+            uids.append(int(uid))
+        assert uids[0] != uids[1]
+        assert 0 not in uids
+        secret = epoch_dir(place, mine) / "token"
+        for uid, code in ((uids[0], 0), (uids[1], 1)):
+            result = subprocess.run(["cat", str(secret)], user=uid, group=uid, extra_groups=[], capture_output=True)
+            assert result.returncode == code
+
+    @as_root
+    def test_a_job_cannot_lead_us_to_files_it_may_not_read(
+        self, executor: LocalExecutor, request_for: Any, place: Path
+    ) -> None:
+        secret = place / "secret.json"
+        secret.write_text(json.dumps({"reason": "done", "message": "secret"}))
+        secret.chmod(0o600)
+        request = request_for("pass")
+        executor.launch(request)
+        ended(executor, request.run_id)
+        target = epoch_dir(place, request) / "exit.json"
+        target.unlink()
+        target.symlink_to(secret)
+        [fact] = executor.observe([(request.run_id, 1)])
+        assert fact.exit is None or fact.exit.message != "secret"
+
+    @as_root
+    def test_a_directory_the_accounts_cannot_reach_is_said_in_one_sentence(self, place: Path, request_for: Any) -> None:
+        closed = place / "closed"
+        closed.mkdir(mode=0o700)
+        executor = LocalExecutor(closed / "data", "titan_xp:6")
+        assert executor.isolation_problem
+        assert str(closed) in executor.isolation_problem
+        with pytest.raises(ExecutorError):
+            executor.launch(request_for())
+
+    def test_single_trust_mode_runs_as_ourselves(self, request_for: Any, place: Path) -> None:
+        executor = LocalExecutor(place / "data", "titan_xp:6", isolation="none", warm_start=False)
+        assert executor.single_trust_mode
+        request = request_for("import os; print(os.getuid())")
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "done"
+        assert log_of(place, request) == f"{os.getuid()}\n"
+
+
+def crash_before_start(executor: Executor, request: LaunchRequest) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launching, "start", crash)
+        with pytest.raises(KeyboardInterrupt):
+            executor.launch(request)
+
+
+def test_virtual_nodes_are_declared_by_type_and_count() -> None:
+    first, second = declared_nodes("a=titan_xp:4,b=v100:2", 1000)
+    assert (first.name, len(first.accelerators), second.accelerators[1].type) == ("a", 4, "v100")
+    assert all(device.emulated for device in first.accelerators)
+
+
+@pytest.mark.parametrize("declaration", ["titan_xp", "titan_xp:0", "a=x:1,a=x:1", "x:1;y:2", "x:99999"])
+def test_a_declaration_that_makes_no_sense_is_refused(declaration: str) -> None:
+    with pytest.raises(InvalidInput):
+        declared_nodes(declaration, 1000)
+
+
+def test_product_names_become_type_names() -> None:
+    assert [type_name(name) for name in ("NVIDIA TITAN Xp", "Tesla V100-SXM2-16GB")] == ["titan_xp", "v100_sxm2_16gb"]
+
+
+def test_pipes_and_links_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "real").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert read_object(tmp_path / "pipe") is None
+    assert read_object(tmp_path / "link") is None
+    assert read_object(tmp_path / "real") == {}
