@@ -35,8 +35,10 @@ class ConvNorm(nn.Module):
 
     def _convolve(self, x: Tensor) -> Tensor:
         high, wide = self.kernel
-        if self.kernel != (1, 1) and x.shape[2:] != (1, 1):
+        if high * wide > 1 and x.shape[2:] != (1, 1):
             return F.conv2d(x, self.weight, stride=self.stride, padding=(high // 2, wide // 2))
+        taps = self.weight.flatten(2)
+        matrix = taps.squeeze(2) if high * wide == 1 else taps[:, :, high * wide // 2]
         if self.stride > 1:
             x = x[:, :, :: self.stride, :: self.stride]
-        return F.linear(x.movedim(1, -1), self.weight[:, :, high // 2, wide // 2]).movedim(-1, 1)
+        return F.linear(x.movedim(1, -1), matrix).movedim(-1, 1)

@@ -1,7 +1,7 @@
 """ResNet-50 at a fraction of its width, on digits.
 
 He et al. 2015, "Deep Residual Learning for Image Recognition", table 1: the topology is
-the paper's, --width multiplies every channel count. With images of 16 pixels the four stages work at 4, 2, 1 and 1 pixels.
+the paper's, --width multiplies every channel count. With images of 16 pixels the stages work at 4, 2, 1 and 1 pixels.
 """
 
 import torch

@@ -1,0 +1,183 @@
+"""A thin typed client of the portal's REST interface: time-outs on every call, retries with limits."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+Json = dict[str, Any]
+TRIES = 5
+RETRIED = frozenset({429, 502, 503, 504})
+LONGEST_PAUSE_S = 20.0
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+
+
+class ClientError(Exception):
+    """Anything that kept a call from succeeding; the text is for people."""
+
+
+class ConnectionFailed(ClientError):
+    """No usable answer, after all tries."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    field: str
+    message: str
+    code: str = ""
+
+
+class ApiError(ClientError):
+    """The portal's refusal (application/problem+json)."""
+
+    def __init__(self, status: int, title: str, detail: str, errors: list[FieldError]) -> None:
+        super().__init__(": ".join(part for part in (title or f"HTTP {status}", detail) if part))
+        self.status, self.title, self.detail, self.errors = status, title, detail, errors
+
+
+class Client:
+    """`sleep` and `transport` are for tests."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: httpx.Timeout = TIMEOUT,
+        sleep: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Accept": "application/json", "User-Agent": "evenkeel-cli", "Referer": f"{self.url}/"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._sleep = sleep
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout, transport=transport)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    # Jobs
+
+    def submit(self, job: Json, *, idempotency_key: str) -> Json:
+        """The job, made once however often this is sent."""
+        return self._json("POST", "jobs", json=job, headers={"Idempotency-Key": idempotency_key})
+
+    def job(self, job: str) -> Json:
+        return self._json("GET", f"jobs/{_segment(job)}")
+
+    def jobs(self, **filters: str) -> Iterator[Json]:
+        """Every job that matches, page after page."""
+        answer = self._json("GET", "jobs", params=filters)
+        while True:
+            yield from answer["results"]
+            if not answer.get("next"):
+                return
+            # Only the query is taken over: behind a proxy the address in the answer may be another one.
+            answer = self._json("GET", "jobs", params=dict(httpx.URL(answer["next"]).params))
+
+    def cancel(self, job: str) -> Json:
+        return self._json("POST", f"jobs/{_segment(job)}/cancel")
+
+    def logs(self, job: str, **query: int) -> Json:
+        return self._json("GET", f"jobs/{_segment(job)}/logs", params=query)
+
+    # Sign-in
+
+    def session(self) -> Json:
+        return self._json("GET", "session")
+
+    def create_token(self, email: str, password: str, *, name: str, expires_in_days: int) -> str:
+        """Signs in, has a token made, and signs out again."""
+        self._json("GET", "session")
+        self._json("POST", "session", repeatable=False, json={"email": email, "password": password})
+        wanted = {"name": name, "expires_in_days": expires_in_days}
+        answer = self._json("POST", "tokens", repeatable=False, json=wanted)
+        self._request("DELETE", "session", repeatable=False)
+        secret = answer.get("secret") or answer.get("token")
+        if not isinstance(secret, str):
+            raise ClientError("the portal made a token but did not say it")
+        return secret
+
+    # One call
+
+    def _json(self, method: str, path: str, **options: Any) -> Json:
+        answer = self._request(method, path, **options)
+        try:
+            value = answer.json()
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise ConnectionFailed(f"{self.url} does not answer like an Evenkeel portal")
+        return value
+
+    def _request(self, method: str, path: str, *, repeatable: bool = True, **options: Any) -> httpx.Response:
+        """`repeatable`: doing it twice is as good as once, so an unclear end is tried again."""
+        for attempt in range(1, TRIES + 1):
+            pause_s = min(LONGEST_PAUSE_S, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)  # noqa: S311
+            try:
+                answer = self._send(method, path, options)
+            except httpx.TransportError as error:
+                nothing_sent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+                if attempt == TRIES or not (repeatable or nothing_sent):
+                    raise ConnectionFailed(f"cannot reach {self.url}: {_words(error)}") from error
+            except (httpx.InvalidURL, httpx.HTTPError) as error:
+                raise ConnectionFailed(f"cannot use {self.url}: {_words(error)}") from error
+            else:
+                if answer.status_code not in RETRIED or attempt == TRIES or not repeatable:
+                    return _checked(answer)
+                pause_s = _asked_pause(answer.headers) or pause_s
+            self._sleep(pause_s)
+        raise AssertionError("unreachable")
+
+    def _send(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        token = self._http.cookies.get("csrftoken")
+        headers = dict(options.get("headers", {}))
+        options = options | {"headers": headers | ({"X-CSRFToken": token} if token else {})}
+        return self._http.request(method, path, **options)
+
+
+def _segment(job: str) -> str:
+    """A job's number or UUID as one part of a path."""
+    if not job.replace("-", "").isalnum() or not job.isascii():
+        raise ApiError(404, "Not found", f"{job!r} is neither a job's number nor its UUID", [])
+    return job
+
+
+def _words(error: Exception) -> str:
+    return "no answer in time" if isinstance(error, httpx.TimeoutException) else str(error) or type(error).__name__
+
+
+def _asked_pause(headers: Mapping[str, str]) -> float | None:
+    try:
+        return min(LONGEST_PAUSE_S, max(0.0, float(headers.get("retry-after", ""))))
+    except ValueError:
+        return None
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    if answer.is_success:
+        return answer
+    if answer.is_redirect:
+        raise ConnectionFailed(f"{answer.url} redirects to {answer.headers.get('location')}: log in with that address")
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict):
+        raise ApiError(answer.status_code, f"HTTP {answer.status_code}", answer.reason_phrase, [])
+    errors = [
+        FieldError(str(item.get("field", "")), str(item.get("message", "")), str(item.get("code", "")))
+        for item in problem.get("errors") or []
+        if isinstance(item, dict)
+    ]
+    raise ApiError(answer.status_code, str(problem.get("title", "")), str(problem.get("detail") or ""), errors)

@@ -1,0 +1,91 @@
+"""From submission to the ledger through the public API, with real databases, workers and training."""
+
+from __future__ import annotations
+
+import contextlib
+from decimal import Decimal
+
+import psutil
+import pytest
+
+from tests.live_portal import LivePortal, running_portal
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_a_job_trains_and_is_paid_for(live_portal: LivePortal) -> None:
+    number = live_portal.submit(model_type="digits_mlp", total_steps=60, gpus={"min": 1, "max": 1})["number"]
+    job = live_portal.wait_state(number, "succeeded", "failed", timeout_s=120)
+    assert job["state"] == "succeeded", job
+    assert job["step"] == 60
+    assert job["emulated"] is True
+    assert job["times"]["running_s"] > 0
+    live_portal.wait_for("the ledger", lambda: Decimal(live_portal.job(number)["cost"]["so_far"]) > 0)
+    with live_portal.api() as api:
+        losses = api.get(f"jobs/{number}/metrics").json()["series"]["loss"]
+        log = api.get(f"jobs/{number}/logs", headers={"Accept": "text/plain"}).text
+        kinds = [event["kind"] for event in api.get(f"jobs/{number}/events").json()["results"]]
+        timeline = api.get(f"jobs/{number}/timeline").json()
+    assert losses[-1][2] < losses[0][2]
+    assert "loss" in log
+    assert kinds[::-1][:4] == ["submitted", "ACCEPTED", "ASSIGNED", "GPUS_FREE"]
+    assert [s["coarse"] for s in timeline["states"]][-1] == "succeeded"
+
+
+def test_an_arrival_rescales_a_running_job_which_loses_no_step(live_portal: LivePortal) -> None:
+    steps = {"model_type": "resnet50", "total_steps": 900, "batch_size": 30, "gpus": {"min": 1, "max": 2}}
+    first = live_portal.submit(**(steps | {"gpus": {"min": 1, "max": 6}}))["number"]
+    live_portal.wait_for("it to train unprotected", lambda: live_portal.job(first)["run_state"] == "RUNNING", 120)
+    second = live_portal.submit(**steps)["number"]
+    live_portal.wait_state(second, "running", timeout_s=120)
+    live_portal.wait_for("the first to be rescaled", lambda: live_portal.job(first)["rescales"] >= 1)
+    with live_portal.api() as api:
+        api.post(f"jobs/{second}/cancel").raise_for_status()
+    job = live_portal.wait_state(first, "succeeded", "failed", timeout_s=180)
+    assert (job["state"], job["step"], job["run"]["attempt"]) == ("succeeded", 900, 1)
+
+
+def test_a_failing_command_is_retried_and_then_says_why(live_portal: LivePortal) -> None:
+    number = live_portal.submit(
+        model_type=None, command="echo about to fail; exit 3", total_steps=5, retry={"limit": 1, "backoff_s": 0.1}
+    )["number"]
+    job = live_portal.wait_state(number, "failed", timeout_s=120)
+    assert job["run"]["attempt"] == 2
+    assert (job["exit"]["reason"], job["exit"]["exit_code"]) == ("user_error", 3)
+    assert "exit code 3" in job["reason"]["text"]
+    with live_portal.api() as api:
+        assert "about to fail" in api.get(f"jobs/{number}/logs").json()["text"]
+
+
+def test_a_cancelled_job_leaves_no_process(live_portal: LivePortal) -> None:
+    job = live_portal.submit(model_type=None, command="sleep 600", total_steps=5)
+    live_portal.wait_state(job["number"], "running", timeout_s=120)
+    with live_portal.api() as api:
+        api.post(f"jobs/{job['number']}/cancel").raise_for_status()
+    live_portal.wait_for("the processes to go", lambda: not _processes_of(job["id"]))
+    query = f"SELECT count(*) FROM jobs_hold h JOIN jobs_run r ON r.id = h.run_id WHERE r.job_id = '{job['id']}' AND upper_inf(during)"
+    live_portal.wait_for("the holds to end", lambda: live_portal.rows(query) == [(0,)])
+
+
+def _processes_of(job_id: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("EVENKEEL_JOB_ID") == job_id:
+                found.append(process)
+    return found
+
+
+def test_training_outlives_the_control_plane() -> None:
+    with running_portal() as portal:
+        job = portal.submit(model_type="resnet50", total_steps=1_500, batch_size=30, gpus={"min": 1, "max": 1})
+        portal.wait_state(job["number"], "running", timeout_s=120)
+        before = {p.pid for p in _processes_of(job["id"])}
+        portal.interrupt()
+        during = {p.pid for p in _processes_of(job["id"])}
+        assert before <= during
+        portal.start()
+        again = portal.job(job["number"])
+        assert again["run"] == {"id": job["run"]["id"], "attempt": 1, "epoch": 1}
+        done = portal.wait_state(job["number"], "succeeded", "failed", timeout_s=240)
+        assert (done["state"], done["run"]["attempt"], done["rescales"]) == ("succeeded", 1, 0)
