@@ -19,6 +19,7 @@ import psutil
 import psycopg2
 import pytest
 
+from portal.supervisor.layout import Layout
 from tests.supervisor.running import ROOT, RunningPortal
 
 _SECRETS = re.compile(r"Sign in as (\S+) with the password (\S+) ")
@@ -112,10 +113,12 @@ class LivePortal(RunningPortal):
         parts = [self.output, *sorted((self.data / "logs").glob("*.log"))]
         return "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-2500:]}" for p in parts if p.exists())
 
+    def database_url(self) -> str:
+        return Layout(self.data).database_url
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What the database has, read by a connection of the test's own."""
-        code = "from django.conf import settings as s; print(s.EXTERNAL_DATABASE_URL or s._layout.database_url)"
-        url = self.manage("shell", "-v", "0", "-c", code).split()[-1]
+        url = self.database_url()
         with contextlib.closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return list(cursor.fetchall())

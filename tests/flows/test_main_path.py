@@ -63,7 +63,10 @@ def test_a_cancelled_job_leaves_no_process(live_portal: LivePortal) -> None:
     with live_portal.api() as api:
         api.post(f"jobs/{job['number']}/cancel").raise_for_status()
     live_portal.wait_for("the processes to go", lambda: not _processes_of(job["id"]))
-    query = f"SELECT count(*) FROM jobs_hold h JOIN jobs_run r ON r.id = h.run_id WHERE r.job_id = '{job['id']}' AND upper_inf(during)"
+    query = (
+        "SELECT count(*) FROM jobs_hold h JOIN jobs_run r ON r.id = h.run_id "
+        f"WHERE r.job_id = '{job['id']}' AND upper_inf(during)"
+    )
     live_portal.wait_for("the holds to end", lambda: live_portal.rows(query) == [(0,)])
 
 

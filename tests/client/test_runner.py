@@ -1,0 +1,358 @@
+"""The runner as a program: its reports to a portal that comes and goes, and its parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evenkeel.runner.listening import Heard, Listener
+from evenkeel.runner.output import RotatingLog
+from evenkeel.runner.reports import report_url
+from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.verdict import Order, judge
+from evenkeel.runner.workers import Worker, free_port
+
+SLOW = """
+import time, evenkeel
+with evenkeel.training() as run:
+    for step in run.steps():
+        time.sleep(0.02)
+        run.report(loss=1 / (step + 1))
+        run.save({"step": step})
+"""
+
+
+class Portal:
+    """Takes reports; `answer` decides what it says to each."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.reports: list[dict[str, Any]] = []
+        self.tokens: set[str] = set()
+        self.answer: Callable[[dict[str, Any]], tuple[int, dict[str, Any]]] = lambda _: (200, {"next_report_s": 0.2})
+        self._server: ThreadingHTTPServer | None = None
+
+    def up(self) -> None:
+        portal = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                report = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                portal.reports.append(report | {"path": self.path})
+                portal.tokens.add(self.headers["Authorization"])
+                status, content = portal.answer(report)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(content).encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def down(self) -> None:
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def sequence(self) -> list[int]:
+        return [report["seq"] for report in self.reports]
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    made = Portal(free_port())
+    made.up()
+    yield made
+    made.down()
+
+
+def launch(place: Path, portal: Portal, program: str = SLOW, **changes: Any) -> subprocess.Popen[bytes]:
+    epoch_dir = place / "epoch"
+    for name in ("sdk", "spool", "logs"):
+        (epoch_dir / name).mkdir(parents=True)
+    (epoch_dir / "token").write_text("the-token")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "EVENKEEL_TOTAL_STEPS": "100000",
+        "EVENKEEL_BATCH_SIZE": "8",
+        "EVENKEEL_CHECKPOINT_DIR": str(place / "checkpoints"),
+        "EVENKEEL_SDK_DIR": str(epoch_dir / "sdk"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    content = {
+        "job_id": "j1",
+        "run_id": "r1",
+        "epoch": 4,
+        "argv": [sys.executable, "-c", program],
+        "shell": False,
+        "workdir": str(place),
+        "workers": 1,
+        "cuda_visible_devices": "",
+        "environment": environment | changes.pop("environment", {}),
+        "env": {},
+        "total_steps": 100_000,
+        "max_duration_s": None,
+        "memory_mib": None,
+        "api_url": f"http://127.0.0.1:{portal.port}",
+        "report_interval_s": 0.2,
+        "limits": {},
+        "log_bytes": 1 << 20,
+    }
+    (epoch_dir / "launch.json").write_text(json.dumps(content | changes))
+    return subprocess.Popen([sys.executable, "-m", "evenkeel.runner", str(epoch_dir)], start_new_session=True)
+
+
+def exit_of(place: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((place / "epoch" / "exit.json").read_text())
+    return content
+
+
+def until(condition: Callable[[], Any]) -> None:
+    give_up_at = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up_at, "did not happen"
+        time.sleep(0.02)
+
+
+def test_reports_tell_the_course_of_the_run(tmp_path: Path, portal: Portal) -> None:
+    runner = launch(tmp_path, portal, environment={"EVENKEEL_TOTAL_STEPS": "60", "EVENKEEL_CHECKPOINT_EVERY": "20"})
+    assert runner.wait(60) == 0
+    reports = portal.reports
+    assert portal.sequence() == list(range(1, len(reports) + 1))
+    assert portal.tokens == {"Bearer the-token"}
+    assert reports[0]["path"] == "/api/v1/runs/r1/reports"
+    assert {report["epoch"] for report in reports} == {4}
+    assert reports[0]["phase"] == "launching"
+    assert "running" in {report["phase"] for report in reports}
+    assert reports[-1]["phase"] == "stopped"
+    assert reports[-1]["exit"]["reason"] == "done"
+    assert reports[-1]["checkpoint"]["path"] == "step-60"
+    assert reports[-1]["sdk"] is True
+    metrics = [line for report in reports for line in report["metrics"]]
+    assert [line["step"] for line in metrics] == sorted({line["step"] for line in metrics})
+    assert metrics[-1]["loss"] == pytest.approx(1 / 60)
+    assert metrics[-1]["steps_per_s"] > 0
+    assert exit_of(tmp_path) == {"run_id": "r1", "epoch": 4, **reports[-1]["exit"]}
+    assert list((tmp_path / "epoch" / "spool").iterdir()) == []
+
+
+def test_reports_wait_for_a_portal_that_is_away(tmp_path: Path, portal: Portal) -> None:
+    runner = launch(tmp_path, portal)
+    until(lambda: len(portal.reports) > 3)
+    portal.down()
+    spool = tmp_path / "epoch" / "spool"
+    until(lambda: len(list(spool.glob("[0-9]*.json"))) > 4)
+    portal.up()
+    until(lambda: not list(spool.glob("[0-9]*.json")))
+    (tmp_path / "epoch" / "stop").touch()
+    assert runner.wait(60) == 0
+    assert sorted(set(portal.sequence())) == list(range(1, max(portal.sequence()) + 1))
+    assert exit_of(tmp_path)["reason"] == "stopped"
+
+
+def test_what_nobody_takes_stays_in_the_spool(tmp_path: Path, portal: Portal) -> None:
+    portal.down()
+    runner = launch(tmp_path, portal, environment={"EVENKEEL_TOTAL_STEPS": "5"})
+    assert runner.wait(60) == 0
+    left = sorted((tmp_path / "epoch" / "spool").glob("[0-9]*.json"), key=lambda path: int(path.stem))
+    assert json.loads(left[-1].read_text())["exit"]["reason"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((200, {"command": "checkpoint_and_stop", "next_report_s": 0.2}), "stopped"),
+        ((200, {"command": "kill", "next_report_s": 0.2}), "signal"),
+        ((409, {}), "stopped"),
+    ],
+)
+def test_answers_to_reports_are_obeyed(
+    tmp_path: Path, portal: Portal, answer: tuple[int, dict[str, Any]], reason: str
+) -> None:
+    portal.answer = lambda report: answer if report["phase"] == "running" else (200, {"next_report_s": 0.2})
+    assert launch(tmp_path, portal).wait(60) == 0
+    assert exit_of(tmp_path)["reason"] == reason
+
+
+def test_a_report_the_portal_cannot_take_does_not_block_the_others(tmp_path: Path, portal: Portal) -> None:
+    portal.answer = lambda report: (400 if report["seq"] == 1 else 200, {"next_report_s": 0.2})
+    assert launch(tmp_path, portal, environment={"EVENKEEL_TOTAL_STEPS": "20"}).wait(60) == 0
+    assert portal.sequence() == list(range(1, len(portal.reports) + 1))
+
+
+def test_sigterm_checkpoints_and_stops(tmp_path: Path, portal: Portal) -> None:
+    runner = launch(tmp_path, portal)
+    until(lambda: any(report["phase"] == "running" for report in portal.reports))
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(60) == 0
+    ended = exit_of(tmp_path)
+    assert ended["reason"] == "stopped"
+    assert ended["step"] == portal.reports[-1]["checkpoint"]["step"] > 0
+
+
+def test_a_program_without_the_sdk_is_ready_after_a_while_and_stopped_by_sigterm(
+    tmp_path: Path, portal: Portal
+) -> None:
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('asked to leave', flush=True), sys.exit(3)))\n"
+        "time.sleep(600)"
+    )
+    runner = launch(tmp_path, portal, program)
+    until(lambda: any(report["ready_at"] for report in portal.reports))
+    (tmp_path / "epoch" / "stop").touch()
+    assert runner.wait(60) == 0
+    assert exit_of(tmp_path) | {"at": 0, "exit_code": None} == exit_of(tmp_path) | {"reason": "stopped", "at": 0}
+    assert (tmp_path / "epoch" / "logs" / "rank0.log").read_text() == "asked to leave\n"
+    assert {report["sdk"] for report in portal.reports} == {False}
+
+
+def test_an_epoch_is_never_run_twice(tmp_path: Path, portal: Portal) -> None:
+    assert launch(tmp_path, portal, environment={"EVENKEEL_TOTAL_STEPS": "3"}).wait(60) == 0
+    before = exit_of(tmp_path)
+    command = [sys.executable, "-m", "evenkeel.runner", str(tmp_path / "epoch")]
+    assert subprocess.run(command, timeout=60).returncode == 0
+    assert exit_of(tmp_path) == before
+
+
+# Parts
+
+
+def test_logs_rotate_and_lose_nothing_recent(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "rank0.log", 100)
+    for number in range(40):
+        log.write(f"line {number:04}\n".encode())
+    log.close()
+    names = ("rank0.log.2", "rank0.log.1", "rank0.log")
+    text = "".join((tmp_path / name).read_text() for name in names)
+    assert text.splitlines() == [f"line {number:04}" for number in range(40)][-len(text.splitlines()) :]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_lines_that_make_no_sense_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.jsonl"
+    path.write_bytes(b'nonsense\n[1]\n{"kind": "step"}\n\xff\n{"kind": "ready", "t": 5, "step": 3}\n{"kind": "ste')
+    listener = Listener(tmp_path, 1)
+    assert listener.listen()
+    assert (listener.heard.ready_at, listener.heard.step) == (5.0, 3)
+    with path.open("ab") as file:
+        file.write(b'p", "t": 6, "step": 4}\n')
+    listener.listen()
+    assert listener.heard.step == 4
+
+
+def test_reports_carry_at_most_two_hundred_metrics_and_the_newest() -> None:
+    heard = Heard()
+    for step in range(700):
+        heard.take({"kind": "step", "t": step / 4, "step": step, "metrics": {}})
+    taken = heard.take_metrics()
+    assert len(taken) <= 200
+    assert taken[-1]["step"] == 699
+    assert taken[-1]["steps_per_s"] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("url", ["http://portal", "http://portal/", "http://portal/api/v1", "http://portal/api/v1/"])
+def test_the_portal_is_found_with_and_without_the_api_path(url: str) -> None:
+    assert report_url(url, "7") == "http://portal/api/v1/runs/7/reports"
+
+
+class _Output:
+    def __init__(self, text: str = "") -> None:
+        self.tail = text.encode()
+
+
+def worker(rank: int, code: int | None = None, *, by: int | None = None, text: str = "", ours: bool = False) -> Worker:
+    made = Worker(rank, 1, _Output(text))  # type: ignore[arg-type]
+    made.exit_code, made.signal, made.ended_at, made.signalled, made.order = code, by, 10.0 + rank, ours, rank
+    return made
+
+
+LIMITS = {"memory_mib": 100, "max_duration_s": 5.0}
+
+
+def test_the_failure_that_came_first_is_the_reason() -> None:
+    heard = Heard(errors=[{"rank": 1, "t": 9.0, "type": "RuntimeError", "text": "connection closed by peer"}])
+    killed = worker(1, by=9)
+    assert judge([worker(0, 1), killed], heard, None, LIMITS, oom=False).signal == 9
+    assert judge([worker(0, 1), killed], heard, None, LIMITS, oom=True).reason == "out_of_memory"
+    told = Heard(errors=[{"rank": rank, "t": 9.0 - rank, "type": "E", "text": str(rank)} for rank in (0, 1)])
+    assert "worker 1" in judge([worker(0, 1), worker(1, 1)], told, None, LIMITS, oom=False).message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried",
+        "Traceback\nMemoryError",
+        "numpy.core._exceptions.MemoryError: Unable to allocate",
+    ],
+)
+def test_want_of_memory_is_read_from_the_last_words(text: str) -> None:
+    assert judge([worker(0, 1, text=text)], Heard(), None, LIMITS, oom=False).reason == "out_of_memory"
+
+
+def test_what_we_ended_is_no_error_of_the_program() -> None:
+    ended = [worker(0, by=15, ours=True), worker(1, by=9, ours=True)]
+    assert judge(ended, Heard(), Order.STOP, LIMITS, oom=False).reason == "stopped"
+    assert judge(ended, Heard(), Order.TIME_LIMIT, LIMITS, oom=False).reason == "time_limit"
+    assert judge(ended, Heard(), Order.MEMORY, LIMITS, oom=False).reason == "out_of_memory"
+    assert judge([worker(0, 0)], Heard(done=True), Order.STOP, LIMITS, oom=False).reason == "done"
+
+
+def spec(**changes: Any) -> LaunchSpec:
+    here = str(Path(sys.executable).parent)
+    content: dict[str, Any] = {
+        "job_id": "j", "run_id": "r", "epoch": 1, "argv": ["python", "x.py"], "shell": False, "workdir": "/",
+        "workers": 1, "cuda_visible_devices": "", "environment": {"PATH": here + ":/usr/bin:/bin"}, "env": {},
+        "total_steps": 1, "max_duration_s": None, "memory_mib": None, "api_url": "", "report_interval_s": 1.0,
+        "limits": {}, "log_bytes": 1,
+    }  # fmt: skip
+    return LaunchSpec(**(content | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments"),
+    [
+        ({}, ["x.py"]),
+        ({"argv": ["python3", "-u", "-m", "pkg.train", "--x"]}, ["-m", "pkg.train", "--x"]),
+        ({"argv": ["python", "-c", "pass"]}, None),
+        ({"argv": ["/bin/sh", "x.py"]}, None),
+        ({"argv": ["python x.py --rate 0.1"], "shell": True}, ["x.py", "--rate", "0.1"]),
+        ({"argv": ["python x.py | tee log"], "shell": True}, None),
+        ({"argv": ["A=1 python x.py"], "shell": True}, None),
+        ({"env": {"LD_PRELOAD": "x.so"}}, None),
+        ({"env": {"PYTHONUNBUFFERED": "1"}}, ["x.py"]),
+    ],
+)
+def test_programs_of_this_interpreter_can_start_warm(changes: dict[str, Any], arguments: list[str] | None) -> None:
+    assert spec(**changes).python_arguments() == arguments
+
+
+def test_a_program_that_speaks_of_the_sdk_is_expected_to_say_when_it_is_ready(tmp_path: Path) -> None:
+    (tmp_path / "uses.py").write_text("import evenkeel")
+    (tmp_path / "plain.py").write_text("print()")
+    found = [
+        spec(argv=argv, shell=shell, workdir=str(tmp_path)).mentions_sdk()
+        for argv, shell in (
+            (["python", "uses.py"], False),
+            (["python", "-m", "uses"], False),
+            (["cd . && python uses.py"], True),
+            (["python", "plain.py"], False),
+            (["an 'unbalanced line"], True),
+        )
+    ]
+    assert found == [True, True, True, False, False]

@@ -1,0 +1,86 @@
+"""Two real ranks over gloo: they stop at the same step, and an uneven split gives the global mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from evenkeel.runner.workers import free_port
+from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
+from evenkeel.sdk.sampling import batch_indices
+
+PROGRAM = """
+import json, os, sys, torch, evenkeel
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 1).double()
+inputs = torch.arange(60, dtype=torch.float64).reshape(20, 3) / 60
+with evenkeel.training(seed=5) as run:
+    run.checkpoint(model=model)
+    wrapped = run.wrap(model)
+    for step in run.steps():
+        wrapped.zero_grad()
+        loss = (wrapped(inputs[run.local_slice(step, 20)]) ** 2).mean()
+        run.scale_loss(loss).backward()
+        if step == 0:
+            found = {"gradient": model.weight.grad.tolist(), "mean": run.mean(loss.detach())}
+    found |= {"left_at": run.step, "stopping": run.stopping}
+    with open(f"{sys.argv[1]}/rank{run.rank}.json", "w") as file:
+        json.dump(found, file)
+"""
+
+
+def test_two_ranks_agree(tmp_path: Path) -> None:
+    (tmp_path / "sdk").mkdir()
+    control = Control.create(tmp_path / "sdk" / "control")
+    environment = os.environ | {
+        "EVENKEEL_TOTAL_STEPS": "1000000",
+        "EVENKEEL_BATCH_SIZE": "7",
+        "EVENKEEL_CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
+        "EVENKEEL_SDK_DIR": str(tmp_path / "sdk"),
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], env=environment | {"RANK": str(rank)})
+        for rank in (0, 1)
+    ]
+    try:
+        said = tmp_path / "sdk" / "rank0.jsonl"
+        give_up_at = time.monotonic() + 120
+        while time.monotonic() < give_up_at and not (said.exists() and '"step"' in said.read_text()):
+            time.sleep(0.05)
+        control.request = CHECKPOINT_AND_STOP
+        assert [rank.wait(timeout=60) for rank in ranks] == [0, 0]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    found = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert found[0]["stopping"]
+    assert found[1]["stopping"]
+    assert found[0]["left_at"] == found[1]["left_at"] == control.stop_at
+    assert (tmp_path / "checkpoints" / f"step-{control.stop_at}").is_dir()
+    _check_global_mean(found)
+
+
+def _check_global_mean(found: list[dict[str, object]]) -> None:
+    """Rank 0 had four samples of the seven and rank 1 three."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 1).double()
+    inputs = torch.arange(60, dtype=torch.float64).reshape(20, 3) / 60
+    loss = (model(inputs[batch_indices(0, 20, 7, seed=5)]) ** 2).mean()
+    loss.backward()
+    assert model.weight.grad is not None
+    for rank in found:
+        torch.testing.assert_close(torch.tensor(rank["gradient"], dtype=torch.float64), model.weight.grad)
+        assert abs(float(str(rank["mean"])) - float(loss)) < 1e-12
