@@ -66,6 +66,6 @@ if [ ! -x .venv/bin/python ]; then
   if "$python" -c 'import ensurepip' 2>/dev/null; then "$python" -m venv .venv; else "$python" -m venv --without-pip .venv; fi
 fi
 if .venv/bin/python -m pip --version >/dev/null 2>&1; then pip=(.venv/bin/python -m pip); else find_pip; fi
-"${pip[@]}" install -q --disable-pip-version-check --no-input -r requirements.lock </dev/null
-"${pip[@]}" install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e client </dev/null
+"${pip[@]}" install -qq --disable-pip-version-check --no-input -r requirements.lock </dev/null
+"${pip[@]}" install -qq --disable-pip-version-check --no-input --no-deps --no-build-isolation -e client </dev/null
 echo "$wanted" >"$stamp"
