@@ -5,7 +5,7 @@ Steps are counted in closed form between events; a round runs only when somethin
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ class Run:
     has_trained: bool = False
     restarts: int = 0
     finished_at: float | None = None
-    seconds: Counter[State] = field(default_factory=Counter)
+    seconds: defaultdict[State, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def remaining(self) -> float:
@@ -62,7 +62,7 @@ class Level:
 class Outcome:
     runs: list[Run]
     levels: list[Level]
-    gpu_seconds: Counter[str]
+    gpu_seconds: dict[str, float]
     rounds: int
     first_arrival: float
     end: float
@@ -80,7 +80,7 @@ class Engine:
         self.asked = False  # a round is due at this moment
         self.woken_for: float | None = None
         start = min(job.arrival_s for job in jobs)
-        self.outcome = Outcome(self.runs, [], Counter(), 0, start, 0.0, [(start, 0.0)])
+        self.outcome = Outcome(self.runs, [], {}, 0, start, 0.0, [(start, 0.0)])
         self.at = self.outcome.first_arrival
         node_of = [(gpu, node) for node in cluster.nodes for gpu in node.gpu_ids]
         self.node_of = {gpu: node.name for gpu, node in node_of}
@@ -259,7 +259,8 @@ class Engine:
     def _release(self, run: Run) -> None:
         held = self.clock.now - run.occupied_since
         for gpu in run.occupied:
-            self.outcome.gpu_seconds[self.type_of[gpu]] += held  # type: ignore[assignment]
+            kind = self.type_of[gpu]
+            self.outcome.gpu_seconds[kind] = self.outcome.gpu_seconds.get(kind, 0.0) + held
         self.occupied.difference_update(run.occupied)
         run.occupied = ()
 

@@ -171,7 +171,9 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
 
 def label(result: Mapping[str, Any]) -> str:
     given = result.get("given", {})
-    return result["policy"] + (f" ({', '.join(f'{key}={value}' for key, value in given.items())})" if given else "")
+    return str(result["policy"]) + (
+        f" ({', '.join(f'{key}={value}' for key, value in given.items())})" if given else ""
+    )
 
 
 def _dig(result: Mapping[str, Any], path: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from ast import literal_eval
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,13 @@ class Cluster:
     stop_s: float = 2.0
     round_seconds: float = 360.0
     multi_node: bool = True
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
         return sum(len(node.gpu_ids) for node in self.nodes)
+
+
+_TIMES = ("launch_s", "checkpoint_s", "stop_s", "round_seconds")
 
 
 def read_cluster(path: Path) -> Cluster:
@@ -61,9 +63,7 @@ def read_cluster(path: Path) -> Cluster:
             for _ in range(int(entry.get("count", 1))):
                 nodes.append(Node(f"{kind}-{len(nodes)}", kind, tuple(range(next_id, next_id + size))))
                 next_id += size
-        times = {
-            key: float(data[key]) for key in ("launch_s", "checkpoint_s", "stop_s", "round_seconds") if key in data
-        }
+        times: dict[str, Any] = {key: float(data[key]) for key in _TIMES if key in data}
         return Cluster(tuple(nodes), prices, **times, multi_node=bool(data.get("multi_node", True)))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path}: cluster file needs nodes with type, count and gpus ({error!r})") from None
