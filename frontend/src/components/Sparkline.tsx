@@ -12,7 +12,7 @@ interface Props {
 /** A line without axes; begins at zero unless told otherwise. Decorative: the figure stands beside it. */
 export function Sparkline({ values, width = 108, height = 34, bound, step, zero = true, colour = "var(--ink-2)", fill = true }: Props) {
   const known = values.filter((value): value is number => value !== null && Number.isFinite(value));
-  const box = { width, height, "aria-hidden": true, viewBox: `0 0 ${width} ${height}` } as const;
+  const box = { width, height, "aria-hidden": true, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" } as const;
   if (known.length < 2) return <svg {...box}><path d={`M0 ${height - 1}H${width}`} stroke="var(--line)" /></svg>;
   const top = Math.max(...known, bound ?? -Infinity) || 1;
   const bottom = zero ? 0 : Math.min(...known);

@@ -25,15 +25,29 @@ export function number(value: number, digits = 3): string {
   const rounded = Number(value.toFixed(decimals));
   const again = rounded === 0 ? size : Math.floor(Math.log10(Math.abs(rounded)));
   const shown = Math.max(0, Math.min(6, digits - 1 - again));
-  return signed(rounded.toLocaleString("en-US", { minimumFractionDigits: shown, maximumFractionDigits: shown }));
+  return fixed(rounded, shown);
 }
 
+/** A fixed number of decimals, thousands grouped by commas. */
 export function fixed(value: number, decimals: number): string {
-  return signed(value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
+  if (!Number.isFinite(value)) return "–";
+  const [whole = "", part] = value.toFixed(decimals).split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  return signed(part === undefined ? grouped : `${grouped}.${part}`);
 }
 
 export function integer(value: number): string {
-  return signed(Math.round(value).toLocaleString("en-US"));
+  return fixed(value, 0);
+}
+
+/** Without the zeros at the end: for settings, where 1 is 1 and not 1.00. */
+export function trimmed(value: number): string {
+  return number(value).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+}
+
+/** Variances are small and compared with their bound: three decimals, more only where those say nothing. */
+export function variance(value: number): string {
+  return Math.abs(value) < 0.0005 && value !== 0 ? number(value, 2) : fixed(value, 3);
 }
 
 export function withUnit(value: string, unit: string): string {
@@ -81,10 +95,21 @@ export function preciseDuration(seconds: number): string {
   return join(Math.floor(s / 60), "min", s % 60, "s");
 }
 
-export function clock(at: Date, seconds = false): string {
-  return at.toLocaleTimeString(settings.locale, {
+const clocks = new Map<string, Intl.DateTimeFormat>();
+
+function clockFormat(seconds: boolean): Intl.DateTimeFormat {
+  const key = `${settings.locale}/${settings.hour12}/${seconds}`;
+  const known = clocks.get(key);
+  if (known) return known;
+  const made = new Intl.DateTimeFormat(settings.locale, {
     hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" as const } : {}), hour12: settings.hour12,
   });
+  clocks.set(key, made);
+  return made;
+}
+
+export function clock(at: Date, seconds = false): string {
+  return Number.isNaN(at.getTime()) ? "–" : clockFormat(seconds).format(at);
 }
 
 const sameDay = (a: Date, b: Date) => a.toDateString() === b.toDateString();
@@ -107,8 +132,10 @@ export function relative(at: Date, now: Date): string {
   return seconds > 0 ? `in ${duration(seconds)}` : `${duration(-seconds)} ago`;
 }
 
+const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
+
 export function dateTime(at: Date): string {
-  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, ${clock(at, true)}`;
+  return Number.isNaN(at.getTime()) ? "–" : `${dayFormat.format(at)}, ${clock(at, true)}`;
 }
 
 export function range(low: number, high: number): string {

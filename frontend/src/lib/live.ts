@@ -26,6 +26,7 @@ const SILENCE_MS = 25_000;
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 30_000;
 const CONNECTING_GRACE_MS = 6_000;
+const COALESCE_MS = 100;
 
 /** Keeps one WebSocket, applies each stream's merge patches and asks for a snapshot where a number is missing. */
 export class LiveStore {
@@ -36,10 +37,10 @@ export class LiveStore {
   private attempts = 0;
   private retryTimer: ReturnType<typeof setTimeout> | undefined;
   private silenceTimer: ReturnType<typeof setTimeout> | undefined;
+  private announcing: ReturnType<typeof setTimeout> | undefined;
   private wanted: string[] = [];
   private heardAt = 0;
   connection: Connection = { phase: "idle", lostAt: null, retryAt: null };
-  version = 0;
 
   constructor(private readonly deps: LiveDeps) {}
 
@@ -156,8 +157,12 @@ export class LiveStore {
     this.changed();
   }
 
+  /** Streams speak at the same moments: what arrives within a tenth of a second is one change to the page. */
   private changed(): void {
-    this.version += 1;
-    for (const listener of this.listeners) listener();
+    if (this.announcing !== undefined) return;
+    this.announcing = setTimeout(() => {
+      this.announcing = undefined;
+      for (const listener of this.listeners) listener();
+    }, COALESCE_MS);
   }
 }

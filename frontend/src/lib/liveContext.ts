@@ -1,4 +1,4 @@
-import { createContext, useContext, useEffect, useMemo, useSyncExternalStore } from "react";
+import { createContext, useContext, useEffect, useMemo, useRef, useSyncExternalStore } from "react";
 import { get } from "../api/client";
 import { useSession } from "../api/hooks";
 import type { ClusterState, CoarseState, Job, ProjectState } from "../api/types";
@@ -50,20 +50,18 @@ export function useCluster(): ClusterState | null {
   return useSyncExternalStore(store.subscribe, () => store.state("cluster") as ClusterState | null);
 }
 
-function useVersion(): number {
-  const store = useStore();
-  return useSyncExternalStore(store.subscribe, () => store.version);
-}
-
+/** The states of the session's projects; the same array as long as none of them changed. */
 export function useProjectStates(): ProjectState[] {
   const store = useStore();
-  const version = useVersion();
   const { data } = useSession();
-  return useMemo(() => {
-    void version;
-    const states = (data?.projects ?? []).map((project) => store.state(`project:${project.key}`) as ProjectState | null);
-    return states.filter((state): state is ProjectState => state !== null);
-  }, [store, version, data]);
+  const last = useRef<ProjectState[]>([]);
+  const names = data?.projects;
+  return useSyncExternalStore(store.subscribe, () => {
+    const states = (names ?? []).map((project) => store.state(`project:${project.key}`) as ProjectState | null);
+    const known = states.filter((state): state is ProjectState => state !== null);
+    const same = known.length === last.current.length && known.every((state, i) => state === last.current[i]);
+    return same ? last.current : (last.current = known);
+  });
 }
 
 /** A job as this reader may see it: `full` is null for jobs of other people's projects. */
@@ -76,16 +74,28 @@ export interface JobView {
   full: Job | null;
 }
 
+const views = new WeakMap<object, JobView>();
+
+function viewOf<T extends object>(source: T, make: () => JobView): JobView {
+  const known = views.get(source);
+  if (known) return known;
+  const made = make();
+  views.set(source, made);
+  return made;
+}
+
+/** Views keep their identity while the job behind them does, so that memoised rows stay put. */
 export function joinJobs(cluster: ClusterState | null, projects: ProjectState[]): Map<number, JobView> {
-  const views = new Map<number, JobView>();
-  for (const job of Object.values(cluster?.jobs ?? {})) views.set(job.number, { ...job, name: null, full: null });
+  const all = new Map<number, JobView>();
+  for (const job of Object.values(cluster?.jobs ?? {})) all.set(job.number, viewOf(job, () => ({ ...job, name: null, full: null })));
   for (const project of projects) {
-    for (const job of Object.values(project.jobs ?? {})) {
-      const gpus = job.allocation?.count ?? 0;
-      views.set(job.number, { number: job.number, name: job.name, project: job.project.key, state: job.state, gpus, full: job });
-    }
+    for (const job of Object.values(project.jobs ?? {})) all.set(job.number, viewOf(job, () => fullView(job)));
   }
-  return views;
+  return all;
+}
+
+function fullView(job: Job): JobView {
+  return { number: job.number, name: job.name, project: job.project.key, state: job.state, gpus: job.allocation?.count ?? 0, full: job };
 }
 
 export function useLiveJobs(): Map<number, JobView> {

@@ -1,6 +1,6 @@
 import type { ClusterState } from "../api/types";
 import type { JobView } from "./liveContext";
-import { capital, clock, count, inWords, number } from "./format";
+import { capital, clock, count, inWords, variance as spread } from "./format";
 
 /** A sentence in parts; the strong ones are set bold. */
 export interface Part {
@@ -23,9 +23,9 @@ function headline(state: ClusterState): string {
 function fairness(state: ClusterState): string {
   const { variance, v_bound: bound, running } = state.tiles;
   if (running < 2 || variance === null) return "";
-  if (bound === null) return `; their slowdown variance is ${number(variance)}`;
+  if (bound === null) return `; their slowdown variance is ${spread(variance)}`;
   if (variance <= bound) return " and are treated alike within the bound";
-  return `, but not alike: the slowdown variance ${number(variance)} is above the bound ${number(bound)}`;
+  return `, but not alike: the slowdown variance ${spread(variance)} is above the bound ${spread(bound)}`;
 }
 
 /** The soonest end among jobs this reader can see: when GPUs are next expected free. */

@@ -3,7 +3,7 @@ import { NavLink } from "react-router";
 import { useSignOut } from "../api/hooks";
 import type { Session } from "../api/types";
 import { Icon, Logo, type IconName } from "../components/icons";
-import { count, duration, number } from "../lib/format";
+import { count, duration, trimmed, variance } from "../lib/format";
 import { useCluster, useConnection } from "../lib/liveContext";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { useNow } from "../lib/clock";
@@ -35,8 +35,8 @@ function PolicyInForceNote() {
   if (!policy) return null;
   const gain = policy.parameters.min_gain;
   const facts = [
-    policy.v_bound !== null && policy.v_bound !== undefined ? `bound ${number(policy.v_bound)}` : "",
-    typeof gain === "number" ? `min gain ${number(gain)} steps/s` : "",
+    policy.v_bound !== null && policy.v_bound !== undefined ? `bound ${variance(policy.v_bound)}` : "",
+    typeof gain === "number" ? `min gain ${trimmed(gain)} steps/s` : "",
   ].filter(Boolean);
   return (
     <div>
@@ -109,7 +109,7 @@ function Notices({ session }: { session: Session }) {
   return (
     <div className="notices">
       {session.emulated && <span className="chip o" title="Accelerators here are virtual: training is real, its pace follows the catalogue">emulated</span>}
-      {session.speedup !== 1 && <span className="chip o" title="Steps per second are multiplied by this">{number(session.speedup)} × speed-up</span>}
+      {session.speedup !== 1 && <span className="chip o" title="Steps per second are multiplied by this">{trimmed(session.speedup)} × speed-up</span>}
       {session.single_trust_mode && <span className="chip warn" title="All jobs run as one system user, so they can read each other's files">single-trust mode</span>}
     </div>
   );

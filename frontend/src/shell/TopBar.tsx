@@ -24,7 +24,7 @@ export function TopBar({ title, crumb }: { title: string; crumb?: ReactNode }) {
         <ThemeToggle />
         {pathname !== "/submit" && (
           <Link to="/submit" className="btn pri" aria-keyshortcuts="c">
-            Submit<span className="only-wide"> job</span> <kbd>C</kbd>
+            <span>Submit<span className="only-wide"> job</span></span> <kbd>C</kbd>
           </Link>
         )}
       </div>

@@ -1,4 +1,4 @@
-import { useMemo, useRef, useState } from "react";
+import { memo, useMemo, useRef, useState } from "react";
 import { Link } from "react-router";
 import type { Event } from "../../api/types";
 import { Icon, StateGlyph } from "../../components/icons";
@@ -50,7 +50,7 @@ export function EventFeed() {
   );
 }
 
-function Row({ event }: { event: Event }) {
+const Row = memo(function Row({ event }: { event: Event }) {
   const mark = eventMark(event);
   const at = new Date(event.at);
   return (
@@ -60,4 +60,4 @@ function Row({ event }: { event: Event }) {
       <EventText event={event} />
     </li>
   );
-}
+});

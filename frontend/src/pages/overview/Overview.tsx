@@ -16,7 +16,7 @@ import css from "./overview.module.css";
 export function Overview({ session }: { session: Session }) {
   const cluster = useCluster();
   const jobs = useLiveJobs();
-  const now = useNow();
+  const now = useNow(5000);
   return (
     <>
       <TopBar title="Overview" />

@@ -1,3 +1,4 @@
+import { memo } from "react";
 import { useNavigate } from "react-router";
 import type { Job } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
@@ -13,7 +14,7 @@ interface Props {
   mean: number | null;
 }
 
-export function RunningRow({ job, now, mean }: Props) {
+export const RunningRow = memo(function RunningRow({ job, now, mean }: Props) {
   const navigate = useNavigate();
   const { full } = job;
   const open = full ? () => void navigate(`/jobs/${job.number}`) : undefined;
@@ -30,12 +31,12 @@ export function RunningRow({ job, now, mean }: Props) {
       {full ? <Figures job={full} now={now} mean={mean} /> : <><td colSpan={2} /><td>{count(job.gpus, "GPU")}</td><td colSpan={8} /></>}
     </tr>
   );
-}
+});
 
 function Protection({ job, now }: { job: Job; now: Date }) {
   const until = job.protected_until_at ? new Date(job.protected_until_at) : null;
   if (!until || until <= now) return null;
-  return <span className="chip" title="Keeps its GPUs until then"><Icon name="lock" size={11} />until {clock(until, until.getTime() - now.getTime() < 120_000)}</span>;
+  return <span className="chip" title="Keeps its GPUs until then"><Icon name="lock" size={11} />until {clock(until)}</span>;
 }
 
 /** Node names with the GPU indices one hover away. */

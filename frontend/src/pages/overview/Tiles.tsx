@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import { useHistory } from "../../api/hooks";
 import type { ClusterState } from "../../api/types";
 import { Sparkline } from "../../components/Sparkline";
-import { duration, fixed, integer, money, number, withUnit } from "../../lib/format";
+import { duration, fixed, integer, money, variance, withUnit } from "../../lib/format";
 import type { JobView } from "../../lib/liveContext";
 import { DotStrip } from "./DotStrip";
 import css from "./overview.module.css";
@@ -50,8 +50,8 @@ export function Tiles({ cluster, jobs, now }: { cluster: ClusterState; jobs: Map
         spark={<Sparkline step values={[...points.map((p) => p.queued), tiles.queued]} />}
       />
       <Tile
-        label="Slowdown variance" className={css.fair} value={tiles.variance === null ? "–" : number(tiles.variance)}
-        detail={tiles.v_bound === null ? "no bound in this policy" : `bound ${number(tiles.v_bound)}, last 2 h`}
+        label="Slowdown variance" className={css.fair} value={tiles.variance === null ? "–" : variance(tiles.variance)}
+        detail={tiles.v_bound === null ? "no bound in this policy" : `bound ${variance(tiles.v_bound)}, last 2 h`}
         spark={<Sparkline values={[...points.map((p) => p.variance), tiles.variance]} bound={tiles.v_bound} />}
       >
         <DotStrip className={css.strip ?? ""} jobs={jobs} shares={tiles.relative_throughputs} mean={tiles.mean_relative_throughput} />

@@ -1,5 +1,5 @@
 import { useElementSize } from "@mantine/hooks";
-import { useState } from "react";
+import { memo, useState } from "react";
 import { useTimeline } from "../../api/hooks";
 import type { ClusterTimeline } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
@@ -29,7 +29,10 @@ export function TimelinePanel({ now }: { now: Date }) {
   const long = useTimeline(1440, () => new Date(Date.now() - 1440 * 60_000), chosen === 1440);
   const minutes = chosen ?? fitting(recent.data, now);
   const query = minutes > 120 ? long : recent;
-  const from = new Date(now.getTime() - minutes * 60_000);
+  // The picture moves by pixels, not by seconds: about one step in a thousand of its span.
+  const step = minutes * 60;
+  const until = Math.ceil(now.getTime() / step) * step;
+  const from = new Date(until - minutes * 60_000);
   return (
     <Panel
       title="Allocation" meta={<span className="only-wide">one line per GPU, {clock(from)} to now; finished jobs faded</span>}
@@ -42,13 +45,13 @@ export function TimelinePanel({ now }: { now: Date }) {
       }
     >
       <Loadable query={query} what="The timeline" skeleton={<Skeleton height={300} />}>
-        {(timeline) => <Sized timeline={timeline} from={from.getTime()} now={now.getTime()} />}
+        {(timeline) => <Sized timeline={timeline} from={from.getTime()} now={until} />}
       </Loadable>
     </Panel>
   );
 }
 
-function Sized({ timeline, from, now }: { timeline: ClusterTimeline; from: number; now: number }) {
+const Sized = memo(function Sized({ timeline, from, now }: { timeline: ClusterTimeline; from: number; now: number }) {
   const { ref, width } = useElementSize();
   const gpus = timeline.nodes.reduce((sum, node) => sum + node.gpus, 0);
   const Drawing = gpus > MOST_SVG_GPUS ? TimelineCanvas : Timeline;
@@ -60,4 +63,4 @@ function Sized({ timeline, from, now }: { timeline: ClusterTimeline; from: numbe
       </div>
     </div>
   );
-}
+});
