@@ -64,6 +64,9 @@ class Client:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._http.close()
 
     # Jobs
@@ -103,7 +106,7 @@ class Client:
         wanted = {"name": name, "expires_in_days": expires_in_days}
         answer = self._json("POST", "tokens", repeatable=False, json=wanted)
         self._request("DELETE", "session", repeatable=False)
-        secret = answer.get("secret") or answer.get("token")
+        secret = answer.get("secret")
         if not isinstance(secret, str):
             raise ClientError("the portal made a token but did not say it")
         return secret

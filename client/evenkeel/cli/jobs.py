@@ -1,0 +1,186 @@
+"""`evenkeel ls`, `show`, `logs`, `cancel`."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+
+import click
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import (
+    age,
+    as_json,
+    clean,
+    gpus_text,
+    moment,
+    money,
+    pairs,
+    print_json,
+    progress_text,
+    state_text,
+    table,
+)
+from evenkeel.client import Client, Json
+
+FOLLOW_S = 1.0
+HEADS = ("JOB", "NAME", "PROJECT", "STATE", "STEPS", "GPUS", "AGE", "COST")
+
+
+@click.command()
+@click.option("--state", help="queued, starting, running, rescaling, succeeded, failed or cancelled.")
+@click.option("--project", help="Only jobs of this project.")
+@click.option("--owner", help="Only jobs of this person (email).")
+@click.option("--search", help="Only jobs with this in their name.")
+@click.option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, newest first."
+)
+@as_json
+def ls(limit: int, output: str, **filters: str | None) -> None:
+    """List jobs.
+
+    \b
+    Examples:
+      evenkeel ls --state running
+      evenkeel ls --project vision --output json | jq '.[].number'
+    """
+    wanted = {key: value for key, value in filters.items() if value is not None}
+    jobs = list(islice(connect().jobs(**wanted), limit))
+    if output == "json":
+        print_json(jobs)
+    elif not jobs:
+        click.echo("No jobs.")
+    else:
+        # The state is coloured after the table is laid out: colour codes have no width.
+        text = table(HEADS, [_row(job) for job in jobs], right=frozenset({0, 4, 6, 7}))
+        head, *lines = text.split("\n")
+        click.echo("\n".join([head, *map(_coloured, lines, jobs)]))
+
+
+def _row(job: Json) -> list[object]:
+    return [
+        job["number"],
+        job["name"],
+        job["project"]["key"],
+        job["state"],
+        progress_text(job),
+        gpus_text(job),
+        age(job["submitted_at"]),
+        money(job.get("cost"), "so_far"),
+    ]
+
+
+def _coloured(line: str, job: Json) -> str:
+    at = line.rfind(f"  {job['state']} ")
+    return line if at < 0 else line[: at + 2] + state_text(job) + line[at + 2 + len(job["state"]) :]
+
+
+@click.command()
+@click.argument("job")
+@as_json
+def show(job: str, output: str) -> None:
+    """Show one job.
+
+    \b
+    Examples:
+      evenkeel show 12
+      evenkeel show 12 --output json | jq .throughput
+    """
+    found = connect().job(job)
+    if output == "json":
+        print_json(found)
+        return
+    throughput, ending = found.get("throughput") or {}, found.get("exit") or {}
+    click.echo(
+        pairs(
+            [
+                ("Job", f"{found['number']}  {clean(found['name'])}"),
+                ("Project", f"{clean(found['project']['key'])}, {clean(found['owner']['email'])}"),
+                ("State", f"{state_text(found)}{' (emulated)' if found.get('emulated') else ''}"),
+                ("Reason", clean((found.get("reason") or {}).get("text", ""))),
+                ("Program", clean(found.get("model_type") or found.get("command") or "")),
+                ("Steps", f"{progress_text(found)} ({found.get('progress') or 0:.0%})"),
+                ("GPUs", gpus_text(found)),
+                ("Placed on", _places(found)),
+                ("Throughput", _speed(throughput)),
+                ("Slowdown", found.get("slowdown")),
+                ("Rescales", found.get("rescales")),
+                ("Queue", found.get("queue_position")),
+                ("Submitted", moment(found.get("submitted_at"))),
+                ("Started", moment(found.get("started_at"))),
+                ("Expected end", moment(found.get("expected_end_at"))),
+                ("Finished", moment(found.get("finished_at"))),
+                ("Cost", money(found.get("cost"), "so_far")),
+                ("Estimated", money(found.get("cost"), "estimated")),
+                ("Exit", clean(ending.get("message") or ending.get("reason") or "")),
+            ]
+        )
+    )
+
+
+def _places(job: Json) -> str:
+    held = (job.get("allocation") or {}).get("gpus") or []
+    return ", ".join(f"{clean(gpu['node'])}:{gpu['index']}" for gpu in held)
+
+
+def _speed(throughput: Json) -> str:
+    seen, predicted = throughput.get("steps_per_s"), throughput.get("predicted_steps_per_s")
+    parts = [f"{seen:.3g} steps/s"] if seen else []
+    parts += [f"{predicted:.3g} predicted ({clean(throughput.get('source'))})"] if predicted else []
+    return ", ".join(parts)
+
+
+@click.command()
+@click.argument("job")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which worker's output.")
+@click.option("--tail", type=click.IntRange(min=1), metavar="LINES", help="Start so many lines before the end.")
+@as_json
+def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> None:
+    """Print what a job's worker wrote.
+
+    \b
+    Examples:
+      evenkeel logs 12 --tail 100
+      evenkeel logs 12 -f --rank 1
+    """
+    client = connect()
+    query = {"rank": rank} | ({"tail": tail} if tail else {"offset": 0})
+    if output == "json":
+        print_json(client.logs(job, **query))
+        return
+    while True:
+        offset, ended = _print_all(client, job, query)
+        if ended or not follow:
+            return
+        query = {"rank": rank, "offset": offset}
+        time.sleep(FOLLOW_S)
+
+
+def _print_all(client: Client, job: str, query: dict[str, int]) -> tuple[int, bool]:
+    """Everything there is by now; where it ends, and whether more can come."""
+    while True:
+        answer = client.logs(job, **query)
+        click.echo(answer["text"], nl=False)
+        at, reached = answer["next_offset"], answer["next_offset"] >= answer["size"]
+        if reached or at <= answer["offset"]:
+            return at, bool(answer["complete"]) and reached
+        query = {"rank": query["rank"], "offset": at}
+
+
+@click.command()
+@click.argument("job")
+@as_json
+def cancel(job: str, output: str) -> None:
+    """Cancel a job; doing it twice is no error.
+
+    \b
+    Example:
+      evenkeel cancel 12
+    """
+    found = connect().cancel(job)
+    if output == "json":
+        print_json(found)
+    else:
+        click.echo(f"Job {found['number']} {state_text(found)}")

@@ -1,0 +1,75 @@
+"""`evenkeel`: submit training jobs to an Evenkeel portal, watch them, and wait for them in CI."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from evenkeel.cli.jobs import cancel, logs, ls, show
+from evenkeel.cli.login import login
+from evenkeel.cli.output import print_error
+from evenkeel.cli.submit import submit
+from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
+from evenkeel.client import ApiError, ClientError
+
+COMMANDS: tuple[click.Command, ...] = (login, submit, ls, show, logs, wait, cancel)
+
+
+class Cli(click.Group):
+    """Exit codes as DESIGN.md has them: click's own 2 for wrong usage becomes 1."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
+        options["standalone_mode"] = False
+        try:
+            code = super().main(args, *rest, **options)
+        except ClientError as error:
+            print_error(error)
+            sys.exit(NOT_FOUND if isinstance(error, ApiError) and error.status == 404 else FAILED_CALL)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(FAILED_CALL)
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("Aborted.", err=True)
+            sys.exit(FAILED_CALL)
+        except BrokenPipeError:  # as in `evenkeel ls | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(FAILED_CALL)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [str(command.name) for command in COMMANDS]
+
+
+@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="evenkeel", message="evenkeel %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Submit training jobs to a shared GPU cluster, watch them, and wait for them in CI.
+
+    \b
+    Examples:
+      evenkeel login https://evenkeel.example.org
+      evenkeel submit --model resnet50 --steps 2000 --gpus 1-6
+      evenkeel submit job.yaml --wait
+      evenkeel logs 12 -f
+
+    \b
+    Exit codes: 0 succeeded, 1 usage or connection error, 100 job failed, 101 not finished in time,
+    102 not found, 103 job cancelled.
+
+    \b
+    Environment: EVENKEEL_URL and EVENKEEL_TOKEN come before what `login` stored; NO_COLOR turns colours off.
+    """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+for command in COMMANDS:
+    cli.add_command(command)
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,115 @@
+"""Tables and lines for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from evenkeel.client import ApiError, ClientError, Json
+
+COLOURS = {
+    "queued": "yellow",
+    "starting": "cyan",
+    "running": "blue",
+    "rescaling": "magenta",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "bright_black",
+}
+
+as_json = click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
+)
+
+
+def print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def note(text: str) -> None:
+    """To people only: standard error."""
+    click.echo(text, err=True)
+
+
+def print_error(error: ClientError) -> None:
+    click.echo(f"{click.style('Error:', fg='red')} {clean(error)}", err=True)
+    if isinstance(error, ApiError):
+        for item in error.errors:
+            click.echo(f"  {clean(item.field)}: {clean(item.message)}", err=True)
+
+
+def clean(value: object) -> str:
+    """One line without anything a terminal would obey."""
+    return "".join(character if character.isprintable() else " " for character in str(value))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: frozenset[int] = frozenset()) -> str:
+    """Columns as wide as what is in them; those numbered in `right` end at the same place."""
+    cells = [[clean(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+
+    def line(row: list[str]) -> str:
+        parts = (c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        return "  ".join(parts).rstrip()
+
+    head, *body = map(line, cells)
+    return "\n".join([click.style(head, bold=True), *body])
+
+
+def state_text(job: Json) -> str:
+    return click.style(clean(job["state"]), fg=COLOURS.get(job["state"]))
+
+
+def gpus_text(job: Json) -> str:
+    """What it holds, of what it may: `2 of 1-6 titan_xp`."""
+    wish = job.get("gpus") or {}
+    low, high = wish.get("min", 1), wish.get("max")
+    span = str(low) if low == high else f"{low}-{high or ''}"
+    held = job.get("allocation")
+    return f"{held['count']} of {span} {held['type']}" if held else f"0 of {span}"
+
+
+def progress_text(job: Json) -> str:
+    return f"{job.get('step') or 0:,}/{job['total_steps']:,}"
+
+
+def money(cost: Json | None, key: str) -> str:
+    if not cost or cost.get(key) is None:
+        return "-"
+    return f"{cost[key]} {cost.get('currency', '')}".strip()
+
+
+def age(text: str | None, now: datetime | None = None) -> str:
+    return "-" if not text else span_text(((now or datetime.now(UTC)) - _time(text)).total_seconds())
+
+
+def span_text(seconds: float) -> str:
+    """Two units at most: `45s`, `3m 20s`, `2h 05m`, `3d 4h`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3_600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3_600}h {whole % 3_600 // 60:02d}m"
+    return f"{whole // 86_400}d {whole % 86_400 // 3_600}h"
+
+
+def moment(text: str | None) -> str:
+    return _time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else "-"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def pairs(rows: Sequence[tuple[str, Callable[[], object] | object]]) -> str:
+    """Names and values under each other; what is empty is left out."""
+    shown: list[tuple[str, Any]] = [(name, value() if callable(value) else value) for name, value in rows]
+    shown = [(name, value) for name, value in shown if value not in (None, "", "-")]
+    width = max(len(name) for name, _ in shown)
+    return "\n".join(f"{click.style(name.ljust(width), bold=True)}  {value}" for name, value in shown)

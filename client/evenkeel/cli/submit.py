@@ -1,0 +1,159 @@
+"""`evenkeel submit`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import uuid
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, clean, note, print_json, state_text
+from evenkeel.cli.waiting import finish
+from evenkeel.client import ConnectionFailed, Json
+
+COMMAND_KEY = "evenkeel.command"
+
+
+class AfterDashes(click.Command):
+    """Keeps what follows `--` apart from the arguments: it is the job's command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND_KEY] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=AfterDashes, options_metavar="[OPTIONS] [FILE|-] [-- COMMAND...]")
+@click.argument("file", required=False, metavar="")
+@click.option("--model", metavar="TYPE", help="A program of the catalogue (model_type).")
+@click.option("--steps", type=click.IntRange(min=1), help="Steps to train (total_steps).")
+@click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs.")
+@click.option("--project", help="Key of the project that pays.")
+@click.option("--name", help="What the job is called.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5.")
+@click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="With --wait: give up after so long.")
+@click.option("--idempotency-key", metavar="K", help="The same key never makes a second job; default: a new one.")
+@as_json
+@click.pass_context
+def submit(
+    ctx: click.Context, /, wait: bool, timeout: float | None, idempotency_key: str | None, output: str, **parts: Any
+) -> None:
+    """Submit a training job.
+
+    A job file says what to train, or the options do; options change what a file says.
+
+    \b
+    Examples:
+      evenkeel submit job.yaml
+      evenkeel submit job.yaml --set gpus.max=4 --set labels.stage=nightly --wait
+      evenkeel submit --model resnet50 --steps 2000 --gpus 1-6
+      evenkeel submit --steps 500 --name mine -- python train.py --lr 0.1
+      generate-job | evenkeel submit - --idempotency-key "$CI_PIPELINE_ID"
+    """
+    job = _job_file(command=ctx.meta.get(COMMAND_KEY), **parts)
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout goes with --wait")
+    key = idempotency_key or str(uuid.uuid4())
+    client = connect()
+    try:
+        made = client.submit(job, idempotency_key=key)
+    except ConnectionFailed:
+        note(f"The job may have been taken: submit it again with --idempotency-key {key} and it is made once.")
+        raise
+    if not wait and output == "json":
+        print_json(made)
+        return
+    text = f"Job {made['number']} submitted: {clean(made['name'])}, {state_text(made)}"
+    click.echo(text, err=output == "json")
+    if wait:
+        finish(client, str(made["number"]), timeout, output)
+
+
+def _job_file(
+    *,
+    file: str | None,
+    command: list[str] | None,
+    model: str | None,
+    steps: int | None,
+    gpus: str | None,
+    batch_size: int | None,
+    project: str | None,
+    name: str | None,
+    settings: tuple[str, ...],
+) -> Json:
+    if file is None and model is None and command is None:
+        raise click.UsageError("give a job file, or --model TYPE, or a command after --")
+    job = _read(file) if file is not None else {}
+    if command is not None:
+        job["command"] = command[0] if len(command) == 1 else shlex.join(command)
+    given = {"model_type": model, "total_steps": steps, "batch_size": batch_size, "project": project, "name": name}
+    job |= {key: value for key, value in given.items() if value is not None}
+    if gpus is not None:
+        job["gpus"] = _mapping(job, "gpus") | _gpus(gpus)
+    for setting in settings:
+        _set(job, setting)
+    return job
+
+
+def _read(file: str) -> Json:
+    """The job file; what its keys mean is the portal's to judge."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+    document = _yaml(text, "standard input" if file == "-" else file)
+    if not isinstance(document, dict):
+        raise click.UsageError(f"{file}: a job file is a mapping of keys to values")
+    return document
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return _plain(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise click.UsageError(f"{where}: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """YAML's dates as text, for JSON."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.isoformat() if isinstance(value, (date, datetime)) else value
+
+
+def _gpus(text: str) -> dict[str, int]:
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if not match:
+        raise click.BadParameter(f"{text!r} is neither a number nor a range as 1-6", param_hint="--gpus")
+    return {"min": int(match[1]), "max": int(match[2] or match[1])}
+
+
+def _set(job: Json, setting: str) -> None:
+    key, equals, value = setting.partition("=")
+    *path, last = key.split(".")
+    if not equals or not all((*path, last)):
+        raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+    place = job
+    for part in path:
+        place[part] = place = _mapping(place, part)
+    place[last] = _yaml(value, f"--set {key}")
+
+
+def _mapping(place: Json, key: str) -> Json:
+    value = place.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise click.UsageError(f"{key} is {value!r}, not a mapping of keys to values")
+    return dict(value or {})

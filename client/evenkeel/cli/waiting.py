@@ -1,0 +1,115 @@
+"""Waiting for the end of a job: progress for people, an exit code for CI."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+import click
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, clean, gpus_text, note, print_json, progress_text, span_text, state_text
+from evenkeel.client import ApiError, Client, ConnectionFailed, Json
+
+FAILED_CALL, NOT_FOUND, NOT_IN_TIME = 1, 102, 101
+EXIT_CODES = {"succeeded": 0, "failed": 100, "cancelled": 103}
+POLL_S = 2.0
+UNREACHABLE_S = 300.0  # a portal may be away this long: its jobs go on
+
+
+@click.command()
+@click.argument("job")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Give up after this many seconds.")
+@as_json
+def wait(job: str, timeout: float | None, output: str) -> None:
+    """Wait until a job has ended; the exit code says how.
+
+    \b
+    Examples:
+      evenkeel wait 12
+      evenkeel wait 12 --timeout 3600 || echo "ended with $?"
+
+    \b
+    Exit codes: 0 succeeded, 100 failed, 101 not finished in time, 102 not found, 103 cancelled.
+    """
+    finish(connect(), job, timeout, output)
+
+
+def finish(client: Client, name: str, timeout_s: float | None, output: str) -> None:
+    """Waits, prints how it ended, and leaves the program with the job's code."""
+    job = _await_end(client, name, timeout_s)
+    code = EXIT_CODES.get(job["state"], NOT_IN_TIME)
+    if output == "json":
+        print_json(job)
+    else:
+        click.echo(_ending(job))
+    raise SystemExit(code)
+
+
+def _await_end(client: Client, name: str, timeout_s: float | None) -> Json:
+    started = heard = time.monotonic()
+    line = StatusLine()
+    job: Json | None = None
+    try:
+        while True:
+            try:
+                job, heard = client.job(name), time.monotonic()
+            except (ConnectionFailed, ApiError) as error:
+                lasting = isinstance(error, ApiError) and error.status < 500
+                if lasting or time.monotonic() - heard > UNREACHABLE_S:
+                    raise
+                line.show(f"no answer ({clean(error)}), trying on")
+            else:
+                line.show(_status(job))
+                if job["state"] in EXIT_CODES:
+                    return job
+            left_s = None if timeout_s is None else started + timeout_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return job or client.job(name)
+            time.sleep(POLL_S if left_s is None else min(POLL_S, left_s))
+    except KeyboardInterrupt:
+        line.close()
+        note(f"The job goes on: `evenkeel wait {name}` waits again, `evenkeel cancel {name}` ends it.")
+        raise
+    finally:
+        line.close()
+
+
+def _status(job: Json) -> str:
+    parts = [f"job {job['number']}", state_text(job), progress_text(job), f"GPUs {gpus_text(job)}"]
+    speed = (job.get("throughput") or {}).get("steps_per_s")
+    if speed:
+        parts.append(f"{speed:.3g} steps/s")
+    if job["state"] == "queued" and job.get("reason"):
+        parts.append(clean(job["reason"].get("text", "")))
+    return "  ".join(parts)
+
+
+def _ending(job: Json) -> str:
+    times = job.get("times") or {}
+    text = f"Job {job['number']} {state_text(job)} at step {progress_text(job)}"
+    text += f" after {span_text(sum(value or 0 for value in times.values()))}" if times else ""
+    reason = (job.get("exit") or {}).get("message")
+    return f"{text}: {clean(reason)}" if reason and job["state"] != "succeeded" else text
+
+
+class StatusLine:
+    """One line rewritten in place on a terminal; elsewhere a line whenever the state changes."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last = ""
+
+    def show(self, text: str) -> None:
+        if self._terminal:
+            width, plain = shutil.get_terminal_size().columns, click.unstyle(text)
+            click.echo(f"\r\033[2K{text if len(plain) < width else plain[: width - 1]}", err=True, nl=False)
+        elif (kind := text.partition("  ")[2].partition("  ")[0]) != self._last:
+            self._last = kind
+            click.echo(text, err=True)
+
+    def close(self) -> None:
+        if self._terminal and self._last != "closed":
+            click.echo("\r\033[2K", err=True, nl=False)
+            self._last = "closed"
