@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +152,17 @@ def test_what_a_killed_writer_left_is_no_checkpoint(cluster: Cluster) -> None:
 
 
 def test_a_request_checkpoints_and_leaves_at_the_next_step(cluster: Cluster) -> None:
-    with pytest.raises(SystemExit) as leaving, cluster.run() as run:
-        for step in run.steps():
-            run.save({"step": step})
-            if step == 6:
-                cluster.control.request = CHECKPOINT_AND_STOP
+    def train() -> None:
+        with cluster.run() as run:
+            for step in run.steps():
+                run.save({"step": step})
+                if step == 6:
+                    cluster.control.request = CHECKPOINT_AND_STOP
+
+    with pytest.raises(SystemExit) as leaving:
+        train()
     assert leaving.value.code == 0
-    assert cluster.control.stop_at == run.step == 8
+    assert cluster.control.stop_at == 8
     assert cluster.lines[-1] | {"t": 0} == {"kind": "stopped", "t": 0, "step": 8}
     assert cluster.said("checkpoint")[-1]["reason"] == "request"
     assert cluster.steps_saved()[0] == 8
@@ -165,9 +170,9 @@ def test_a_request_checkpoints_and_leaves_at_the_next_step(cluster: Cluster) -> 
 
 def test_a_stopped_run_without_a_checkpoint_says_so(cluster: Cluster) -> None:
     cluster.control.request = CHECKPOINT_AND_STOP
-    with pytest.raises(SystemExit), cluster.run() as run:
-        for _ in run.steps():
-            pass
+    run = cluster.run()
+    with pytest.raises(SystemExit), run:
+        list(run.steps())
     assert cluster.said("notice")[0]["text"] == "stopped at step 1 without a checkpoint of it"
 
 
@@ -210,19 +215,25 @@ def test_state_that_could_not_be_loaded_fails_at_the_first_save(cluster: Cluster
 
 
 def test_interval_checkpoints_hold_the_state_of_their_step(cluster: Cluster) -> None:
-    with pytest.raises(RuntimeError), cluster.run() as run:
-        state = {"weights": torch.zeros(1000)}
-        for step in run.steps():
+    state = {"weights": torch.zeros(1000)}
+    with cluster.run() as run:
+        for _ in run.steps():
             state["weights"] += 1
             run.save(state)
-            if step == 11:
-                raise RuntimeError
-    content = torch.load(cluster.state_file(10), weights_only=True)
-    assert content["state"]["weights"].unique().tolist() == [10.0]
+    content = torch.load(cluster.state_file(15), weights_only=True)
+    assert content["state"]["weights"].unique().tolist() == [15.0]
+
+
+def test_damaged_checkpoints_do_not_crowd_out_good_ones(cluster: Cluster) -> None:
+    cluster.train()
+    cluster.state_file(20).write_text("x")
+    with pytest.raises(RuntimeError):
+        cluster.train(until=18, EVENKEEL_CHECKPOINT_EVERY=1)
+    assert cluster.steps_saved() == [18, 17]
 
 
 def test_a_copy_shares_nothing() -> None:
-    state = {"a": [torch.zeros(2), {"b": (torch.ones(1),)}]}
+    state: dict[str, Any] = {"a": [torch.zeros(2), {"b": (torch.ones(1),)}]}
     copied = copy_state(state)
     state["a"][0] += 1
     assert copied["a"][0].tolist() == [0.0, 0.0]
@@ -248,7 +259,7 @@ def test_the_pace_is_a_ceiling_without_bursts() -> None:
         pace.wait()
         starts.append(now)
         now += 1.0 if step == 20 else 0.01  # one long step
-    gaps = [after - before for before, after in zip(starts, starts[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(starts)]
     assert min(gaps) == pytest.approx(0.1)
     assert sorted(gaps)[-2] == pytest.approx(0.1)
 

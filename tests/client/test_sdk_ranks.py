@@ -83,4 +83,4 @@ def _check_global_mean(found: list[dict[str, object]]) -> None:
     assert model.weight.grad is not None
     for rank in found:
         torch.testing.assert_close(torch.tensor(rank["gradient"], dtype=torch.float64), model.weight.grad)
-        assert abs(float(str(rank["mean"])) - float(loss)) < 1e-12
+        assert abs(float(str(rank["mean"])) - loss.item()) < 1e-12

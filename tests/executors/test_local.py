@@ -292,8 +292,10 @@ class TestLocalExecutor(ExecutorContract):
         assert uids[0] != uids[1]
         assert 0 not in uids
         secret = epoch_dir(place, mine) / "token"
-        for uid, code in ((uids[0], 0), (uids[1], 1)):
-            result = subprocess.run(["cat", str(secret)], user=uid, group=uid, extra_groups=[], capture_output=True)
+        for account, code in ((uids[0], 0), (uids[1], 1)):
+            result = subprocess.run(
+                ["cat", str(secret)], user=account, group=account, extra_groups=[], capture_output=True
+            )
             assert result.returncode == code
 
     @as_root

@@ -37,6 +37,7 @@ class CheckpointStore:
     def __init__(self, directory: Path, keep: int) -> None:
         self._directory, self._keep = directory, keep
         self._readable_checked = False
+        self._damaged: set[int] = set()
 
     def steps(self) -> list[int]:
         """Steps that have a checkpoint, newest first; nothing is said about their health."""
@@ -54,6 +55,7 @@ class CheckpointStore:
             except (OSError, ValueError, KeyError, TypeError):
                 damaged.append(step)
                 continue
+            self._damaged.update(damaged)
             if damaged:
                 notice(f"checkpoint step {_listed(damaged)} is damaged, falling back to step {step}")
             return step, state
@@ -85,7 +87,7 @@ class CheckpointStore:
             raise CheckpointError(f"checkpoint step {step} could not be written: {error}") from error
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        self._prune()
+        self._prune(step)
         return Saved(step, f"step-{step}", size, time.perf_counter() - started)
 
     def _write_draft(self, draft: Path, step: int, state: Any, about: dict[str, Any]) -> int:
@@ -123,10 +125,14 @@ class CheckpointStore:
             draft.rename(place)
         sync(self._directory)
 
-    def _prune(self) -> None:
-        """Drops what is beyond the last k, and what a killed writer left."""
-        for step in self.steps()[self._keep :]:
-            shutil.rmtree(self._directory / f"step-{step}", ignore_errors=True)
+    def _prune(self, newest: int) -> None:
+        """Drops what is beyond the last k, and what a killed writer left. A checkpoint beyond the newest
+        was damaged, or we would have resumed from it; it must not count among the last."""
+        past = [step for step in self.steps() if step <= newest and (step == newest or step not in self._damaged)]
+        kept = past[: self._keep]
+        for step in self.steps():
+            if step not in kept:
+                shutil.rmtree(self._directory / f"step-{step}", ignore_errors=True)
         for place in self._directory.iterdir():
             if place.name.startswith((".draft-", ".old-")):
                 shutil.rmtree(place, ignore_errors=True)

@@ -14,12 +14,13 @@ from evenkeel.sdk.state import CheckpointError, copy_state
 
 class Saver:
     """Rank 0's side of checkpoints. Interval checkpoints are copied and written by a thread of their own;
-    those on request and at the end are written before `save` returns."""
+    those on request and at the end, and the first of a process, are written before `save` returns."""
 
     def __init__(self, store: CheckpointStore, settings: Settings, lines: Lines | None) -> None:
         self._store, self._settings, self._lines = store, settings, lines
         self._objects: dict[str, Any] = {}
         self._thread: threading.Thread | None = None
+        self._first = True
         self.last_step: int | None = None
 
     def register(self, objects: dict[str, Any]) -> None:
@@ -30,17 +31,16 @@ class Saver:
         return bool(self._objects)
 
     def interval_due(self, step: int) -> bool:
-        """Whether `step` reached the next multiple of the interval and nothing is being written."""
+        """Whether `step` reached the next multiple of the interval."""
         every = self._settings.checkpoint_every
-        if every < 1 or (self._thread is not None and self._thread.is_alive()):
-            return False
-        return step // every > (self.last_step or 0) // every
+        return every > 0 and step // every > (self.last_step or 0) // every
 
     def save(self, step: int, reason: str, state: Callable[[], Any]) -> None:
         self.wait()
         content = {"state": state(), "objects": {name: item.state_dict() for name, item in self._objects.items()}}
+        first, self._first = self._first, False
         self.last_step = step
-        if reason != "interval":
+        if first or reason != "interval":
             self._write(step, reason, content)
             return
         content = copy_state(content)
