@@ -73,7 +73,9 @@ def _log(value: float, base: float) -> float:
 
 
 def points(quick: bool) -> Iterator[Point]:
-    launches, checkpoints, stops = (LAUNCH_S, CHECKPOINT_S, STOP_S) if not quick else (LAUNCH_S[::3], (3.0,), (3.0,))
+    launches, checkpoints, stops = (
+        (LAUNCH_S, CHECKPOINT_S, STOP_S) if not quick else (LAUNCH_S[::2], (3.0, 10.0), (5.0,))
+    )
     for family, divides, launch in product(("amdahl", "power"), (False, True), launches):
         resnet, inception = fit(family, launch)
         if min(*resnet, *inception) <= 0:

@@ -1,0 +1,51 @@
+"""manage.py simulate: neither server nor database."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+KEYS = {
+    "policy", "parameters", "jobs", "finished", "makespan_s", "jct_s", "queueing_s", "launching_s", "running_s",
+    "utilisation", "utilisation_cdf", "slowdown", "finish_time_fairness", "restarts", "cost", "rounds", "wall_s",
+}  # fmt: skip
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    jobs = [{"arrival_s": 10 * n, "total_steps": 100, "model_type": "resnet50"} for n in range(3)]
+    (tmp_path / "trace.json").write_text(json.dumps({"jobs": jobs}))
+    (tmp_path / "cluster.json").write_text('{"nodes": [{"type": "titan_xp", "count": 1, "gpus": 6}]}')
+    return tmp_path
+
+
+def simulate(files: Path, *more: str) -> str:
+    out = io.StringIO()
+    call_command(
+        "simulate", "--trace", str(files / "trace.json"), "--cluster", str(files / "cluster.json"), *more, stdout=out
+    )
+    return out.getvalue()
+
+
+def test_it_prints_a_table_and_writes_every_key(files: Path) -> None:
+    more = ("--policy", "f_scheduling:v_bound=0.5", "--policy", "static_partition:n=2", "--json", str(files / "o.json"))
+    assert "static_partition (n=2)" in simulate(files, *more)
+    document = json.loads((files / "o.json").read_text())
+    assert document["schema"] == "simulation/1"
+    assert [result["policy"] for result in document["results"]] == ["f_scheduling", "static_partition"]
+    for result in document["results"]:
+        assert set(result) >= KEYS
+        assert set(result["slowdown"]) == {"mean", "p99", "max", "variance"}
+        assert result["finished"] == 3
+
+
+@pytest.mark.parametrize("policy", ["nosuch", "f_scheduling:v_bound=7", "f_scheduling:nosuch=1"])
+def test_a_wrong_policy_is_one_line(files: Path, policy: str) -> None:
+    with pytest.raises(CommandError) as error:
+        simulate(files, "--policy", policy)
+    assert "\n" not in str(error.value)
