@@ -32,3 +32,14 @@ def role_in(user: User, project: Project) -> str | None:
     if user.is_superuser:
         return Membership.Role.MANAGER
     return Membership.objects.filter(user=user, project=project).values_list("role", flat=True).first()
+
+
+def projects_with_roles(user: User | AnonymousUser) -> list[tuple[Project, str]]:
+    """What the user may see, each with the user's role there: an administrator is a manager everywhere."""
+    projects = visible_projects(user)
+    if not isinstance(user, User):
+        return []
+    if user.is_superuser:
+        return [(project, Membership.Role.MANAGER.value) for project in projects]
+    memberships = Membership.objects.filter(user=user, project__in=projects).select_related("project")
+    return [(m.project, m.role) for m in memberships.order_by("project__key")]

@@ -7,6 +7,7 @@ import hmac
 import secrets
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -14,6 +15,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from accounts.models import ApiToken, User
+from accounts.services import record_audit
 
 SCHEME = "ek"
 DEFAULT_EXPIRY_DAYS = 90
@@ -28,15 +30,25 @@ def create_token(*, user: User, name: str, expires_in_days: int | None = DEFAULT
     """A new token and its text, which cannot be shown again."""
     prefix, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
     expires_at = timezone.now() + timedelta(days=expires_in_days) if expires_in_days else None
-    token = ApiToken.objects.create(user=user, name=name, prefix=prefix, digest=_digest(secret), expires_at=expires_at)
+    with transaction.atomic():
+        digest = _digest(secret)
+        token = ApiToken.objects.create(user=user, name=name, prefix=prefix, digest=digest, expires_at=expires_at)
+        record_audit(actor=user, action="token.create", target=str(token))
     return token, f"{SCHEME}_{prefix}_{secret}"
+
+
+@transaction.atomic
+def revoke_token(*, actor: User, token: ApiToken) -> None:
+    """It stops working at once; revoking it again changes nothing."""
+    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+        record_audit(actor=actor, action="token.revoke", target=str(token))
 
 
 def find_token(text: str, now: datetime) -> ApiToken | None:
     """The valid token that `text` spells, or None."""
     scheme, _, rest = text.partition("_")
     prefix, _, secret = rest.partition("_")
-    if scheme != SCHEME or not secret:
+    if scheme != SCHEME or not secret or not prefix.isalnum():
         return None
     token = (
         ApiToken.objects.select_related("user")

@@ -2,6 +2,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 
 from portal import views
+from portal.api import errors
 
 urlpatterns = [
     path("healthz", views.healthz),
@@ -10,3 +11,8 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     re_path(r"^(?!api/|admin/|static/|ws/).*$", views.index),
 ]
+
+handler400 = errors.handler400
+handler403 = errors.handler403
+handler404 = errors.handler404
+handler500 = errors.handler500

@@ -1,3 +1,44 @@
-from django.urls import path  # noqa: F401
+"""/api/v1/ (docs/contracts.md "REST")."""
 
-urlpatterns: list = []
+from django.urls import path, re_path, register_converter
+
+from portal.api import clusters, jobs, projects, reports, sessions, tokens
+from portal.api.schema import SchemaView, unknown
+
+
+class NameConverter:
+    regex = r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(NameConverter, "name")
+
+urlpatterns = [
+    path("session", sessions.SessionView.as_view()),
+    path("jobs", jobs.JobsView.as_view()),
+    path("jobs/<str:job>", jobs.JobView.as_view()),
+    path("jobs/<str:job>/cancel", jobs.CancelView.as_view()),
+    path("jobs/<str:job>/events", jobs.JobEventsView.as_view()),
+    path("live/<str:stream>", clusters.LiveView.as_view()),
+    path("events", clusters.EventsView.as_view()),
+    path("model-types", clusters.ModelTypesView.as_view()),
+    path("accelerator-types", clusters.AcceleratorTypesView.as_view()),
+    path("projects", projects.ProjectsView.as_view()),
+    path("nodes", clusters.NodesView.as_view()),
+    path("nodes/<name:name>/drain", clusters.DrainView.as_view()),
+    path("nodes/<name:name>/resume", clusters.ResumeView.as_view()),
+    path("policies", clusters.PoliciesView.as_view()),
+    path("policy", clusters.PolicyView.as_view()),
+    path("policy/undo", clusters.UndoPolicyView.as_view()),
+    path("policy/history", clusters.PolicyHistoryView.as_view()),
+    path("tokens", tokens.TokensView.as_view()),
+    path("tokens/<int:token>", tokens.TokenView.as_view()),
+    path("runs/<uuid:run>/reports", reports.ReportsView.as_view()),
+    path("schema", SchemaView.as_view()),
+    re_path(r"^.*$", unknown),
+]

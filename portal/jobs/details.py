@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from portal.jobs import describe, profiles
+from portal.jobs import describe
 from portal.jobs.describe import iso, people_state
 from portal.jobs.models import Checkpoint, Job, Run
+from portal.jobs.offers import describe_curve
 from portal.jobs.snapshots import job_profiles
+from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
 from scheduling.throughput import Profile
 
 MAX_CHECKPOINTS = 50
@@ -46,8 +48,8 @@ def _run(run: Run, now: datetime) -> dict[str, Any]:
         "created_at": iso(run.created_at),
         "started_at": iso(run.first_started_at),
         "finished_at": iso(run.ended_at),
-        "times": describe.run_times(run, now),
-        "exit": describe.describe_exit(run),
+        "times": _times(run, now),
+        "exit": _exit(run),
     }
 
 
@@ -63,29 +65,31 @@ def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _curve(profile: Profile, now: datetime) -> dict[str, Any]:
-    numbers = profile.numbers
-    ages = {count: number.age_s(now.timestamp()) for count, number in numbers.items()}
     return {
-        "steps_per_s": list(profile.curve.steps_per_s),
-        "source": profile.curve.source,
-        "age_s": min((age for age in ages.values() if age is not None), default=None),
-        "samples": sum(number.samples for number in numbers.values()),
+        **describe_curve(profile, now),
         "points": [
             {
                 "count": count,
                 "steps_per_s": number.steps_per_s,
                 "source": number.source,
-                "age_s": ages[count],
+                "age_s": number.age_s(now.timestamp()),
                 "samples": number.samples,
             }
-            for count, number in numbers.items()
+            for count, number in profile.numbers.items()
         ],
     }
 
 
-def describe_model_types(now: datetime) -> list[dict[str, Any]]:
-    """The catalogue with its curves on the cluster's accelerator types."""
-    from portal.jobs.models import ModelType
+def _times(run: Run, now: datetime) -> dict[str, float]:
+    times = {name: getattr(run, name) for name in ("queueing_s", "launching_s", "running_s")}
+    state = State(run.state)
+    if state in LIVE:
+        heading = "queueing_s" if state in WAITING else "running_s" if state in TRAINING else "launching_s"
+        times[heading] += max(0.0, (now - run.state_since).total_seconds())
+    return {name: round(value, 3) for name, value in times.items()}
 
-    rows = list(ModelType.objects.filter(enabled=True))
-    return [profiles and {"name": row.name} for row in rows]
+
+def _exit(run: Run) -> dict[str, Any] | None:
+    if run.exit is None or State(run.state) in LIVE:
+        return None
+    return {key: run.exit.get(key) for key in ("reason", "message", "exit_code", "signal")}

@@ -85,7 +85,8 @@ def _seconds(value: object) -> object:
 Line = Annotated[str, Field(max_length=120), AfterValidator(no_control)]
 Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Text = Annotated[str, Field(max_length=16_384), AfterValidator(no_control)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=366 * 86_400)]
+Seconds = Annotated[float, Field(gt=0, le=366 * 86_400), BeforeValidator(_seconds, json_schema_input_type=float | str)]
+Memory = Annotated[int, Field(ge=16, le=64 * 1024**2), BeforeValidator(_memory_mib, json_schema_input_type=int | str)]
 
 
 class Part(BaseModel):
@@ -136,9 +137,7 @@ class JobFile(Part):
     batch_size: int | None = Field(None, ge=1, le=10_000_000, description="Global batch, over all GPUs.")
     gpus: Gpus = Gpus()
     cpus: int | None = Field(None, ge=1, le=4_096)
-    memory: Annotated[int, BeforeValidator(_memory_mib), Field(ge=16, le=64 * 1024**2)] | None = Field(
-        None, description="MiB per node, or as 8GiB."
-    )
+    memory: Memory | None = Field(None, description="MiB per node, or as 8GiB.")
     checkpoint: CheckpointRule = CheckpointRule()
     restartable: bool = Field(True, description="False: never resized or preempted.")
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
@@ -176,7 +175,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):
-            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", self.peek_event().start_mark)
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:

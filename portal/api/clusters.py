@@ -1,0 +1,169 @@
+"""The cluster: live streams, nodes, catalogue, policy, events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts.selectors import visible_projects
+from portal.api.errors import Refused
+from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.operations import IsAdministrator, operation
+from portal.api.pagination import take_page
+from portal.api.parsing import JsonParser
+from portal.api.shapes import clusters as shapes
+from portal.api.shapes.jobs import EventPage
+from portal.api.shapes.live import Live
+from portal.jobs import live, offers, policies
+from portal.jobs.live_state import describe_event
+from portal.jobs.models import Cluster, Node
+from portal.jobs.schema import FieldProblem
+from portal.jobs.selectors import visible_events
+from portal.jobs.services.administration import set_drained, set_policy, undo_policy
+from scheduling.policies import POLICIES
+
+
+class LiveView(APIView):
+    @operation("get_live", Live, tag="cluster", path=["stream"])
+    def get(self, request: Request, stream: str, query: Query) -> Response:
+        """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to."""
+        allowed = {
+            "cluster",
+            *(f"project:{key}" for key in visible_projects(request.user).values_list("key", flat=True)),
+        }
+        if stream not in allowed:
+            raise Cluster.DoesNotExist
+        seq, state = live.snapshot(stream, timezone.now())
+        return Response({"stream": stream, "seq": seq, "state": state})
+
+
+class EventsQuery(PageQuery):
+    project: Word | None = Field(None, description="Key of a project.")
+    kind: Word | None = None
+
+
+class EventsView(APIView):
+    @operation("list_events", EventPage, tag="cluster", query=EventsQuery)
+    def get(self, request: Request, query: EventsQuery) -> Response:
+        """What happened to my projects' jobs and to the cluster, newest first."""
+        rows = visible_events(request.user)
+        if query.project:
+            rows = rows.filter(project__key=query.project)
+        if query.kind:
+            rows = rows.filter(kind=query.kind)
+        events, links = take_page(request, rows, query, key="id")
+        return Response({**links, "results": [describe_event(event) for event in events]})
+
+
+class ModelTypesView(APIView):
+    @operation("list_model_types", shapes.ModelTypes, tag="catalogue")
+    def get(self, request: Request, query: Query) -> Response:
+        """The catalogue, with what each program's throughput is known to be."""
+        return Response(offers.describe_model_types(timezone.now()))
+
+
+class AcceleratorTypesView(APIView):
+    @operation("list_accelerator_types", shapes.AcceleratorTypes, tag="catalogue")
+    def get(self, request: Request, query: Query) -> Response:
+        """Accelerator types of the cluster and their prices."""
+        return Response(offers.describe_accelerator_types(timezone.now()))
+
+
+def _mine(request: Request) -> set[int]:
+    return set(visible_projects(request.user).values_list("pk", flat=True))
+
+
+class NodesView(APIView):
+    @operation("list_nodes", shapes.Nodes, tag="cluster")
+    def get(self, request: Request, query: Query) -> Response:
+        """Nodes with their accelerators and who holds them."""
+        return Response(offers.describe_nodes(_mine(request)))
+
+
+class DrainView(APIView):
+    permission_classes = [IsAuthenticated, IsAdministrator]
+    drained = True
+
+    @operation("drain_node", shapes.Node, tag="cluster", path=["name"], problems=(403,))
+    def post(self, request: Request, name: str, query: Query) -> Response:
+        """Place nothing new on the node; its jobs move away by checkpoint."""
+        return Response(_set_drained(request, name, drained=True))
+
+
+class ResumeView(APIView):
+    permission_classes = [IsAuthenticated, IsAdministrator]
+
+    @operation("resume_node", shapes.Node, tag="cluster", path=["name"], problems=(403,))
+    def post(self, request: Request, name: str, query: Query) -> Response:
+        """Use a drained node again."""
+        return Response(_set_drained(request, name, drained=False))
+
+
+def _set_drained(request: Request, name: str, *, drained: bool) -> dict[str, Any]:
+    node = set_drained(actor=request.user, node=Node.objects.get(name=name), drained=drained)
+    return offers.describe_node(node, _mine(request))
+
+
+class PoliciesView(APIView):
+    @operation("list_policies", shapes.PolicyKinds, tag="policy")
+    def get(self, request: Request, query: Query) -> Response:
+        """Policies to choose from, each with the schema of its parameters."""
+        return Response(policies.describe_policies())
+
+
+class PolicyChoice(Body):
+    name: str = Field(max_length=60, examples=["f_scheduling"])
+    parameters: dict[str, Any] = Field({}, examples=[{"v_bound": 0.05}], max_length=100)
+
+
+def _readers_and_administrators(view: APIView) -> list[Any]:
+    changing = view.request.method not in ("GET", "HEAD", "OPTIONS")
+    return [IsAuthenticated(), *([IsAdministrator()] if changing else [])]
+
+
+class PolicyView(APIView):
+    parser_classes = [JsonParser]
+    get_permissions = _readers_and_administrators
+
+    @operation("get_policy", shapes.Policy, tag="policy")
+    def get(self, request: Request, query: Query) -> Response:
+        """The policy in force."""
+        return Response(policies.describe_policy(Cluster.objects.get()))
+
+    @operation("set_policy", shapes.Policy, tag="policy", body=PolicyChoice, problems=(403,))
+    def put(self, request: Request, query: Query, body: PolicyChoice) -> Response:
+        """Choose a policy and its parameters, from the next round on."""
+        if body.name not in POLICIES:
+            wrong = FieldProblem("name", f"is no policy; there are {', '.join(POLICIES)}", "unknown")
+            raise Refused(400, f"name {wrong.message}", [wrong])
+        cluster = Cluster.objects.get()
+        set_policy(actor=request.user, cluster=cluster, name=body.name, parameters=body.parameters)
+        cluster.refresh_from_db()
+        return Response(policies.describe_policy(cluster))
+
+
+class UndoPolicyView(APIView):
+    permission_classes = [IsAuthenticated, IsAdministrator]
+
+    @operation("undo_policy", shapes.Policy, tag="policy", problems=(403, 409))
+    def post(self, request: Request, query: Query) -> Response:
+        """Back to the policy before. 409 where there is none."""
+        cluster = Cluster.objects.get()
+        undo_policy(actor=request.user, cluster=cluster)
+        cluster.refresh_from_db()
+        return Response(policies.describe_policy(cluster))
+
+
+class PolicyHistoryView(APIView):
+    @operation("list_policy_changes", shapes.PolicyChangePage, tag="policy", query=PageQuery)
+    def get(self, request: Request, query: PageQuery) -> Response:
+        """Who chose what, newest first."""
+        rows = Cluster.objects.get().policy_changes.select_related("changed_by")
+        changes, links = take_page(request, rows, query, key="id")
+        return Response({**links, "results": [policies.describe_change(change) for change in changes]})

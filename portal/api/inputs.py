@@ -1,0 +1,103 @@
+"""Query parameters and bodies as pydantic models: one declaration validates and documents."""
+
+from __future__ import annotations
+
+import difflib
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+from drf_spectacular.utils import OpenApiParameter
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from rest_framework.request import Request
+
+from portal.jobs.schema import FieldProblem, Problems, no_control, problems_of
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _known_era(at: datetime) -> datetime:
+    if not 2000 <= at.year < 2200:
+        raise ValueError("must be between 2000 and 2200")
+    return at
+
+
+def _split(value: object) -> object:
+    """`a,b` and a repeated parameter mean the same."""
+    return [part for item in value for part in str(item).split(",")] if isinstance(value, list) else value
+
+
+Word = Annotated[str, Field(max_length=200), AfterValidator(no_control)]
+At = Annotated[AwareDatetime, AfterValidator(_known_era)]
+Several = BeforeValidator(_split)
+
+
+class Query(BaseModel):
+    """No parameters; what is not declared is refused."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class PageQuery(Query):
+    limit: int = Field(50, ge=1, le=200, description="Rows of a page.")
+    cursor: str | None = Field(
+        None, pattern=r"^[np][0-9]{1,18}$", description="Where the page begins; taken from `next` and `previous`."
+    )
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+def read_query(request: Request, model: type[M]) -> M:
+    """The query parameters; raises Problems naming each one that is unknown, doubled or out of range."""
+    values: dict[str, Any] = {}
+    problems = []
+    for name, given in request.query_params.lists():
+        field = model.model_fields.get(name)
+        if field is None:
+            problems.append(_unknown(name, list(model.model_fields)))
+        elif "list[" in str(field.annotation):
+            values[name] = given
+        elif len(given) > 1:
+            problems.append(FieldProblem(name, "is given more than once", "doubled"))
+        else:
+            values[name] = given[0]
+    try:
+        query = model.model_validate(values)
+    except ValidationError as error:
+        problems += problems_of(error, model)
+    if problems:
+        raise Problems(problems)
+    return query
+
+
+def _unknown(name: str, known: list[str]) -> FieldProblem:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none'}."
+    shown = "".join(c if c.isprintable() else "?" for c in name[:100])
+    return FieldProblem(shown, f"is no known parameter; {hint}", "unknown")
+
+
+def read_body(document: Any, model: type[M]) -> M:
+    if not isinstance(document, dict):
+        raise Problems([FieldProblem("body", "must be an object", "type")])
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise Problems(problems_of(error, model)) from None
+
+
+def query_parameters(model: type[BaseModel]) -> list[OpenApiParameter]:
+    schema = model.model_json_schema()
+    parameters = []
+    for name, part in schema.get("properties", {}).items():
+        plain = {key: value for key, value in part.items() if key not in ("title", "description")}
+        if "anyOf" in plain:  # a parameter that is left out is not null
+            plain |= next(option for option in plain.pop("anyOf") if option != {"type": "null"})
+            plain.pop("default", None)
+        parameters.append(
+            OpenApiParameter(
+                name, plain, description=part.get("description", ""), required=name in schema.get("required", [])
+            )
+        )
+    return parameters

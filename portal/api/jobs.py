@@ -1,0 +1,154 @@
+"""Jobs: submit, list, look at, cancel."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from pydantic import AfterValidator, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts.models import ApiToken, User
+from portal.api.errors import Refused
+from portal.api.inputs import PageQuery, Query, Several, Word
+from portal.api.operations import operation
+from portal.api.pagination import take_page
+from portal.api.parsing import JsonParser, YamlParser
+from portal.api.shapes.base import JobState
+from portal.api.shapes.jobs import EventPage, Job, JobDetail, JobPage
+from portal.jobs.describe import describe_jobs
+from portal.jobs.details import describe_detail
+from portal.jobs.live_state import describe_event
+from portal.jobs.models import Job as JobRow
+from portal.jobs.schema import FieldProblem, JobFile, parse_job_file
+from portal.jobs.selectors import access_job, in_people_states, visible_events, visible_jobs
+from portal.jobs.services.submission import cancel_job, submit_job
+
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^[\x21-\x7e]+$"},
+    OpenApiParameter.HEADER,
+    description="Makes a repetition safe: the same key answers with the same job.",
+)
+EXAMPLE = OpenApiExample(
+    "A catalogue program",
+    {
+        "name": "resnet-night",
+        "project": "vision",
+        "model_type": "resnet50",
+        "total_steps": 20_000,
+        "gpus": {"min": 1, "max": 4},
+    },
+    request_only=True,
+)
+
+
+def _pair(label: str) -> str:
+    if not label.partition("=")[0]:
+        raise ValueError("write key=value, or a key alone")
+    return label
+
+
+class JobsQuery(PageQuery):
+    state: Annotated[list[JobState], Several] = Field([], max_length=20, description="Any of these; `a,b` or repeated.")
+    project: Word | None = Field(None, description="Key of a project.")
+    owner: Word | None = Field(None, description="`me`, or somebody's email.")
+    search: Word | None = Field(None, description="Part of the name, or the number.")
+    label: list[Annotated[Word, AfterValidator(_pair)]] = Field(
+        [], max_length=20, description="`key=value`; all of them."
+    )
+    ordering: Literal["-number", "number", "-submitted_at", "submitted_at"] = "-number"
+
+
+class JobsView(APIView):
+    parser_classes = [JsonParser, YamlParser]
+
+    @operation("list_jobs", JobPage, tag="jobs", query=JobsQuery)
+    def get(self, request: Request, query: JobsQuery) -> Response:
+        """Jobs of my projects, newest first."""
+        rows = _matching(visible_jobs(request.user), query, request.user)
+        newest_first = query.ordering.startswith("-")
+        jobs, links = take_page(request, rows, query, newest_first=newest_first)
+        return Response({**links, "results": describe_jobs(jobs, timezone.now())})
+
+    @operation(
+        "submit_job",
+        Job,
+        tag="jobs",
+        status=201,
+        also={200: Job},
+        request={"application/json": JobFile, "application/yaml": JobFile},
+        parameters=[IDEMPOTENCY_KEY],
+        problems=(403, 409),
+        examples=[EXAMPLE],
+    )
+    def post(self, request: Request, query: Query) -> Response:
+        """Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before."""
+        key = _idempotency_key(request)
+        job_file = parse_job_file(request.data)
+        if job_file.priority > 0 and not request.user.is_superuser:
+            only = FieldProblem("priority", "may be above 0 for administrators only", "forbidden")
+            raise Refused(403, f"priority: {only.message}", [only])
+        source = "api" if isinstance(request.auth, ApiToken) else "web"
+        job, created = submit_job(user=request.user, job_file=job_file, idempotency_key=key, source=source)
+        location = request.build_absolute_uri(f"/api/v1/jobs/{job.number}")
+        return Response(_one(request.user, job), status=201 if created else 200, headers={"Location": location})
+
+
+class JobView(APIView):
+    @operation("get_job", JobDetail, tag="jobs", path=["job"])
+    def get(self, request: Request, job: str, query: Query) -> Response:
+        """One job with its job file, attempts, checkpoints and throughput curves."""
+        return Response(describe_detail(access_job(request.user, job), timezone.now()))
+
+
+class CancelView(APIView):
+    @operation("cancel_job", Job, tag="jobs", path=["job"], problems=(403, 409))
+    def post(self, request: Request, job: str, query: Query) -> Response:
+        """End the job now. A second call changes nothing; 409 where it has succeeded or failed."""
+        row = cancel_job(user=request.user, job=access_job(request.user, job, write=True))
+        return Response(_one(request.user, row))
+
+
+class JobEventsView(APIView):
+    @operation("list_job_events", EventPage, tag="jobs", path=["job"], query=PageQuery)
+    def get(self, request: Request, job: str, query: PageQuery) -> Response:
+        """What happened to the job, newest first."""
+        rows = visible_events(request.user).filter(job=access_job(request.user, job))
+        events, links = take_page(request, rows, query, key="id")
+        return Response({**links, "results": [describe_event(event) for event in events]})
+
+
+def _one(user: User, job: JobRow) -> dict[str, Any]:
+    return describe_jobs([access_job(user, str(job.pk))], timezone.now())[0]
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not _KEY.fullmatch(key):
+        wrong = FieldProblem("Idempotency-Key", "must be 1 to 200 visible ASCII characters", "invalid")
+        raise Refused(400, f"Idempotency-Key {wrong.message}", [wrong])
+    return key
+
+
+def _matching(rows: QuerySet[JobRow], query: JobsQuery, user: User) -> QuerySet[JobRow]:
+    if query.state:
+        rows = rows.filter(in_people_states(query.state))
+    if query.project:
+        rows = rows.filter(project__key=query.project)
+    if query.owner:
+        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email__iexact=query.owner)
+    if query.search:
+        number = query.search.strip().lstrip("#")
+        named = Q(name__icontains=query.search.strip())
+        rows = rows.filter(named | Q(number=int(number)) if number.isdecimal() and len(number) <= 18 else named)
+    for label in query.label:
+        key, given, value = label.partition("=")
+        rows = rows.filter(labels__contains={key: value}) if given else rows.filter(labels__has_key=key)
+    return rows

@@ -1,0 +1,51 @@
+"""How the OpenAPI document is made: pydantic models as they are validated and as they are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.plumbing import ResolvedComponent
+from pydantic import BaseModel
+
+REFERENCE = "#/components/schemas/{model}"
+
+
+def _without_titles(schema: Any) -> Any:
+    """pydantic repeats each field's name as its title."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _part(key, value) for key, value in schema.items() if key != "title"}
+
+
+def _part(key: str, value: Any) -> Any:
+    if key in ("properties", "$defs"):  # here keys are names, of which `title` may be one
+        return {name: _without_titles(part) for name, part in value.items()}
+    return value if key in ("examples", "default", "enum", "const") else _without_titles(value)
+
+
+class ModelSchemas(PydanticExtension):  # type: ignore[no-untyped-call]
+    """What a body may be is looser than what an answer is: a number where text is accepted too, defaults."""
+
+    target_class = BaseModel
+    match_subclasses = True
+    priority = 1
+
+    def map_serializer(self, auto_schema: Any, direction: str) -> Any:
+        mode = "validation" if direction == "request" else "serialization"
+        schema = self.target.model_json_schema(mode=mode, ref_template=REFERENCE)
+        for name, part in schema.pop("$defs", {}).items():
+            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _without_titles(part), name)
+            auto_schema.registry.register_on_missing(component)
+        return _without_titles(schema)
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = "accounts.tokens.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "ek_<prefix>_<secret>"}

@@ -1,0 +1,86 @@
+"""What every endpoint declares of itself: validated inputs, the answer's shape, and how it may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from django.http import HttpResponseBase
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from pydantic import BaseModel
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from portal.api import openapi  # noqa: F401 - registers how models become schemas
+from portal.api.errors import TITLES
+from portal.api.inputs import Query, query_parameters, read_body, read_query
+from portal.api.shapes.problems import Problem
+
+Method = Callable[..., HttpResponseBase]
+PATH_PARAMETERS = {
+    "job": OpenApiParameter("job", str, OpenApiParameter.PATH, description="UUID or number of the job."),
+    "run": OpenApiParameter(
+        "run", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="UUID of the run."
+    ),
+    "stream": OpenApiParameter("stream", str, OpenApiParameter.PATH, description="`cluster` or `project:<key>`."),
+    "name": OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the node."),
+    "token": OpenApiParameter("token", int, OpenApiParameter.PATH, description="Id of the token."),
+}
+
+
+class IsAdministrator(BasePermission):
+    message = "Only administrators of the cluster may do this."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return bool(request.user.is_authenticated and request.user.is_superuser)
+
+
+def operation(
+    name: str,
+    answer: Any,
+    *,
+    tag: str,
+    status: int = 200,
+    path: Sequence[str] = (),
+    query: type[BaseModel] = Query,
+    body: type[BaseModel] | None = None,
+    problems: Sequence[int] = (),
+    public: bool = False,
+    parameters: Sequence[OpenApiParameter] = (),
+    request: Any = None,
+    also: dict[Any, Any] | None = None,
+    examples: Sequence[OpenApiExample] = (),
+) -> Callable[[Method], Method]:
+    """Checks the query parameters and the body and hands them to the method as `query` and `body`.
+
+    `also`: further successful answers. `request`: documentation of a body that the method reads itself.
+    """
+    failures = {400, *problems} | (set() if public else {401}) | ({404} if path else set())
+    responses = {status: answer, **(also or {})}
+    responses |= {
+        (code, "application/problem+json"): OpenApiResponse(Problem, description=TITLES[code])
+        for code in sorted(failures | ({413, 415} if body or request else set()))
+    }
+
+    def decorate(method: Method) -> Method:
+        @extend_schema(
+            operation_id=name,
+            tags=[tag],
+            request=body or request,
+            responses=responses,
+            examples=list(examples),
+            parameters=[*(PATH_PARAMETERS[p] for p in path), *query_parameters(query), *parameters],
+            **({"auth": []} if public else {}),
+        )
+        @wraps(method)
+        def checked(view: APIView, given: Request, **kwargs: Any) -> HttpResponseBase:
+            kwargs["query"] = read_query(given, query)
+            if body is not None:
+                kwargs["body"] = read_body(given.data, body)
+            return method(view, given, **kwargs)
+
+        return checked
+
+    return decorate

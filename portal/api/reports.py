@@ -1,0 +1,80 @@
+"""What runners say of themselves. No user: the bearer token is that of one (run, epoch)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.authentication import get_authorization_header
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.api.errors import Refused
+from portal.api.inputs import Query, read_body
+from portal.api.operations import operation
+from portal.api.parsing import JsonParser, malformed, read_text
+from portal.api.shapes.base import Shape
+from portal.jobs.run_tokens import is_run_token
+from portal.jobs.services.moves import StaleRun
+from portal.jobs.services.reports import Report, StaleEpoch, record_report
+
+MAX_BYTES = 1024 * 1024
+
+
+class ReportAnswer(Shape):
+    command: str | None = Field(
+        description="checkpoint_and_stop, kill, or nothing.", json_schema_extra={"examples": ["kill"]}
+    )
+    next_report_s: float
+
+
+class ReportParser(JsonParser):
+    """Programs log what they like: what cannot be stored is replaced, so that no report is stuck for it."""
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        text = read_text(stream, parser_context, MAX_BYTES)
+        try:
+            return _storable(json.loads(text, parse_constant=lambda name: None))
+        except (ValueError, RecursionError) as error:
+            raise malformed(f"The body is not JSON: {error}") from None
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "�").encode(errors="replace").decode()
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return None if isinstance(value, float) and value - value != 0 else value
+
+
+class ReportsView(APIView):
+    authentication_classes = []
+    permission_classes = []
+    parser_classes = [ReportParser]
+
+    @operation(
+        "report_run", ReportAnswer, tag="runs", path=["run"], request=Report, problems=(401, 409, 503), public=True
+    )
+    def post(self, request: Request, run: UUID, query: Query) -> Response:
+        """A runner's steps, metrics and checkpoints. 409: another launch has taken over; checkpoint and stop."""
+        report = read_body(request.data, Report)
+        scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not is_run_token(token.strip(), run, report.epoch):
+            raise Refused(401, "This is not the token of that run and epoch.")
+        try:
+            command = record_report(run_id=run, report=report, now=timezone.now())
+        except StaleEpoch as error:
+            raise Refused(409, str(error)) from None
+        except StaleRun as error:  # not the runner's fault: it keeps the report and sends it again
+            raise Refused(503, str(error)) from None
+        return Response({"command": command, "next_report_s": settings.EVENKEEL_REPORT_INTERVAL_S})

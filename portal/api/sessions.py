@@ -1,0 +1,121 @@
+"""Sign in and out, and who is signed in."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import authenticate, login, logout
+from django.contrib.auth.models import AnonymousUser
+from django.core.cache import cache
+from django.middleware.csrf import get_token
+from pydantic import Field
+from redis.exceptions import RedisError
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.views import APIView
+
+from accounts.models import User
+from accounts.selectors import projects_with_roles
+from portal.api.errors import Refused
+from portal.api.inputs import Body, Query
+from portal.api.operations import operation
+from portal.api.parsing import JsonParser
+from portal.api.shapes.accounts import Session
+from portal.jobs import profiles
+from portal.jobs.describe import CURRENCY
+from portal.jobs.models import Accelerator, Cluster
+
+logger = logging.getLogger(__name__)
+WRONG = "Email and password do not match an active account."
+
+
+class Credentials(Body):
+    email: str = Field(min_length=1, max_length=254, examples=["ana@example.org"])
+    password: str = Field(min_length=1, max_length=1_024)
+
+
+class SignInThrottle(SimpleRateThrottle):
+    """Attempts per minute from one address at one account; a right password clears the count."""
+
+    rate = "10/min"
+
+    def get_cache_key(self, request: Request, view: APIView) -> str:
+        email = request.data.get("email") if isinstance(request.data, dict) else None
+        who = f"{request.META.get('REMOTE_ADDR')} {str(email).strip().lower()[:254]}"
+        return "signin:" + hashlib.sha256(who.encode()).hexdigest()
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        if request.method != "POST":
+            return True
+        try:
+            return bool(super().allow_request(request, view))
+        except RedisError as error:
+            logger.warning("sign-in is not throttled: %s", error)
+            return True
+
+
+class SessionView(APIView):
+    permission_classes = [AllowAny]
+    parser_classes = [JsonParser]
+    throttle_classes = [SignInThrottle]
+
+    @operation("get_session", Session, tag="session", public=True)
+    def get(self, request: Request, query: Query) -> Response:
+        """Who I am and where. Answers without sign-in too, and sets the CSRF cookie."""
+        get_token(request._request)
+        return Response(describe_session(request.user))
+
+    @operation("sign_in", Session, tag="session", body=Credentials, problems=(401, 403, 429), public=True)
+    def post(self, request: Request, query: Query, body: Credentials) -> Response:
+        """Sign in with a session cookie. Needs the CSRF token, like every change with a cookie."""
+        SessionAuthentication().enforce_csrf(request)
+        user = authenticate(request._request, username=body.email, password=body.password)
+        if not isinstance(user, User):
+            raise Refused(401, WRONG)
+        login(request._request, user)
+        _forget_attempts(request, self)
+        return Response(describe_session(user))
+
+    @operation("sign_out", None, tag="session", status=204, problems=(403,), public=True)
+    def delete(self, request: Request, query: Query) -> Response:
+        """Sign out; the session cannot be used again."""
+        SessionAuthentication().enforce_csrf(request)
+        logout(request._request)
+        return Response(status=204)
+
+
+def _forget_attempts(request: Request, view: APIView) -> None:
+    try:
+        cache.delete(SignInThrottle().get_cache_key(request, view))
+    except RedisError as error:
+        logger.warning("attempts not forgotten: %s", error)
+
+
+def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
+    cluster = Cluster.objects.first()
+    gpus = Accelerator.objects.filter(node__cluster=cluster, present=True)
+    return {
+        "user": {"id": user.pk, "email": user.email, "name": str(user), "is_admin": user.is_superuser}
+        if isinstance(user, User)
+        else None,
+        "projects": [{"key": p.key, "name": p.name, "role": role} for p, role in projects_with_roles(user)],
+        "cluster": {
+            "name": cluster.name if cluster else "",
+            "nodes": gpus.values("node").distinct().count(),
+            "gpus": gpus.count(),
+        },
+        "single_trust_mode": os.geteuid() != 0
+        if not (cluster and cluster.isolation)
+        else cluster.isolation == "single_trust",
+        "emulated": profiles.is_emulated(),
+        "speedup": profiles.speedup(),
+        "currency": CURRENCY,
+        "version": settings.VERSION,
+    }

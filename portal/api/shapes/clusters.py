@@ -1,0 +1,146 @@
+"""The cluster: nodes, catalogue, policy, and what happened when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field, RootModel
+
+from portal.api.shapes.base import Detail, Money, OthersJob, Shape
+from portal.api.shapes.jobs import Curve, HoldKind, Rescale
+
+
+class TimelineNode(Shape):
+    name: str
+    type: str
+    gpus: int
+    emulated: bool
+
+
+class HoldSpan(Shape):
+    node: str
+    index: int
+    job: OthersJob
+    epoch: int
+    count: int = Field(description="GPUs of the job in this launch.")
+    from_at: datetime
+    to_at: datetime | None
+    kind: HoldKind
+
+
+class NumberedRescale(Rescale):
+    number: int
+
+
+class Timeline(Shape):
+    from_at: datetime
+    to_at: datetime
+    nodes: list[TimelineNode]
+    holds: list[HoldSpan]
+    rescales: list[NumberedRescale]
+    truncated: bool = Field(description="There were too many holds: the earliest are missing.")
+
+
+class HistoryPoint(Shape):
+    at: datetime
+    utilisation: float
+    queued: int
+    variance: float | None
+    spend_per_hour: Money
+
+
+class History(Shape):
+    points: list[HistoryPoint]
+
+
+class ModelType(Shape):
+    name: str
+    title: str
+    description: str
+    default_batch_size: int
+    curves: dict[str, Curve] = Field(description="By accelerator type of this cluster.")
+    runs_seen: int
+
+
+class ModelTypes(RootModel[list[ModelType]]):
+    pass
+
+
+class AcceleratorType(Shape):
+    name: str
+    title: str
+    count: int
+    memory_mib: int
+    price_per_gpu_hour: Money | None
+    currency: str
+    emulated: bool
+
+
+class AcceleratorTypes(RootModel[list[AcceleratorType]]):
+    pass
+
+
+class NodeAccelerator(Shape):
+    index: int
+    uuid: str
+    memory_mib: int
+    state: Literal["free", "held", "assigned", "draining"]
+    kind: HoldKind | None
+    job: OthersJob | None
+
+
+class Node(Shape):
+    name: str
+    type: str
+    gpus: int
+    emulated: bool
+    schedulable: bool
+    drained: bool
+    lost: bool
+    cpus: int
+    memory_mib: int
+    last_seen_at: datetime | None
+    accelerators: list[NodeAccelerator]
+
+
+class Nodes(RootModel[list[Node]]):
+    pass
+
+
+class PolicyKind(Shape):
+    name: str
+    title: str
+    description: str
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON schema of its parameters.")
+    elastic: bool
+
+
+class PolicyKinds(RootModel[list[PolicyKind]]):
+    pass
+
+
+class Policy(Shape):
+    name: str
+    parameters: Detail
+    changed_at: datetime | None
+    changed_by: str | None
+    effective_round: int | None = Field(description="The first round under it.")
+    can_undo: bool
+    notes: list[str]
+
+
+class PolicyChange(Shape):
+    id: int
+    name: str
+    parameters: Detail
+    changed_at: datetime
+    changed_by: str | None
+    effective_round: int | None
+    undone: bool
+
+
+class PolicyChangePage(Shape):
+    next: str | None
+    previous: str | None
+    results: list[PolicyChange]

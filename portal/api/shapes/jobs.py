@@ -1,0 +1,282 @@
+"""A job, and what is told of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from portal.api.shapes.base import Detail, GpuRef, JobRef, JobState, Money, OthersJob, Page, RunState, Shape, Source
+
+SECONDS = "POSIX seconds"
+
+
+class ProjectRef(Shape):
+    key: str
+    name: str
+
+
+class Person(Shape):
+    name: str
+    email: str
+
+
+class Reason(Shape):
+    token: str = Field(description="For machines.", examples=["no_room"])
+    text: str = Field(description="For people.")
+
+
+class GpuRange(Shape):
+    min: int
+    max: int | None
+    types: list[str]
+
+
+class JobAllocation(Shape):
+    type: str
+    count: int
+    epoch: int
+    gpus: list[GpuRef]
+
+
+class Throughput(Shape):
+    steps_per_s: float | None = Field(description="Measured now.")
+    predicted_steps_per_s: float | None
+    source: Source | None = Field(description="What the prediction rests on.")
+    age_s: float | None
+    samples: int
+
+
+class CostNow(Shape):
+    so_far: Money
+    estimated: Money | None
+    currency: str
+
+
+class Times(Shape):
+    queueing_s: float
+    launching_s: float
+    running_s: float
+
+
+class RunRef(Shape):
+    id: UUID
+    attempt: int
+    epoch: int
+
+
+class Exit(Shape):
+    reason: str | None = Field(examples=["done", "user_error", "out_of_memory"])
+    message: str | None
+    exit_code: int | None
+    signal: int | None
+
+
+class Job(Shape):
+    model_config = ConfigDict(extra="forbid")
+
+    id: UUID
+    number: int
+    name: str
+    project: ProjectRef
+    owner: Person | None
+    state: JobState
+    run_state: RunState
+    reason: Reason
+    model_type: str | None
+    command: str | None
+    total_steps: int
+    step: int
+    progress: float = Field(ge=0, le=1)
+    batch_size: int
+    gpus: GpuRange
+    priority: int
+    restartable: bool
+    labels: dict[str, str]
+    emulated: bool = Field(description="It runs, or would run, on emulated accelerators.")
+    pace_missed: bool
+    allocation: JobAllocation | None
+    throughput: Throughput
+    relative_throughput: float | None
+    slowdown: float | None
+    protected_until_at: datetime | None
+    submitted_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    expected_end_at: datetime | None
+    expected_end_low_at: datetime | None
+    expected_end_high_at: datetime | None
+    queue_position: int | None
+    cost: CostNow
+    times: Times
+    rescales: int
+    run: RunRef
+    exit: Exit | None
+    can_cancel: bool
+
+
+class JobPage(Page):
+    results: list[Job]
+
+
+class Run(Shape):
+    """One attempt at a job."""
+
+    id: UUID
+    attempt: int
+    epoch: int
+    state: JobState
+    run_state: RunState
+    reason: Reason
+    step: int
+    checkpoint_step: int
+    rescales: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    times: Times
+    exit: Exit | None
+
+
+class Checkpoint(Shape):
+    attempt: int
+    step: int
+    at: datetime
+    path: str
+    bytes: int
+    seconds: float
+
+
+class CurvePoint(Shape):
+    count: int
+    steps_per_s: float
+    source: Source
+    age_s: float | None
+    samples: int
+
+
+class Curve(Shape):
+    """Throughput on 1, 2, ... GPUs of one accelerator type."""
+
+    steps_per_s: list[float]
+    source: Source
+    age_s: float | None = Field(description="Age of the newest measurement.")
+    samples: int = Field(description="Measurements it rests on.")
+
+
+class JobCurve(Curve):
+    points: list[CurvePoint] = Field(description="The numbers that the curve is drawn through.")
+
+
+class JobDetail(Job):
+    spec: Detail = Field(description="The job file as it was understood.")
+    runs: list[Run] = Field(description="Attempts, newest first.")
+    checkpoints: list[Checkpoint] = Field(description="Newest first, at most 50.")
+    curve: dict[str, JobCurve] = Field(description="By accelerator type.")
+
+
+class Event(Shape):
+    id: int
+    at: datetime
+    kind: str = Field(examples=["submitted", "ASSIGNED", "node_lost"])
+    job: JobRef | None
+    project: str | None = Field(description="Key of the project; null: the whole cluster.")
+    text: str
+    detail: Detail
+    to_state: str
+
+
+class EventPage(Page):
+    results: list[Event]
+
+
+class Log(Shape):
+    rank: int
+    ranks: list[int]
+    offset: int
+    next_offset: int
+    size: int
+    text: str
+    complete: bool = Field(description="The run has ended and this reaches its last byte.")
+
+
+class Metrics(Shape):
+    series: dict[str, list[tuple[float, int, float]]] = Field(description=f"Name -> [[{SECONDS}, step, value], ...].")
+    names: list[str] = Field(description="All that the job reported.")
+    predicted_steps_per_s: list[tuple[float, float]] = Field(description=f"[[{SECONDS}, value], ...]")
+
+
+class StateSpan(Shape):
+    state: RunState
+    coarse: JobState
+    from_at: datetime
+    to_at: datetime | None
+
+
+class AllocationSpan(Shape):
+    epoch: int
+    type: str
+    count: int
+    gpus: list[GpuRef]
+    from_at: datetime
+    to_at: datetime | None
+
+
+class Rescale(Shape):
+    at: datetime
+    before: int = Field(description="GPUs.")
+    after: int
+
+
+class JobTimeline(Shape):
+    states: list[StateSpan]
+    allocations: list[AllocationSpan]
+    rescales: list[Rescale]
+
+
+class TypeCost(Shape):
+    type: str
+    gpu_hours: float
+    amount: Money
+
+
+class Cost(Shape):
+    currency: str
+    so_far: Money
+    estimated: Money | None
+    estimated_low: Money | None
+    estimated_high: Money | None
+    basis: str = Field(description="What the estimate rests on, in words.")
+    gpu_hours: float
+    rate_per_gpu_hour: Money | None
+    rate_per_hour: Money | None
+    by_type: list[TypeCost]
+    lost_to_restarts: Money = Field(description="Cost of GPUs held while it was saved, stopped and launched anew.")
+
+
+class Ahead(OthersJob):
+    gpus: int = Field(description="Held, or the least that it waits for.")
+    state: JobState
+
+
+class Weighed(Shape):
+    number: int
+    name: str
+    gain_steps_per_s: float
+    variance: float | None
+
+
+class Explanation(Shape):
+    token: str
+    text: str
+    at: datetime | None
+    round: int | None
+    ahead: list[Ahead]
+    weighed: list[Weighed] = Field(description="What one more GPU would bring each of your jobs.")
+    would_change: str | None
+    detail: Detail
+
+
+HoldKind = Literal["launching", "protected", "running", "moving"]

@@ -1,0 +1,131 @@
+"""States of the live streams. A member that would be null is missing: in a merge patch null means removal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, Field, create_model
+
+from portal.api.shapes.base import Detail, JobState, Money, Shape
+from portal.api.shapes.jobs import Event, HoldKind, Job
+
+
+def without_nulls(model: type[BaseModel]) -> type[Any]:
+    """`model` with each nullable member optional instead, all the way down."""
+    fields: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        annotation, optional = field.annotation, False
+        if get_origin(annotation) in (Union, UnionType) and NoneType in get_args(annotation):
+            annotation, optional = next(a for a in get_args(annotation) if a is not NoneType), True
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            annotation = without_nulls(annotation)
+        if optional:
+            fields[name] = (annotation, Field(default=None, json_schema_extra=_drop_default))
+        else:
+            fields[name] = (annotation, field)
+    return create_model(f"Live{model.__name__}", __base__=Shape, **fields)
+
+
+def _drop_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+def _missing() -> Any:
+    return Field(default=None, json_schema_extra=_drop_default)
+
+
+LiveJob = without_nulls(Job)
+LiveEvent = without_nulls(Event)
+
+
+class LivePolicy(Shape):
+    name: str
+    parameters: Detail
+    v_bound: float = _missing()
+
+
+class LiveClusterHead(Shape):
+    name: str
+    speedup: float
+    emulated: bool
+    currency: str
+    round: int
+    policy: LivePolicy
+    last_event_at: datetime = _missing()
+    problem: str = _missing()
+    rejected: str = _missing()
+
+
+class Tiles(Shape):
+    gpus_total: int
+    gpus_busy: int
+    utilisation: float
+    running: int
+    queued: int
+    oldest_wait_since_at: datetime = _missing()
+    variance: float = _missing()
+    v_bound: float = _missing()
+    mean_relative_throughput: float = _missing()
+    relative_throughputs: list[float]
+    spend_per_hour: Money
+    spend_month: Money
+    budget_month: Money = _missing()
+
+
+class Cell(Shape):
+    state: Literal["free", "held", "assigned", "draining"]
+    job: int = _missing()
+    kind: HoldKind = _missing()
+    next: int = Field(default=None, description="The job that gets it next.", json_schema_extra=_drop_default)
+    utilisation: float = _missing()
+
+
+class LiveNode(Shape):
+    type: str
+    emulated: bool
+    schedulable: bool
+    drained: bool
+    lost: bool
+    memory_mib: int
+    accelerators: dict[str, Cell]
+    gpus: int
+    held: int
+    price_per_hour: Money
+    free_reason: str = _missing()
+
+
+class AnyJob(Shape):
+    number: int
+    project: str
+    state: JobState
+    gpus: int
+
+
+class ClusterState(Shape):
+    cluster: LiveClusterHead
+    tiles: Tiles
+    nodes: dict[str, LiveNode]
+    jobs: dict[str, AnyJob]
+    queue: list[int]
+    events: dict[str, LiveEvent]  # type: ignore[valid-type]
+
+
+class LiveProject(Shape):
+    key: str
+    name: str
+    gpu_quota: int = _missing()
+    gpus_held: int
+
+
+class ProjectState(Shape):
+    project: LiveProject
+    jobs: dict[str, LiveJob]  # type: ignore[valid-type]
+    events: dict[str, LiveEvent]  # type: ignore[valid-type]
+
+
+class Live(Shape):
+    stream: str
+    seq: int
+    state: ClusterState | ProjectState

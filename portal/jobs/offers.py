@@ -1,0 +1,134 @@
+"""What the cluster offers: catalogue programs, accelerator types, nodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count
+
+from accounts.ledger import current_prices
+from accounts.pricing import amount
+from portal.jobs import profiles
+from portal.jobs.describe import CURRENCY, cluster_types, iso
+from portal.jobs.live_state import KINDS
+from portal.jobs.models import Accelerator, Assignment, Hold, Job, ModelType, Node
+from scheduling.lifecycle import State
+from scheduling.throughput import Profile
+
+TITLES = {
+    "titan_xp": "NVIDIA TITAN Xp",
+    "v100": "NVIDIA V100",
+    "l40s": "NVIDIA L40S",
+    "h200": "NVIDIA H200",
+    "cpu": "CPU",
+}
+HOUR_US = 3_600 * 10**6
+
+
+def describe_model_types(now: datetime) -> list[dict[str, Any]]:
+    """The catalogue with its curves on the cluster's accelerator types: two queries and one for measurements."""
+    rows = list(ModelType.objects.filter(enabled=True).annotate(runs_seen=Count("jobs__runs")))
+    types = cluster_types()
+    measured = profiles.measured_numbers(row.name for row in rows)
+    return [_model_type(row, types, measured, now) for row in rows]
+
+
+def _model_type(row: Any, types: Mapping[str, int], measured: Mapping[Any, Any], now: datetime) -> dict[str, Any]:
+    """`row` is a ModelType with its number of runs."""
+    job = Job(model_type=row, batch_size=row.default_batch_size, spec={}, min_gpus=1)
+    known = profiles.profiles_of(job, types, measured)
+    return {
+        "name": row.name,
+        "title": row.title,
+        "description": row.description,
+        "default_batch_size": row.default_batch_size,
+        "curves": {kind: describe_curve(p, now) for kind, p in known.items() if p.curve.source != "trial"},
+        "runs_seen": row.runs_seen,
+    }
+
+
+def describe_curve(profile: Profile, now: datetime) -> dict[str, Any]:
+    """A curve, with the age and the number of the measurements that it rests on."""
+    ages = [number.age_s(now.timestamp()) for number in profile.numbers.values()]
+    return {
+        "steps_per_s": list(profile.curve.steps_per_s),
+        "source": profile.curve.source,
+        "age_s": min((age for age in ages if age is not None), default=None),
+        "samples": sum(number.samples for number in profile.numbers.values()),
+    }
+
+
+def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:
+    prices = current_prices(now)
+    groups: dict[str, list[Accelerator]] = defaultdict(list)
+    for gpu in Accelerator.objects.filter(present=True).select_related("node"):
+        groups[gpu.node.accelerator_type].append(gpu)
+    return [
+        {
+            "name": kind,
+            "title": TITLES.get(kind, kind),
+            "count": len(gpus),
+            "memory_mib": min(gpu.memory_mib for gpu in gpus),
+            "price_per_gpu_hour": str(amount(prices[kind] * HOUR_US)) if kind in prices else None,
+            "currency": CURRENCY,
+            "emulated": any(gpu.node.emulated for gpu in gpus),
+        }
+        for kind, gpus in sorted(groups.items())
+    ]
+
+
+def describe_nodes(project_ids: set[int]) -> list[dict[str, Any]]:
+    """Every node with who is on it; names of jobs only of the projects given."""
+    held, assigned = _occupants(Hold, project_ids), _occupants(Assignment, project_ids)
+    nodes = Node.objects.prefetch_related("accelerators").order_by("name")
+    return [_node(node, held, assigned) for node in nodes]
+
+
+def describe_node(node: Node, project_ids: set[int]) -> dict[str, Any]:
+    return _node(node, _occupants(Hold, project_ids), _occupants(Assignment, project_ids))
+
+
+def _occupants(model: type[Hold] | type[Assignment], project_ids: set[int]) -> dict[int, dict[str, Any]]:
+    rows = model.objects.filter(during__upper_inf=True).select_related("run__job__project")
+    return {row.accelerator_id: {"job": others_job(row.run.job, project_ids), "state": row.run.state} for row in rows}
+
+
+def others_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
+    """A job for somebody who may belong to another project: no name then."""
+    name = job.name if job.project_id in project_ids else None
+    return {"number": job.number, "name": name, "project": job.project.name}
+
+
+def _node(node: Node, held: dict[int, Any], assigned: dict[int, Any]) -> dict[str, Any]:
+    gpus = [gpu for gpu in node.accelerators.all() if gpu.present]
+    schedulable = not (node.drained or node.lost)
+    return {
+        "name": node.name,
+        "type": node.accelerator_type,
+        "gpus": len(gpus),
+        "emulated": node.emulated,
+        "schedulable": schedulable,
+        "drained": node.drained,
+        "lost": node.lost,
+        "cpus": node.cpus,
+        "memory_mib": node.memory_mib,
+        "last_seen_at": iso(node.last_seen_at),
+        "accelerators": [_accelerator(gpu, schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)],
+    }
+
+
+def _accelerator(gpu: Accelerator, schedulable: bool, held: dict[int, Any], assigned: dict[int, Any]) -> dict[str, Any]:
+    there = held.get(gpu.pk) or assigned.get(gpu.pk)
+    state = "held" if gpu.pk in held else "assigned" if there else "free" if schedulable else "draining"
+    kind = KINDS.get(State(there["state"]), "moving") if there else None
+    return {
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "memory_mib": gpu.memory_mib,
+        "state": state,
+        "kind": kind,
+        "job": there["job"] if there else None,
+    }

@@ -1,0 +1,82 @@
+"""The policy in force, what else there is, and what its parameters mean for the jobs of now."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+from django.utils import timezone
+
+from portal.jobs.describe import iso
+from portal.jobs.models import Cluster, PolicyChange
+from portal.jobs.snapshots import take_snapshot
+from scheduling.policies import POLICIES, policy_class
+from scheduling.policies.f_scheduling import LARGEST_VARIANCE, bound_hint
+from scheduling.policies.f_scheduling import Parameters as BoundParameters
+
+
+def describe_policies() -> list[dict[str, Any]]:
+    described = []
+    for name in POLICIES:
+        policy = policy_class(name)
+        text = inspect.getdoc(policy) or inspect.getdoc(sys.modules[policy.__module__]) or ""
+        described.append(
+            {
+                "name": name,
+                "title": policy.title,
+                "description": text.strip(),
+                "schema": policy.Parameters.model_json_schema(),
+                "elastic": policy.elastic,
+            }
+        )
+    return described
+
+
+def describe_policy(cluster: Cluster) -> dict[str, Any]:
+    standing = list(cluster.policy_changes.filter(undone=False).select_related("changed_by")[:2])
+    newest = cluster.policy_changes.select_related("changed_by").first()
+    return {
+        "name": cluster.policy_name,
+        "parameters": cluster.policy_parameters,
+        "changed_at": iso(newest.changed_at) if newest else None,
+        "changed_by": str(newest.changed_by) if newest and newest.changed_by else None,
+        "effective_round": newest.effective_round if newest else None,
+        "can_undo": len(standing) > 1,
+        "notes": notes(cluster),
+    }
+
+
+def describe_change(change: PolicyChange) -> dict[str, Any]:
+    return {
+        "id": change.pk,
+        "name": change.name,
+        "parameters": change.parameters,
+        "changed_at": iso(change.changed_at),
+        "changed_by": str(change.changed_by) if change.changed_by else None,
+        "effective_round": change.effective_round,
+        "undone": change.undone,
+    }
+
+
+def notes(cluster: Cluster) -> list[str]:
+    """What the bound does, where the policy has one: whether it ever binds, and from where on it does now."""
+    bound = cluster.policy_parameters.get("v_bound")
+    if bound is None:
+        return []
+    said = []
+    if bound > LARGEST_VARIANCE:
+        said.append(f"v_bound {bound:g} never binds: the variance of numbers between 0 and 1 is at most 0.25.")
+    known = {k: v for k, v in cluster.policy_parameters.items() if k in BoundParameters.model_fields}
+    snapshot = take_snapshot(cluster, timezone.now()).snapshot
+    hint = bound_hint(snapshot, BoundParameters.model_validate(known))
+    if not snapshot.jobs:
+        return said
+    if hint.affected_up_to > 0:
+        said.append(
+            f"With the jobs of now, a v_bound of {hint.affected_up_to:.4f} or less changes the plan; "
+            f"without a bound the variance is {hint.unbounded_variance:.4f}."
+        )
+    else:
+        said.append(f"With the jobs of now no v_bound changes the plan: the variance is {hint.unbounded_variance:.4f}.")
+    return said
