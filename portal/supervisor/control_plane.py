@@ -124,7 +124,7 @@ def web_is_ready() -> bool:
         return False
 
 
-def serve(when_ready: Callable[[Supervisor], None] | None = None) -> int:
+def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted: int = 0) -> int:
     """Run the portal until it is told to stop; the exit status."""
     layout = Layout(settings.EVENKEEL_DATA)
 
@@ -136,7 +136,7 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None) -> int:
     try:
         layout.prepare()
         _speak_up(layout)
-        return Supervisor(layout).run(start)
+        return Supervisor(layout).run(start, interrupted=interrupted)
     except SetupError as error:
         sys.stderr.write(f"{error}\n")
         return 1

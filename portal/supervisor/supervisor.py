@@ -68,8 +68,9 @@ class Supervisor:
         self._next_housekeeping = 0.0
         self._space_low = False
 
-    def run(self, start: Callable[["Supervisor"], None]) -> int:
-        """Hold the directory, do `start`, watch until a signal or `finish`, stop everything. The exit status."""
+    def run(self, start: Callable[["Supervisor"], None], *, interrupted: int = 0) -> int:
+        """Hold the directory, do `start`, watch until a signal or `finish`, stop everything. The exit status,
+        which is `interrupted` after a signal."""
         self._layout.prepare()
         previous = self._lock.acquire()
         if previous is not None:
@@ -80,7 +81,7 @@ class Supervisor:
                 self._watch()
         except KeyboardInterrupt:
             logger.info("Stopping the control plane; training goes on.")
-            self._exit_code = self._exit_code or 0
+            self._exit_code = interrupted
         finally:
             self._stop()
             self._lock.release()

@@ -18,7 +18,7 @@ class Command(BaseCommand):
         defaults = {
             "EVENKEEL_DATA": str(settings.BASE_DIR / "data" / "demo"),
             "EVENKEEL_VIRTUAL_ACCELERATORS": "titan_xp:6",
-            "EVENKEEL_SPEEDUP": "5",
+            "EVENKEEL_SPEEDUP": "2.5",
             "EVENKEEL_REPORT_INTERVAL_S": "2",
             "EVENKEEL_ROUND_INTERVAL_S": "2",
         }
@@ -31,4 +31,4 @@ class Command(BaseCommand):
         def when_ready(supervisor: Supervisor) -> None:
             in_background(lambda: demonstrate(supervisor.finish if exits else None))
 
-        sys.exit(serve(when_ready))
+        sys.exit(serve(when_ready, interrupted=130 if exits else 0))
