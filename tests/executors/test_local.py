@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evenkeel.runner.processes import all_processes
+from evenkeel.runner.processes import all_processes, read_process
 
 from scheduling.errors import ExecutorError, InvalidInput
 from scheduling.executors.base import Executor, LaunchRequest
@@ -21,7 +21,6 @@ from scheduling.executors.local import launching
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, type_name
 from scheduling.executors.local.layout import read_object
-from scheduling.executors.local.sweeping import members
 from tests.executors.contract import ExecutorContract, ended, reason, until
 
 SLEEPER = "import time; time.sleep(600)"
@@ -41,7 +40,7 @@ def executor(place: Path) -> Iterator[LocalExecutor]:
     made = LocalExecutor(place / "data", "titan_xp:6", preload=("colorsys",), warm_idle_s=120)
     yield made
     assert not made.isolation_problem
-    made.reap_orphans([])
+    made.reap_orphans([], min_age_s=-2.0)
     made.stop_warm_start(["vision", "speech"])
 
 
@@ -110,7 +109,6 @@ class TestLocalExecutor(ExecutorContract):
         os.kill(runner, signal.SIGKILL)
         fact = ended(executor, request.run_id)
         assert reason(fact) == "runner_lost"
-        assert members(epoch_dir(place, request), None, all_processes()) == []
         assert [process for process in all_processes() if process.session == runner and process.alive] == []
 
     def test_another_executor_finds_what_runs(self, executor: Executor, request_for: Any, place: Path) -> None:
@@ -148,7 +146,8 @@ class TestLocalExecutor(ExecutorContract):
         known, unknown = request_for(SLEEPER), request_for(SLEEPER)
         executor.launch(known)
         executor.launch(unknown)
-        assert executor.reap_orphans([(known.run_id, 1)]) == [(unknown.run_id, 1)]
+        assert executor.reap_orphans([(known.run_id, 1)]) == []  # too young to tell
+        assert executor.reap_orphans([(known.run_id, 1)], min_age_s=-2.0) == [(unknown.run_id, 1)]
         kinds = [fact.kind for fact in executor.observe([(known.run_id, 1), (unknown.run_id, 1)])]
         assert kinds == ["alive", "exited"]
 
@@ -313,6 +312,24 @@ class TestLocalExecutor(ExecutorContract):
         target.symlink_to(secret)
         [fact] = executor.observe([(request.run_id, 1)])
         assert fact.exit is None or fact.exit.message != "secret"
+
+    @as_root
+    def test_a_job_cannot_name_processes_of_others_as_its_own(
+        self, executor: LocalExecutor, request_for: Any, place: Path
+    ) -> None:
+        with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
+            request = request_for(SLEEPER)
+            executor.launch(request)
+            path = epoch_dir(place, request) / "runner.json"
+            before = json.loads(path.read_text())
+            found = read_process(other.pid)
+            assert found
+            path.write_text(json.dumps(before | {"pid": other.pid, "start_ticks": found.start_ticks}))
+            executor.kill(request.run_id, 1)
+            assert ended(executor, request.run_id).kind == "exited"
+            assert other.poll() is None
+            other.kill()
+            os.kill(before["pid"], signal.SIGKILL)
 
     @as_root
     def test_a_directory_the_accounts_cannot_reach_is_said_in_one_sentence(self, place: Path, request_for: Any) -> None:

@@ -33,6 +33,10 @@ class Process:
     def alive(self) -> bool:
         return self.state not in "ZX"
 
+    @property
+    def age_s(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / CLOCK_TICKS
+
 
 def read_process(pid: int) -> Process | None:
     """None when there is no such process; a zombie is one that is not alive."""
@@ -52,6 +56,16 @@ def read_process(pid: int) -> Process | None:
         start_ticks=int(fields[19]),
         rss_mib=int(fields[21]) * PAGE_BYTES / 2**20,
     )
+
+
+def real_uid(pid: int) -> int | None:
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("Uid:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return None
 
 
 def all_processes() -> Iterator[Process]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from evenkeel.runner.processes import Process, all_processes, signal_quietly
+from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo
@@ -17,13 +17,14 @@ from scheduling.executors.local import facts, launching
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.inventory import declared_nodes, real_node
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
-from scheduling.executors.local.sweeping import RunnerIdentity, end_for_certain, sdk_dir_of
+from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.zygotes import Zygotes
 
 log = logging.getLogger(__name__)
 
 KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
-PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo")
+#: What optimisers, DistributedDataParallel and the catalogue's data sets would import at their first use.
+PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets")
 ISOLATION = ("auto", "accounts", "none")
 
 
@@ -114,10 +115,10 @@ class LocalExecutor:
             epoch_dir = self._layout.epoch_dir(record, epoch)
             with record.account.files():
                 runner, ended = facts.read_runner(epoch_dir), facts.read_exit(epoch_dir) is not None
-            if runner and runner.alive and not ended:
+            if runner and runner.alive(record.account) and not ended:
                 signal_quietly(runner.pid, signal.SIGUSR1)
-                _wait_for_end(runner)
-            self._end(record, epoch, "signal", "killed on request", signal=int(signal.SIGKILL))
+                _wait_for_end(runner, record.account)
+            self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
 
     def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
         processes = list(all_processes()) if known else []
@@ -136,18 +137,20 @@ class LocalExecutor:
         for account in {self._accounts.of_project(key) for key in project_keys}:
             self._zygotes.stop(account)
 
-    def reap_orphans(self, known_live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was."""
+    def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
+        """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was.
+        What is younger than `min_age_s` may have been launched after the caller looked."""
         known, reaped = set(known_live), []
         for record in self._layout.records():
             for epoch in self._layout.epochs(record):
-                if (record.run_id, epoch) not in known and self._is_live(record, epoch):
+                if (record.run_id, epoch) not in known and self._live_for(record, epoch) > min_age_s:
                     self.kill(record.run_id, epoch)
                     reaped.append((record.run_id, epoch))
         live = {str(self._epoch_dir(run_id, epoch) / "sdk") for run_id, epoch in known}
         for process in all_processes():
             mark = sdk_dir_of(process.pid)
-            if mark and mark not in live and Path(mark).is_relative_to(self._layout.jobs):
+            stray = mark and mark not in live and Path(mark).is_relative_to(self._layout.jobs)
+            if stray and process.age_s > min_age_s:
                 signal_quietly(process.pid, signal.SIGKILL)
         return reaped
 
@@ -179,11 +182,20 @@ class LocalExecutor:
 
     def _end_earlier(self, record: RunRecord, epoch: int) -> None:
         """Nothing of the job may still run: earlier epochs and earlier runs share its checkpoints."""
-        for other in self._layout.records():
-            if other.job_id == record.job_id:
-                for older in self._layout.epochs(other):
-                    if (other.run_id, older) != (record.run_id, epoch):
-                        self._end(other, older, "runner_lost", "ended to make way for a later launch")
+        present = self._layout.epoch_dir(record, epoch)
+        earlier = {
+            self._layout.epoch_dir(other, older): (other, older)
+            for other in self._layout.runs_of_job(record)
+            for older in self._layout.epochs(other)
+        }
+        earlier.pop(present, None)
+        if not earlier:
+            return
+        with record.account.files():
+            runners = {path: facts.read_runner(path) for path in earlier}
+        Prey(record.account, runners).end_for_certain()
+        for path, (other, older) in earlier.items():
+            self._leave_exit(other, older, path, "runner_lost", "ended to make way for a later launch")
 
     # Looking and ending
 
@@ -195,24 +207,31 @@ class LocalExecutor:
         with record.account.files():
             return (self._layout.epoch_dir(record, epoch) / name).exists()
 
-    def _is_live(self, record: RunRecord, epoch: int) -> bool:
+    def _live_for(self, record: RunRecord, epoch: int) -> float:
+        """The age of the runner in seconds, minus infinity if there is none."""
         with record.account.files():
             runner = facts.read_runner(self._layout.epoch_dir(record, epoch))
-        return runner is not None and runner.alive
+        process = read_process(runner.pid) if runner and runner.alive(record.account) else None
+        return process.age_s if process else float("-inf")
 
-    def _end(self, record: RunRecord, epoch: int, reason: str, message: str, *, signal: int | None = None) -> None:
+    def _end(self, record: RunRecord, epoch: int, reason: str, message: str, *, by: int | None = None) -> None:
         """Afterwards no process of the epoch exists, and it has an exit record if it ever ran."""
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if epoch_dir in self._swept:
             return
         with record.account.files():
             runner = facts.read_runner(epoch_dir)
-        end_for_certain(epoch_dir, runner)
-        with record.account.files(), _as_executor_error("end"):
-            if runner and facts.read_exit(epoch_dir) is None:
-                facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=signal)
+        Prey(record.account, {epoch_dir: runner}).end_for_certain()
+        self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
             self._swept.add(epoch_dir)
+
+    def _leave_exit(
+        self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None
+    ) -> None:
+        with record.account.files(), _as_executor_error("end"):
+            if facts.read_runner(epoch_dir) and facts.read_exit(epoch_dir) is None:
+                facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=by)
 
     def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process]) -> Fact:
         now = time.time()
@@ -233,7 +252,7 @@ class LocalExecutor:
             runner = facts.read_runner(epoch_dir)
         if runner is None:
             return Fact(run_id, epoch, "absent" if free else "alive", now)
-        if runner.alive:
+        if runner.alive(record.account):
             return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
         self._end(record, epoch, "runner_lost", _how_lost(runner))
         with record.account.files():
@@ -245,9 +264,9 @@ def _how_lost(runner: RunnerIdentity) -> str:
     return "the machine was restarted" if runner.before_reboot else "the runner ended without leaving a record"
 
 
-def _wait_for_end(runner: RunnerIdentity) -> None:
+def _wait_for_end(runner: RunnerIdentity, account: Account) -> None:
     give_up_at = time.monotonic() + KILL_GRACE_S
-    while runner.alive and time.monotonic() < give_up_at:
+    while runner.alive(account) and time.monotonic() < give_up_at:
         time.sleep(0.02)
 
 
@@ -263,6 +282,3 @@ class _as_executor_error:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise ExecutorError(f"cannot {self._verb} the run: {error}", permanent=False) from error
-
-
-__all__ = ["Account", "LocalExecutor"]

@@ -25,7 +25,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-LOCK_TIMEOUT_S = 60.0
+LOCK_TIMEOUT_S = 120.0
 MAX_FILE_BYTES = 4 << 20
 
 
@@ -74,8 +74,20 @@ class Layout:
         return []
 
     def records(self) -> list[RunRecord]:
-        found = (self.record(path.stem) for path in sorted(self.own.glob("*.json")))
-        return [record for record in found if record]
+        """Every run there is a directory of; what is known of others is forgotten."""
+        found = [record for path in sorted(self.own.glob("*.json")) if (record := self.record(path.stem))]
+        for record in found:
+            if not self.job_dir(record.job_id).exists():
+                for path in self.own.glob(f"{record.run_id}.*"):
+                    path.unlink(missing_ok=True)
+        return [record for record in found if self.job_dir(record.job_id).exists()]
+
+    def runs_of_job(self, record: RunRecord) -> list[RunRecord]:
+        """The runs that have a directory in the job's."""
+        with record.account.files(), contextlib.suppress(OSError):
+            names = [path.name for path in (self.job_dir(record.job_id) / "runs").iterdir()]
+            return [RunRecord(name, record.job_id, record.uid) for name in names if _NAME.fullmatch(name)]
+        return []
 
     def record(self, run_id: str) -> RunRecord | None:
         with contextlib.suppress(FileNotFoundError):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.processes import Process, all_processes, boot_id, is_same, read_process, signal_quietly
+from evenkeel.runner.processes import Process, all_processes, boot_id, is_same, read_process, real_uid, signal_quietly
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.local.accounts import Account
 
 DEATH_TIMEOUT_S = 10.0
 
@@ -30,9 +31,9 @@ class RunnerIdentity:
         except (KeyError, TypeError, ValueError):
             return None
 
-    @property
-    def alive(self) -> bool:
-        return is_same(self.pid, self.start_ticks, self.boot_id)
+    def alive(self, account: Account) -> bool:
+        """The file this was read from belongs to the account: it may name no process but its own."""
+        return is_same(self.pid, self.start_ticks, self.boot_id) and _owned(self.pid, account)
 
     @property
     def before_reboot(self) -> bool:
@@ -51,26 +52,42 @@ def sdk_dir_of(pid: int) -> str | None:
     return None
 
 
-def members(epoch_dir: Path, runner: RunnerIdentity | None, processes: Iterable[Process]) -> list[Process]:
-    """Processes of the epoch: in the session of its runner, or with its mark in their environment."""
-    leader = read_process(runner.pid) if runner else None
-    # The number of a session is not given again while it has members, unless all of ours are gone.
-    reused = runner is None or runner.before_reboot or (leader is not None and leader.start_ticks != runner.start_ticks)
-    mark = str(epoch_dir / "sdk")
-    return [
-        process
-        for process in processes
-        if process.alive
-        and ((not reused and runner is not None and process.session == runner.pid) or sdk_dir_of(process.pid) == mark)
-    ]
+def _owned(pid: int, account: Account) -> bool:
+    return account.uid is None or real_uid(pid) == account.uid
 
 
-def end_for_certain(epoch_dir: Path, runner: RunnerIdentity | None) -> None:
-    """SIGKILL until none is left; ExecutorError if one will not go (it sits in the kernel)."""
-    give_up_at = time.monotonic() + DEATH_TIMEOUT_S
-    while left := members(epoch_dir, runner, all_processes()):
-        if time.monotonic() > give_up_at:
-            raise ExecutorError(f"process {left[0].pid} of {epoch_dir} cannot be killed", permanent=False)
-        for process in left:
-            signal_quietly(process.pid, signal.SIGKILL)
-        time.sleep(0.02)
+@dataclass(frozen=True, slots=True)
+class Prey:
+    """Whose processes are looked for: those of these epochs, and of no other account."""
+
+    account: Account
+    epochs: Mapping[Path, RunnerIdentity | None]
+
+    def find(self) -> list[Process]:
+        """Processes in the session of a runner, or with an epoch's mark in their environment."""
+        marks = {str(epoch_dir / "sdk") for epoch_dir in self.epochs}
+        sessions = {runner.pid for runner in self.epochs.values() if runner and not _reused(runner)}
+        return [
+            process
+            for process in all_processes()
+            if process.alive
+            and (process.session in sessions or sdk_dir_of(process.pid) in marks)
+            and process.pid != os.getpid()
+            and _owned(process.pid, self.account)
+        ]
+
+    def end_for_certain(self) -> None:
+        """SIGKILL until none is left; ExecutorError if one will not go (it sits in the kernel)."""
+        give_up_at = time.monotonic() + DEATH_TIMEOUT_S
+        while left := self.find():
+            if time.monotonic() > give_up_at:
+                raise ExecutorError(f"process {left[0].pid} cannot be killed", permanent=False)
+            for process in left:
+                signal_quietly(process.pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+
+def _reused(runner: RunnerIdentity) -> bool:
+    """The number of a session is not given to another while it has members, unless all of ours are gone."""
+    leader = read_process(runner.pid)
+    return runner.before_reboot or (leader is not None and leader.start_ticks != runner.start_ticks)
