@@ -1,1 +1,85 @@
-export default function JobPage() { return null; }
+import { lazy, Suspense } from "react";
+import { Link, useParams } from "react-router";
+import { useExplanation, useJob, useJobCost, useJobTimeline } from "../../api/hooks";
+import type { JobDetail } from "../../api/types";
+import { ApiError } from "../../api/client";
+import { Fault, Skeleton } from "../../components/Panel";
+import { useNow } from "../../lib/clock";
+import { hasEnded } from "../../lib/jobState";
+import { useLiveJobs } from "../../lib/liveContext";
+import { TopBar } from "../../shell/TopBar";
+import { CostCard } from "./CostCard";
+import { Figures } from "./Figures";
+import { Checkpoints, HeldNow, Runs } from "./SideCards";
+import { JobHeader } from "./JobHeader";
+import { LifePanel } from "./LifePanel";
+import { LogsPanel } from "./LogsPanel";
+import { WhyCard } from "./WhyCard";
+import css from "./job.module.css";
+
+const Charts = lazy(() => import("./Charts"));
+
+export default function JobPage() {
+  const { number = "" } = useParams();
+  const query = useJob(number);
+  const live = useLiveJobs().get(Number(number))?.full;
+  const job = query.data && live && live.number === query.data.number ? { ...query.data, ...live } : query.data;
+  const crumb = <><Link to="/jobs">Jobs</Link><i>/</i>{number}</>;
+  return (
+    <>
+      <TopBar title={job ? `${job.number} ${job.name}` : `Job ${number}`} crumb={crumb} />
+      <div className="page">
+        {query.error && <Missing error={query.error} query={query} number={number} />}
+        {job ? <Body key={job.number} job={job} /> : !query.error && <Loading />}
+      </div>
+    </>
+  );
+}
+
+function Missing({ error, query, number }: { error: Error; query: Parameters<typeof Fault>[0]["query"]; number: string }) {
+  if (error instanceof ApiError && error.status === 404) {
+    return <h1 className="say"><b>There is no job {number}</b> that you may see. It may belong to another project. <Link className="link" to="/jobs">All your jobs</Link></h1>;
+  }
+  return <Fault what="The job" query={query} />;
+}
+
+function Loading() {
+  return (
+    <>
+      <Skeleton height={56} />
+      <Skeleton height={84} />
+      <div className={`cols ${css.body}`}><Skeleton height={520} /><Skeleton height={520} /></div>
+    </>
+  );
+}
+
+function Body({ job }: { job: JobDetail }) {
+  const number = String(job.number);
+  const ended = hasEnded(job.state);
+  const now = useNow();
+  const timeline = useJobTimeline(number, ended);
+  const explanation = useExplanation(number, ended);
+  const cost = useJobCost(number, ended);
+  return (
+    <>
+      <JobHeader job={job} now={now} />
+      <Figures job={job} now={now} />
+      <div className={`cols ${css.body}`}>
+        <div className={css.stack}>
+          <LifePanel job={job} timeline={timeline} now={now} />
+          <Suspense fallback={<div className={`cols ${css.charts}`}><Skeleton height={224} /><Skeleton height={224} /></div>}>
+            <Charts job={job} timeline={timeline.data} />
+          </Suspense>
+          <LogsPanel job={job} />
+        </div>
+        <div className={css.stack}>
+          <WhyCard job={job} query={explanation} />
+          <CostCard job={job} query={cost} />
+          <Checkpoints job={job} />
+          <Runs job={job} />
+          <HeldNow job={job} />
+        </div>
+      </div>
+    </>
+  );
+}

@@ -64,10 +64,10 @@ function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null 
       <td className="ra" data-l="Steps/s" title={speedTitle(job)}>{paused || speed === null ? <span className="sub">{paused ? "paused" : "–"}</span> : number(speed)}</td>
       <td className="ra" data-l="Relative throughput">{job.relative_throughput === null ? "–" : number(job.relative_throughput, 2)}</td>
       <td className="only-wide" style={{ width: 88 }}>{job.relative_throughput !== null && <Scale share={job.relative_throughput} mean={mean} />}</td>
-      <td className="ra" data-l="Slowdown">{job.slowdown === null ? "–" : `${number(job.slowdown, 2)}${THIN}×`}</td>
+      <td className="ra only-wide">{job.slowdown === null ? "–" : `${number(job.slowdown, 2)}${THIN}×`}</td>
       <ExpectedEnd job={job} now={now} />
       <td className="ra" data-l="Cost">{job.cost ? money(job.cost.so_far, job.cost.currency) : "–"}</td>
-      <td className="ra" data-l="Estimate"><span className="sub">{job.cost?.estimated != null ? money(job.cost.estimated, job.cost.currency) : ""}</span></td>
+      <td className="ra only-wide"><span className="sub">{job.cost?.estimated != null ? money(job.cost.estimated, job.cost.currency) : ""}</span></td>
     </>
   );
 }
@@ -90,7 +90,7 @@ function ExpectedEnd({ job, now }: { job: Job; now: Date }) {
   return (
     <>
       <td className="ra" data-l="Expected end" title={title}>{moment(end, now)}</td>
-      <td className="ra" data-l="Left" title={title}><span className="sub">{left > 0 ? duration(left) : "due"}</span></td>
+      <td className="ra only-wide" title={title}><span className="sub">{left > 0 ? duration(left) : "due"}</span></td>
     </>
   );
 }

@@ -1,0 +1,66 @@
+import type { UseQueryResult } from "@tanstack/react-query";
+import type { JobCost, JobDetail } from "../../api/types";
+import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { money, number, percent, typeName, withUnit } from "../../lib/format";
+import { hasEnded } from "../../lib/jobState";
+import css from "./job.module.css";
+
+function limitOf(job: JobDetail): number | null {
+  const limit = Number(job.spec.max_cost ?? NaN);
+  return Number.isFinite(limit) && limit > 0 ? limit : null;
+}
+
+export function CostCard({ job, query }: { job: JobDetail; query: UseQueryResult<JobCost> }) {
+  const limit = limitOf(job);
+  const currency = query.data?.currency ?? job.cost?.currency ?? "USD";
+  return (
+    <Panel title="Cost" right={<span className="sub">{limit === null ? "no limit" : `limit ${money(limit, currency)}`}</span>}>
+      <Loadable query={query} what="The cost" skeleton={<Skeleton height={18} count={4} />}>
+        {(cost) => (
+          <div className="pb">
+            <div className={css.big}>
+              {money(cost.so_far, cost.currency)}
+              {!hasEnded(job.state) && cost.estimated !== null && <small>of about {money(cost.estimated, cost.currency)} at the end</small>}
+            </div>
+            <Meter cost={cost} limit={limit} />
+            <Lines cost={cost} ended={hasEnded(job.state)} />
+          </div>
+        )}
+      </Loadable>
+    </Panel>
+  );
+}
+
+function Meter({ cost, limit }: { cost: JobCost; limit: number | null }) {
+  const sofar = Number(cost.so_far);
+  const estimated = Number(cost.estimated ?? cost.so_far);
+  const whole = Math.max(limit ?? 0, estimated, sofar, 1e-9) * (limit === null ? 1.08 : 1);
+  const share = (value: number) => `${(value / whole) * 100}%`;
+  return (
+    <div className={css.meter} aria-hidden>
+      <i style={{ width: share(estimated), background: "var(--line-2)" }} />
+      <i style={{ width: share(sofar), background: "var(--ink-2)" }} />
+      {limit !== null && <u style={{ left: `calc(${share(limit)} - 1.5px)` }} />}
+    </div>
+  );
+}
+
+function Lines({ cost, ended }: { cost: JobCost; ended: boolean }) {
+  const lost = cost.lost_to_restarts === null ? null : Number(cost.lost_to_restarts);
+  const sofar = Number(cost.so_far);
+  const rest = cost.estimated === null ? null : Number(cost.estimated) - sofar;
+  const range = cost.estimated_low !== null && cost.estimated_high !== null
+    ? `, in all ${money(cost.estimated_low, cost.currency)}–${money(cost.estimated_high, cost.currency)}` : "";
+  return (
+    <dl>
+      {cost.by_type.map((entry) => [
+        <dt key={entry.type}>Used</dt>,
+        <dd key={`${entry.type}-amount`}>{withUnit(number(Number(entry.gpu_hours)), "GPU-hours")} of {typeName(entry.type)}, {money(entry.amount, cost.currency)}</dd>,
+      ])}
+      {!ended && cost.rate_per_hour !== null && <><dt>Rate</dt><dd>{cost.rate_per_gpu_hour !== null && `${money(cost.rate_per_gpu_hour, cost.currency)} per GPU-hour, `}{money(cost.rate_per_hour, cost.currency)}/h now</dd></>}
+      {!ended && rest !== null && <><dt>To come</dt><dd>{money(Math.max(0, rest), cost.currency)}{range}</dd></>}
+      {lost !== null && <><dt>Lost to restarts</dt><dd>{money(lost, cost.currency)}{sofar > 0 && `, ${percent(lost / sofar)} of the cost`}</dd></>}
+      {!ended && cost.basis && <><dt>Estimated from</dt><dd>{cost.basis}</dd></>}
+    </dl>
+  );
+}

@@ -1,0 +1,54 @@
+import { useState } from "react";
+import type { JobDetail } from "../../api/types";
+import { Emulated, StateChip } from "../../components/StateChip";
+import { Icon } from "../../components/icons";
+import { dateTime, integer, moment, range, relative, THIN, typeName } from "../../lib/format";
+import { jobPaint } from "../../lib/highlight";
+import { reasonSentence } from "../../lib/jobView";
+import { CancelDialog } from "./CancelDialog";
+import css from "./job.module.css";
+
+export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
+  const [asking, setAsking] = useState(false);
+  const reason = reasonSentence(job, now);
+  return (
+    <header style={{ display: "grid", gap: 4 }}>
+      <div className={css.head}>
+        <h1 className="title">
+          <i className="sw" style={jobPaint(job.number)} aria-hidden />
+          <span className="num">{job.number}</span>
+          <span style={{ overflowWrap: "anywhere" }}>{job.name}</span>
+          <StateChip state={job.state} />
+          {job.emulated && <Emulated />}
+          {job.pace_missed && <span className="chip warn" title="The machine is too slow for the emulated pace; times are longer than the catalogue says">pace missed</span>}
+        </h1>
+        {job.can_cancel && (
+          <div className={css.actions}>
+            <button type="button" className="btn bad" onClick={() => setAsking(true)}><Icon name="cross" size={14} />Cancel job</button>
+          </div>
+        )}
+      </div>
+      {reason && <p className={css.reason} title={job.reason?.token}>{reason}</p>}
+      <Facts job={job} now={now} />
+      <CancelDialog job={job} opened={asking} onClose={() => setAsking(false)} />
+    </header>
+  );
+}
+
+function Facts({ job, now }: { job: JobDetail; now: Date }) {
+  const submitted = new Date(job.submitted_at);
+  const program = job.model_type ?? job.command ?? "";
+  const types = job.gpus.types.length > 0 ? job.gpus.types.map(typeName).join(" or ") : "GPUs of any type";
+  return (
+    <div className="facts">
+      <span>Project <b>{job.project.name}</b></span>
+      <span>Owner <b>{job.owner.name || job.owner.email}</b></span>
+      <span className="ell" style={{ maxWidth: 420 }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>{job.batch_size !== null && <>, batch <b>{integer(job.batch_size)}</b></>}</span>
+      <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
+      <span>Wants <b>{range(job.gpus.min, job.gpus.max)}{THIN}×{THIN}{types}</b></span>
+      {Object.keys(job.labels).length > 0 && (
+        <span>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip" style={{ marginLeft: 4 }}>{key}={value}</span>)}</span>
+      )}
+    </div>
+  );
+}

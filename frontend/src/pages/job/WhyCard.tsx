@@ -1,0 +1,67 @@
+import type { UseQueryResult } from "@tanstack/react-query";
+import type { Explanation, JobDetail } from "../../api/types";
+import { JobRef } from "../../components/JobRef";
+import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { StateChip } from "../../components/StateChip";
+import { clock, count, integer, number, variance } from "../../lib/format";
+import { hasEnded } from "../../lib/jobState";
+import css from "./job.module.css";
+
+function title(job: JobDetail): string {
+  if (hasEnded(job.state)) return "Why it ended";
+  if (job.state === "queued") return "Why it waits";
+  return `Why ${count(job.allocation?.count ?? 0, "GPU")} now`;
+}
+
+export function WhyCard({ job, query }: { job: JobDetail; query: UseQueryResult<Explanation> }) {
+  const at = query.data?.at;
+  return (
+    <Panel title={title(job)} right={at && <span className="sub">{clock(new Date(at))}</span>}>
+      <Loadable query={query} what="The explanation" skeleton={<Skeleton height={14} count={4} />}>
+        {(why) => (
+          <div className={`pb ${css.prose}`}>
+            <p>{why.text}</p>
+            {why.ahead.length > 0 && <Ahead ahead={why.ahead} />}
+            {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
+            {why.would_change && <p className={css.quiet}>{why.would_change}</p>}
+            <p className={`mono ${css.token}`}>{why.token}{why.round !== null && `, round ${integer(why.round)}`}</p>
+          </div>
+        )}
+      </Loadable>
+    </Panel>
+  );
+}
+
+function Ahead({ ahead }: { ahead: Explanation["ahead"] }) {
+  return (
+    <table className="t flush">
+      <thead><tr><th scope="col">Ahead of it</th><th scope="col" className="ra">GPUs</th><th scope="col" className="ra">State</th></tr></thead>
+      <tbody>
+        {ahead.slice(0, 8).map((job) => (
+          <tr key={job.number}>
+            <td style={{ maxWidth: 170 }}><JobRef number={job.number} name={job.name} project={job.project} /></td>
+            <td className="ra">{job.gpus}</td>
+            <td className="ra"><StateChip state={job.state} /></td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Weighed({ weighed, own }: { weighed: Explanation["weighed"]; own: number }) {
+  return (
+    <table className="t flush">
+      <thead><tr><th scope="col">What was weighed</th><th scope="col" className="ra">Gain, steps/s</th><th scope="col" className="ra">Variance</th></tr></thead>
+      <tbody>
+        {weighed.slice(0, 8).map((entry) => (
+          <tr key={entry.number} style={entry.number === own ? { fontWeight: 600 } : {}}>
+            <td style={{ maxWidth: 170 }}><JobRef number={entry.number} name={entry.name} project="another project" link={entry.number !== own} /></td>
+            <td className="ra">{entry.gain_steps_per_s === null ? "–" : `${entry.gain_steps_per_s > 0 ? "+" : ""}${number(entry.gain_steps_per_s)}`}</td>
+            <td className="ra">{entry.variance === null ? "–" : variance(entry.variance)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
