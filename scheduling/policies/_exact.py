@@ -13,8 +13,8 @@ from typing import Any
 import pulp
 
 from scheduling.errors import SolverError
-from scheduling.policies._greedy import UNITS, Kind, Seat, at
-from scheduling.policies.f_scheduling import LARGEST_VARIANCE, Problem
+from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Kind, Seat, at
+from scheduling.policies.f_scheduling import Problem
 
 #: Sums closer than this are one; solvers work to about 1e-6.
 TOLERANCE = 1e-7

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 UNITS = 10**9
 Seat = tuple[int, int]  # (type, count): a gang
+#: The variance of numbers in [0, 1] cannot be larger.
+LARGEST_VARIANCE = 0.25
 _NO_LIMIT = 2**40
 
 
@@ -76,6 +78,7 @@ class Greedy:
         self.sum = sum(shares)
         self.spread = self.jobs * sum(share * share for share in shares) - self.sum**2  # V
         self.limit = ceil(Fraction(bound) * (self.jobs * UNITS) ** 2)  # V < limit: fair
+        self.never_binds = bound > LARGEST_VARIANCE
         self.passed: list[int] = []  # V after each step
         self._build()
 
@@ -104,10 +107,11 @@ class Greedy:
         self.row_of: dict[tuple[int, Seat], int] = {}
         self.order = np.zeros(size, dtype=np.int64)
         self.gain = np.full((size, types), -1, dtype=np.int64)
-        self.need = np.ones((size, types), dtype=np.int64)
+        self.need = np.zeros((size, types), dtype=np.int64)
+        self.largest_need = 1
         self.more = np.ones((size, types), dtype=np.int64)  # GPUs beyond what the job has in the plan
         self.group = np.full(size, -1, dtype=np.int64)
-        self.a = np.zeros((size, types))
+        self.a = np.full((size, types), np.inf)
         self.b = np.zeros((size, types))
         self.target: list[list[int]] = [[0] * types for _ in range(size)]
         unique: dict[Kind, Kind] = {}
@@ -136,9 +140,13 @@ class Greedy:
         else:
             del self.row_of[id(row.kind), row.seat]
             self.rows[index] = None
-            self.gain[index] = -1
+            self._close(index)
             self.spare.append(index)
         return job
+
+    def _close(self, index: int, t: int | slice = slice(None)) -> None:
+        """No candidate: never the best, never the least unfair."""
+        self.gain[index, t], self.a[index, t], self.b[index, t], self.need[index, t] = -1, np.inf, 0.0, 0
 
     def _propose(self, index: int, kind: Kind, seat: Seat) -> None:
         """Fill a row: one more GPU on its own type, or the smallest faster gang of another."""
@@ -148,11 +156,12 @@ class Greedy:
         for t in range(len(self.free)):
             target = count + 1 if t == own else _faster(kind, t, value)
             if target is None or target > kind.high[t]:
-                self.gain[index, t] = -1
+                self._close(index, t)
                 continue
             d = at(kind.share[t], target) - share
             self.gain[index, t] = at(kind.value[t], target) - value
             self.need[index, t] = 1 if t == own else target
+            self.largest_need = max(self.largest_need, target if t != own else 1)
             self.more[index, t] = target - count
             self.a[index, t] = d * (2 * self.jobs * share + (self.jobs - 1) * d)
             self.b[index, t] = 2 * d
@@ -169,28 +178,35 @@ class Greedy:
 
     def _choose(self) -> tuple[int, int] | None:
         """The best fair candidate as (row, type); without one the least unfair; None: nobody proposes."""
-        open_ = (self.gain >= 0) & (self.need <= self.free)
-        if len(self.rooms) > 1:
-            open_ &= self.more <= self.rooms[self.group][:, None]
+        blocked = self._blocked()
+        gain = self.gain if blocked is None else np.where(blocked, -1, self.gain)
+        if self.never_binds:
+            best = int(gain.max(initial=-1))
+            return self._in_order(gain == best)[0] if best >= 0 else None
         change = self.a - self.b * float(self.sum)
         slack = self.limit - self.spread
         error = 2.0**-49 * (5.0 * self.jobs * UNITS * UNITS + abs(slack))
-        gain = np.where(open_ & (change < slack + error), self.gain, -1)
+        gain = np.where(change < slack + error, gain, -1)
         while (best := int(gain.max(initial=-1))) >= 0:
-            ties = self._in_order(gain == best)
-            for index, t in ties:
+            for index, t in self._in_order(gain == best):
                 if change[index, t] < slack - error or self._exact(index, t) < slack:
                     return index, t
                 gain[index, t] = -1
-        return self._least_unfair(open_, change, error)
+        return self._least_unfair(change if blocked is None else np.where(blocked, np.inf, change), error)
 
-    def _least_unfair(
-        self, open_: NDArray[np.bool_], change: NDArray[np.float64], error: float
-    ) -> tuple[int, int] | None:
-        if not open_.any():
+    def _blocked(self) -> NDArray[np.bool_] | None:
+        """Candidates that lack free GPUs or quota; None where none can."""
+        blocked = self.need > self.free if self.free.min(initial=_NO_LIMIT) < self.largest_need else None
+        if len(self.rooms) > 1:
+            over = self.more > self.rooms[self.group][:, None]
+            blocked = over if blocked is None else blocked | over
+        return blocked
+
+    def _least_unfair(self, change: NDArray[np.float64], error: float) -> tuple[int, int] | None:
+        least = float(change.min(initial=np.inf))
+        if least == np.inf:
             return None
-        change = np.where(open_, change, np.inf)
-        near = self._in_order(change <= change.min() + 2 * error)
+        near = self._in_order(change <= least + 2 * error)
         return min(near, key=lambda candidate: self._exact(*candidate))  # the first of equals
 
     def _in_order(self, mask: NDArray[np.bool_]) -> list[tuple[int, int]]:

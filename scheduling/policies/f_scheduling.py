@@ -16,14 +16,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Snapshot
-from scheduling.policies._greedy import UNITS, Greedy, Kind, Seat, at
+from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Greedy, Kind, Seat, at
 from scheduling.policies._reasons import explain
 from scheduling.policies._view import Span, View, present_gang, view
 from scheduling.policies.base import Parameters as BaseParameters
 
 _HINT_TRIES = 24
-#: The variance of numbers in [0, 1] cannot be larger.
-LARGEST_VARIANCE = 0.25
 
 
 class Parameters(BaseParameters):
