@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -110,17 +110,23 @@ def _session(pid: int, created: float) -> Iterator[psutil.Process]:
 
 
 @contextlib.contextmanager
-def stop_signals_raise() -> Iterator[None]:
-    """SIGTERM and SIGINT become one KeyboardInterrupt; later ones do not disturb the stopping."""
+def stop_signals_raise() -> Iterator[Callable[[], None]]:
+    """SIGTERM, SIGINT and a closed terminal become one KeyboardInterrupt; what is yielded ignores them from then on."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        numbers.append(signal.SIGHUP)
+
+    def ignore() -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
 
     def interrupt(number: int, frame: object) -> None:
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, signal.SIG_IGN)
+        ignore()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
-        yield
+        yield ignore
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def redis_url(self) -> str:
-        return f"unix://:{self.secret('valkey_password')}@{self.valkey_socket}"
+        return f"unix://:{self.secret('valkey_password')}@{quote(str(self.valkey_socket), safe='/')}"
 
     def secret(self, name: str) -> str:
         """A random secret, generated once. Where nothing can be written it lasts as long as the process."""

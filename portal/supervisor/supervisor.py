@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+import psutil
+
 from portal.supervisor.child import Backoff, Child, stop_signals_raise
 from portal.supervisor.errors import SetupError
 from portal.supervisor.layout import MINIMUM_FREE_BYTES, Layout
@@ -75,16 +77,17 @@ class Supervisor:
         previous = self._lock.acquire()
         if previous is not None:
             logger.info("Taking over from process %d, which is gone.", previous)
-        try:
-            with stop_signals_raise():
+        with stop_signals_raise() as ignore_signals:
+            try:
                 start(self)
                 self._watch()
-        except KeyboardInterrupt:
-            logger.info("Stopping the control plane; training goes on.")
-            self._exit_code = interrupted
-        finally:
-            self._stop()
-            self._lock.release()
+            except KeyboardInterrupt:
+                logger.info("Stopping the control plane; training goes on.")
+                self._exit_code = interrupted
+            finally:
+                ignore_signals()
+                self._stop()
+                self._lock.release()
         return self._exit_code or 0
 
     def finish(self, exit_code: int) -> None:
@@ -137,7 +140,10 @@ class Supervisor:
 
     def _stop(self) -> None:
         for kept in reversed(self._kept):
-            kept.part.stop()
+            try:
+                kept.part.stop()
+            except (OSError, psutil.Error):
+                logger.exception("%s could not be stopped.", kept.part.name)
         self._kept.clear()
 
 

@@ -109,6 +109,15 @@ def test_sigterm_stops_everything_in_reverse_order(layout: Layout, toy: Callable
     assert (layout.run / "supervisor.lock").read_text() == ""
 
 
+def test_further_signals_do_not_disturb_the_stopping(layout: Layout, toy: Callable[[], subprocess.Popen[str]]) -> None:
+    process = toy()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        process.send_signal(number)
+    output, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert output.endswith("stop second\nstop first\n")
+
+
 def test_a_second_supervisor_is_refused_and_a_stale_lock_taken_over(
     layout: Layout, toy: Callable[[], subprocess.Popen[str]]
 ) -> None:
