@@ -160,7 +160,7 @@ def lay_out(board: Board, requests: Sequence[Request], *, multi_node: bool = Tru
     shrinking = [request for request in moving if request.gang.count < len(request.held)]
     for request in shrinking:
         _put(placed, board, request, multi_node)
-    growing = [request for request in moving if request.held and request not in shrinking]
+    growing = [request for request in moving if 0 < len(request.held) < request.gang.count]
     reserved = {request.job.id: request.held for request in growing}
     for held in reserved.values():
         board.take(held)

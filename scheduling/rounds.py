@@ -59,15 +59,34 @@ def _allocate(displaced: Displaced, policy: Policy) -> tuple[Allocation, Displac
     while True:
         try:
             allocation = policy.allocate(displaced.snapshot)
+            given = _checked(displaced.snapshot, allocation)
         except SolverError as error:
             allocation = start_minimums(displaced.snapshot, str(error))
-        given = allocation.counts if allocation.counts is not None else allocation.placements
-        if given is None:
-            raise SolverError("time fractions, which rounds cannot realise yet")
+            given = allocation.counts or {}
         staying = [key for key in displaced.may_stay if key not in given]
         if not staying:
             return allocation, displaced
         displaced = displaced.keep(staying)
+
+
+def _checked(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]:
+    """Who is given GPUs. An answer that cannot be carried out is treated like a failed solver."""
+    if allocation.counts is not None:
+        return allocation.counts
+    if allocation.placements is None:
+        raise SolverError("an answer in time fractions, which rounds cannot carry out")
+    field = view(snapshot)
+    part, types = {job.id for job in field.taking_part}, _types(snapshot)
+    fixed = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
+    gpus = [gpu for key, ids in allocation.placements.items() if key in part for gpu in ids]
+    if len(gpus) != len(set(gpus)) or fixed.intersection(gpus) or not types.keys() >= set(gpus):
+        raise SolverError("a placement on accelerators that are not free")
+    return {key: ids for key, ids in allocation.placements.items() if ids}
+
+
+def _types(snapshot: Snapshot) -> dict[int, str]:
+    nodes = [node for node in snapshot.nodes if node.schedulable and not node.lost]
+    return {gpu: node.type for node in nodes for gpu in node.gpu_ids}
 
 
 # 3 lay out -----------------------------------------------------------------------------------------
@@ -93,13 +112,8 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation) -> Layout:
 
 def _given(snapshot: Snapshot, field: View, placements: Mapping[str, tuple[int, ...]]) -> Layout:
     """A packing policy names accelerators itself; what is fixed stays out of its reach."""
-    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
-    jobs = {job.id for job in field.taking_part}
-    gpus = {key: ids for key, ids in placements.items() if key in jobs and ids}
-    taken = [*snapshot.blocked_gpu_ids, *(gpu for job in field.fixed for gpu in job.gpu_ids)]
-    taken += [gpu for ids in gpus.values() for gpu in ids]
-    if len(taken) != len(set(taken)):
-        raise SolverError("two jobs on one accelerator")
+    types, part = _types(snapshot), {job.id for job in field.taking_part}
+    gpus = {key: tuple(ids) for key, ids in placements.items() if key in part and ids}
     return Layout(gpus, {key: Gang(types[ids[0]], len(ids)) for key, ids in gpus.items()})
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 
@@ -38,19 +39,17 @@ def make_curve(points: Mapping[int, float], source: str = "catalogue", spread_fa
     return Curve(envelope(points), source, spread_factor)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def effective(curve: Curve, limit: int, largest_node: int) -> tuple[float, ...]:
     """f at 0, 1, ..., where it is constant or `limit` is reached; gangs above `largest_node` must span nodes.
 
     Spanning may cost more than the extra GPUs bring; then the best is to stay on one node, so the
     envelope is taken again.
     """
-    values, best = [0.0], 0.0
-    for count in range(1, min(limit, len(curve.steps_per_s)) + 1):
-        factor = 1.0 if count <= largest_node else curve.spread_factor
-        best = max(best, curve.at(count) * factor)
-        values.append(best)
-    return tuple(values)
+    steps = curve.steps_per_s[: max(0, limit)]
+    if curve.spread_factor != 1.0:
+        steps = steps[:largest_node] + tuple(value * curve.spread_factor for value in steps[largest_node:])
+    return (0.0, *accumulate(steps, max))
 
 
 def scale(curve: Curve, factor: float) -> Curve:

@@ -147,7 +147,7 @@ def make_kind(field: View, job: Job, objective: str, group: int) -> Kind:
     return Kind(values, shares, tuple(span.low for span in every), tuple(span.high for span in every), hurdle, group)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=16384)
 def _in_units(steps_per_s: tuple[float, ...], of: float) -> tuple[int, ...]:
     return tuple(to_units(value / of) for value in steps_per_s) if of else (0,)
 

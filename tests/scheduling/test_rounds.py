@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import pytest
+
 from scheduling.domain import Allocation, Job, Move, Node, Plan, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
@@ -147,6 +149,24 @@ class Packing(Broken):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         return Allocation(placements={job.id: (index,) for index, job in enumerate(snapshot.jobs)})
+
+
+class Overlapping(Broken):
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        return Allocation(placements={job.id: (0,) for job in snapshot.jobs})
+
+
+class Shares(Broken):
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        return Allocation(shares={job.id: {"titan_xp": 1.0} for job in snapshot.jobs})
+
+
+@pytest.mark.parametrize("policy", [Overlapping(), Shares()])
+def test_an_answer_that_cannot_be_carried_out_is_a_failed_solver(policy: Broken) -> None:
+    jobs = [make_job(gpus=1), make_job(gpus=1)]
+    found = plan_round(make_snapshot(*jobs), policy)
+    assert found.figures == {"solver_failed": 1.0}
+    assert [moves(found)[job.id].gpu_ids for job in jobs] == [(0,), (1,)]
 
 
 def test_a_packing_policy_names_accelerators_itself() -> None:
