@@ -43,7 +43,7 @@ function Chart({ title, unit, name, job, timeline, query, predicted = false, cho
   const right = readout ? (
     <span className="sub">
       {clock(new Date(readout.at * 1000), true)} <b style={{ color: "var(--ink)", fontWeight: 600 }}>{readout.value === null ? "–" : number(readout.value)}</b>
-      {readout.second !== null && `, predicted ${number(readout.second)}`}{readout.step !== null && `, step ${integer(readout.step)}`}
+      {readout.second !== null && `, predicted ${number(readout.second)}`}{!predicted && readout.step !== null && `, step ${integer(readout.step)}`}
     </span>
   ) : choice ? (
     <select className="in" style={{ height: 26, fontSize: 12, width: "auto" }} aria-label="Metric" value={choice.metric} onChange={(event) => choice.setChosen(event.target.value)}>

@@ -1,2 +1,82 @@
+import { lazy, Suspense, useEffect, useState } from "react";
+import { useNavigate } from "react-router";
+import { useSubmit } from "../../api/hooks";
+import { ApiError } from "../../api/client";
 import type { Session } from "../../api/types";
-export default function SubmitPage(_: { session: Session }) { return null; }
+import { Skeleton } from "../../components/Panel";
+import { parseYaml, toYaml } from "../../lib/jobFile";
+import { TopBar } from "../../shell/TopBar";
+import { useDraft } from "./useDraft";
+import { FormTab } from "./FormTab";
+import { Preview } from "./Preview";
+import css from "./submit.module.css";
+
+const YamlTab = lazy(() => import("./YamlTab"));
+
+export default function SubmitPage({ session }: { session: Session }) {
+  const draft = useDraft(session);
+  const [tab, setTab] = useState<"form" | "yaml">("form");
+  const [copied, setCopied] = useState(false);
+  const submit = useSubmit();
+  const navigate = useNavigate();
+  const errors = submit.error instanceof ApiError ? submit.error.errors : [];
+  const parsed = tab === "yaml" ? parseYaml(draft.text) : null;
+  const send = () => {
+    const body = tab === "yaml" ? draft.text : draft.file;
+    submit.mutate({ body, key: draft.key }, { onSuccess: (job) => { draft.clear(); void navigate(`/jobs/${job.number}`); } });
+  };
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !submit.isPending) {
+        event.preventDefault();
+        send();
+      }
+    };
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
+  });
+  const copy = () => {
+    void navigator.clipboard?.writeText(tab === "yaml" ? draft.text : toYaml(draft.file)).then(() => setCopied(true));
+  };
+  const wrong = (parsed?.problems.length ?? 0) > 0;
+  return (
+    <>
+      <TopBar title="Submit job" />
+      <div className="page">
+        <div className={`cols ${css.body}`}>
+          <form className="panel" aria-label="Job" onSubmit={(event) => { event.preventDefault(); send(); }} noValidate>
+            <div className={css.head}>
+              <div className="seg" role="tablist" aria-label="How to write the job">
+                <button type="button" role="tab" aria-selected={tab === "form"} onClick={() => setTab("form")}>Form</button>
+                <button type="button" role="tab" aria-selected={tab === "yaml"} onClick={() => { draft.showText(); setTab("yaml"); }}>YAML</button>
+              </div>
+              <button type="button" className="btn sm" onClick={draft.clear}>Start afresh</button>
+            </div>
+            {submit.error && <General error={submit.error} errors={errors} tab={tab} />}
+            {tab === "form" ? (
+              <FormTab draft={draft} errors={errors} />
+            ) : (
+              <Suspense fallback={<div className="pb"><Skeleton height={420} /></div>}>
+                <YamlTab text={draft.text} onChange={draft.setText} parsed={parsed ?? parseYaml(draft.text)} errors={errors} />
+              </Suspense>
+            )}
+            <div className={css.foot}>
+              <span className="sub grow">{copied ? "Copied" : "The draft is kept in this browser tab."}</span>
+              <button type="button" className="btn" onClick={copy}>Copy YAML</button>
+              <button type="submit" className="btn pri" disabled={submit.isPending || wrong} title="Ctrl Enter">
+                {submit.isPending ? "Submitting" : "Submit job"} <kbd>⌘↵</kbd>
+              </button>
+            </div>
+          </form>
+          <Preview file={draft.file} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** What is wrong with no field of the form to stand at. */
+function General({ error, errors, tab }: { error: Error; errors: { field: string; message: string }[]; tab: string }) {
+  const words = errors.length === 0 ? error.message : tab === "form" ? `${error.message} It is marked below.` : `${error.message} It is marked at its line.`;
+  return <div className="fault" role="alert" style={{ marginTop: 12 }}>{words}</div>;
+}

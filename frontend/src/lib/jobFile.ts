@@ -1,0 +1,96 @@
+import { LineCounter, parseDocument, stringify } from "yaml";
+
+/** A job file as the portal takes it; both the form and the YAML tab edit this one object. */
+export type JobFile = { [key: string]: unknown };
+
+export function readPath(file: JobFile, path: string): unknown {
+  let value: unknown = file;
+  for (const key of path.split(".")) {
+    if (typeof value !== "object" || value === null) return undefined;
+    value = (value as JobFile)[key];
+  }
+  return value;
+}
+
+const isEmpty = (value: unknown) => value === undefined || value === "" || value === null || (typeof value === "object" && Object.keys(value).length === 0);
+
+/** A copy with the value put at the path; an empty value takes the key away, and with it a group left empty. */
+export function writePath(file: JobFile, path: string, value: unknown): JobFile {
+  const [head = "", ...rest] = path.split(".");
+  const next = { ...file };
+  if (rest.length > 0) {
+    const inner = typeof next[head] === "object" && next[head] !== null ? (next[head] as JobFile) : {};
+    value = writePath(inner, rest.join("."), value);
+  }
+  if (isEmpty(value)) delete next[head];
+  else next[head] = value;
+  return next;
+}
+
+export const ORDER = [
+  "name", "project", "model_type", "command", "code", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
+  "priority", "nice", "deadline", "max_cost", "max_duration", "env", "labels", "retry", "throughput",
+];
+
+export function toYaml(file: JobFile): string {
+  const known = ORDER.filter((key) => key in file);
+  const others = Object.keys(file).filter((key) => !ORDER.includes(key));
+  const sorted = Object.fromEntries([...known, ...others].map((key) => [key, file[key]]));
+  return Object.keys(sorted).length === 0 ? "" : stringify(sorted, { version: "1.1", lineWidth: 0 });
+}
+
+export interface ParsedYaml {
+  file: JobFile | null;
+  problems: { line: number; message: string }[];
+  lineOf: (field: string) => number | null;
+}
+
+/** Reads YAML without giving up the places: an error of the portal finds its line by its field. */
+export function parseYaml(text: string): ParsedYaml {
+  const lines = new LineCounter();
+  const doc = parseDocument(text, { lineCounter: lines, version: "1.1", uniqueKeys: true });
+  const problems = doc.errors.map((error) => ({ line: lines.linePos(error.pos[0]).line, message: error.message.split("\n")[0]?.replace(/ at line \d+.*$/, "") ?? "" }));
+  const value: unknown = problems.length === 0 ? doc.toJS() : null;
+  const file = typeof value === "object" && value !== null && !Array.isArray(value) ? (value as JobFile) : null;
+  if (problems.length === 0 && !file && text.trim()) problems.push({ line: 1, message: "A job file is a list of keys and values, as in name: my-job" });
+  const lineOf = (field: string) => {
+    const path = field.split(".");
+    for (let length = path.length; length > 0; length -= 1) {
+      const at = keyOffset(doc.contents, path.slice(0, length));
+      if (at !== null) return lines.linePos(at).line;
+    }
+    return null;
+  };
+  return { file, problems, lineOf };
+}
+
+interface Mapped {
+  items: { key: unknown; value: unknown }[];
+}
+
+const isMap = (node: unknown): node is Mapped => typeof node === "object" && node !== null && "items" in node && Array.isArray(node.items);
+
+function keyOffset(node: unknown, path: string[]): number | null {
+  const [head, ...rest] = path;
+  if (!isMap(node)) return null;
+  for (const pair of node.items) {
+    const key = pair.key as { value?: unknown; range?: [number, number, number] } | null;
+    if (String(key?.value) !== head) continue;
+    return rest.length === 0 ? (key?.range?.[0] ?? null) : keyOffset(pair.value, rest);
+  }
+  return null;
+}
+
+/** "exp=cosine, seed=7" and back. */
+export function parsePairs(text: string, separator: RegExp): Record<string, string> {
+  const pairs = text.split(separator).map((part) => part.trim()).filter(Boolean);
+  return Object.fromEntries(pairs.map((pair) => {
+    const at = pair.indexOf("=");
+    return at < 0 ? [pair, ""] : [pair.slice(0, at).trim(), pair.slice(at + 1).trim()];
+  }));
+}
+
+export function showPairs(value: unknown, separator: string): string {
+  if (typeof value !== "object" || value === null) return "";
+  return Object.entries(value).map(([key, entry]) => `${key}=${String(entry)}`).join(separator);
+}

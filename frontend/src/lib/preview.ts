@@ -1,0 +1,112 @@
+import type { AcceleratorType, ClusterState, ModelType } from "../api/types";
+import { count, inWords, typeName } from "./format";
+import type { JobFile } from "./jobFile";
+import { readPath } from "./jobFile";
+
+/** What the preview needs of a job file, with the portal's defaults filled in. */
+export interface Ask {
+  model: string | null;
+  steps: number | null;
+  min: number;
+  max: number;
+  types: string[];
+}
+
+const positive = (value: unknown): number | null => (typeof value === "number" && Number.isFinite(value) && value > 0 ? value : null);
+
+export function askOf(file: JobFile, accelerators: AcceleratorType[]): Ask {
+  const wanted = readPath(file, "gpus.types");
+  const all = accelerators.map((type) => type.name);
+  const types = Array.isArray(wanted) && wanted.length > 0 ? wanted.map(String) : all;
+  const most = Math.max(1, ...accelerators.filter((type) => types.includes(type.name)).map((type) => type.count));
+  const min = positive(readPath(file, "gpus.min")) ?? 1;
+  const max = positive(readPath(file, "gpus.max")) ?? most;
+  return { model: typeof file.model_type === "string" ? file.model_type : null, steps: positive(file.total_steps), min, max: Math.max(min, max), types };
+}
+
+/** Steps per second of one type on 1, 2, ... GPUs, from the file's own curve or from the catalogue. */
+export interface KnownCurve {
+  type: string;
+  steps: number[];
+  source: string;
+  measured: boolean;
+  age_s: number | null;
+  samples: number | null;
+}
+
+export function curvesOf(file: JobFile, models: ModelType[]): KnownCurve[] {
+  const own = readPath(file, "throughput");
+  if (typeof own === "object" && own !== null && Object.keys(own).length > 0) {
+    return Object.entries(own).filter(([, steps]) => Array.isArray(steps)).map(([type, steps]) => ({ type, steps: (steps as unknown[]).map(Number), source: "your own curve", measured: false, age_s: null, samples: null }));
+  }
+  const model = models.find((entry) => entry.name === file.model_type);
+  return Object.entries(model?.curves ?? {}).map(([type, curve]) => ({
+    type, steps: curve.steps_per_s, source: curve.source ?? "catalogue", measured: curve.source === "measured", age_s: curve.age_s ?? null, samples: curve.samples ?? null,
+  }));
+}
+
+export interface Option {
+  type: string;
+  gpus: number;
+  steps_per_s: number;
+  seconds: number;
+  cost: number | null;
+}
+
+export function optionFor(curve: KnownCurve, gpus: number, steps: number, accelerators: AcceleratorType[]): Option | null {
+  const speed = curve.steps[gpus - 1];
+  if (speed === undefined || !(speed > 0)) return null;
+  const price = accelerators.find((type) => type.name === curve.type)?.price_per_gpu_hour;
+  const seconds = steps / speed;
+  return { type: curve.type, gpus, steps_per_s: speed, seconds, cost: price == null ? null : (seconds / 3600) * gpus * Number(price) };
+}
+
+/** What the job would take if it kept its fewest, and its most, GPUs the whole time. */
+export function optionsFor(ask: Ask, curves: KnownCurve[], accelerators: AcceleratorType[]): Option[] {
+  const { steps } = ask;
+  if (steps === null) return [];
+  return curves.filter((curve) => ask.types.includes(curve.type)).flatMap((curve) => {
+    const most = Math.min(ask.max, curve.steps.length);
+    const middle = Math.round((ask.min + most) / 2);
+    const counts = [...new Set([ask.min, middle, most])].filter((n) => n >= ask.min && n <= most);
+    return counts.map((n) => optionFor(curve, n, steps, accelerators)).filter((option): option is Option => option !== null);
+  });
+}
+
+export interface Room {
+  free: number;
+  bestNode: number;
+  total: number;
+}
+
+/** GPUs free at this moment among the types allowed. */
+export function roomFor(types: string[], cluster: ClusterState | null): Room {
+  const room = { free: 0, bestNode: 0, total: 0 };
+  for (const node of Object.values(cluster?.nodes ?? {})) {
+    if (!types.includes(node.type) || node.lost || !node.schedulable) continue;
+    const free = Object.values(node.accelerators).filter((gpu) => gpu.state === "free" && gpu.job === null).length;
+    room.total += node.gpus;
+    room.free += free;
+    room.bestNode = Math.max(room.bestNode, free);
+  }
+  return room;
+}
+
+export interface Verdict {
+  title: string;
+  text: string;
+  tone: "good" | "warn" | "bad";
+}
+
+/** What can be said before submitting, from the present state alone; no forecast of the start. */
+export function verdict(ask: Ask, room: Room, queued: number): Verdict {
+  const kind = ask.types.length === 1 ? typeName(ask.types[0] ?? "") : "GPU of an allowed type";
+  const ahead = queued === 0 ? "nothing waits ahead of it" : `${inWords(queued)} ${queued === 1 ? "job waits" : "jobs wait"} already`;
+  const are = (n: number) => (n === 1 ? "is" : "are");
+  if (room.total === 0) return { tone: "bad", title: "It could not start here", text: `No node in use has ${ask.types.length === 0 ? "accelerators" : ask.types.map(typeName).join(" or ")}.` };
+  if (ask.min > room.total) return { tone: "bad", title: "It could never start here", text: `It asks for at least ${ask.min} GPUs; the cluster has ${room.total} of the types allowed.` };
+  if (room.free >= ask.min && queued === 0) return { tone: "good", title: "GPUs are free for it now", text: `${count(room.free, kind, kind)} ${are(room.free)} free and ${ahead}, so the next round can start it.` };
+  if (room.free >= ask.min) return { tone: "good", title: "There is room now", text: `${count(room.free, kind, kind)} ${are(room.free)} free, but ${ahead}; the policy decides who gets them.` };
+  const lacks = room.free === 0 ? `No ${kind} is free` : `Only ${count(room.free, kind, kind)} ${are(room.free)} free and it needs ${ask.min}`;
+  return { tone: "warn", title: "It will wait, or others make room", text: `${lacks}, and ${ahead}. The policy may shrink running jobs for it.` };
+}

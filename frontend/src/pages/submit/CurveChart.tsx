@@ -1,0 +1,101 @@
+import { useElementSize } from "@mantine/hooks";
+import { useState } from "react";
+import { duration, number, percent, THIN, trimmed, typeName } from "../../lib/format";
+import type { Ask, KnownCurve } from "../../lib/preview";
+
+const HEIGHT = 190;
+const LEFT = 34;
+const TOP = 10;
+const BOTTOM = 24;
+
+function niceTop(value: number): number {
+  const step = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 2.5, 5, 10].find((factor) => factor * step >= value) ?? 10) * step;
+}
+
+/** Steps per second against the GPU count; the range asked for is the tinted band. */
+export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) {
+  const { ref, width } = useElementSize();
+  const [pointed, setPointed] = useState<number | null>(null);
+  const longest = Math.max(...curves.map((curve) => curve.steps.length), 2);
+  const top = niceTop(Math.max(...curves.flatMap((curve) => curve.steps), 0.001));
+  const right = width - 58;
+  const x = (gpus: number) => LEFT + 12 + ((gpus - 1) / (longest - 1)) * (right - LEFT - 12);
+  const y = (value: number) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP);
+  const max = Math.min(ask.max, longest);
+  const every = Math.ceil(longest / 12);
+  const main = curves[0];
+  const at = pointed ?? Math.min(max, main?.steps.length ?? max);
+  const value = main?.steps[at - 1];
+  const single = main?.steps[0];
+  return (
+    <div ref={ref} style={{ minHeight: HEIGHT + 20 }}>
+      {width > 0 && main && (
+        <svg
+          width={width} height={HEIGHT} role="img" aria-label={`Steps per second on 1 to ${longest} GPUs`} onPointerLeave={() => setPointed(null)}
+          onPointerMove={(event) => {
+            const px = event.clientX - event.currentTarget.getBoundingClientRect().left;
+            setPointed(Math.min(longest, Math.max(1, Math.round(1 + ((px - LEFT - 12) / (right - LEFT - 12)) * (longest - 1)))));
+          }}
+        >
+          <rect x={x(ask.min) - 5} y={TOP} width={Math.max(10, x(max) - x(Math.min(ask.min, longest)) + 10)} height={HEIGHT - BOTTOM - TOP} fill="var(--accent-soft)" opacity=".75" />
+          <text x={(x(Math.min(ask.min, longest)) + x(max)) / 2} y={HEIGHT - BOTTOM - 6} textAnchor="middle">{ask.min === max ? `asked for: ${ask.min}` : `asked for: ${ask.min} to ${max}`}</text>
+          {[0, 0.25, 0.5, 0.75, 1].map((share) => (
+            <g key={share}>
+              <path d={`M${LEFT} ${y(top * share)}H${right}`} stroke="var(--grid)" />
+              <text x={LEFT - 6} y={y(top * share) + 4} textAnchor="end">{trimmed(top * share)}</text>
+            </g>
+          ))}
+          {Array.from({ length: longest }, (_, i) => i + 1).filter((n) => n === 1 || n === longest || (n % every === 0 && longest - n >= every / 2)).map((n) => <text key={n} x={x(n)} y={HEIGHT - 6} textAnchor="middle">{n}</text>)}
+          {single !== undefined && <Linear single={single} longest={longest} top={top} x={x} y={y} />}
+          {curves.map((curve, i) => <Line key={curve.type} curve={curve} main={i === 0} x={x} y={y} />)}
+          {value !== undefined && (
+            <g pointerEvents="none">
+              <path d={`M${x(at)} ${y(value)}V${HEIGHT - BOTTOM}`} stroke="var(--accent)" strokeDasharray="2 3" />
+              <circle cx={x(at)} cy={y(value)} r={5} fill="var(--accent)" stroke="var(--surface)" strokeWidth="1.5" />
+            </g>
+          )}
+        </svg>
+      )}
+      {main && value !== undefined && single !== undefined && (
+        <p className="sub" style={{ paddingLeft: LEFT }}>
+          <b style={{ color: "var(--ink)", fontWeight: 600 }}>{at}{THIN}×{THIN}{typeName(main.type)}, {number(value)} steps/s</b>, {percent(value / (single * at))} of linear, {sourceOf(main)}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function sourceOf(curve: KnownCurve): string {
+  if (!curve.measured) return `from ${curve.source}`;
+  return ["measured", curve.age_s === null ? "" : `${duration(curve.age_s)} old`, curve.samples ? `${curve.samples} runs` : ""].filter(Boolean).join(", ");
+}
+
+interface DrawProps {
+  x: (gpus: number) => number;
+  y: (value: number) => number;
+}
+
+function Linear({ single, longest, top, x, y }: DrawProps & { single: number; longest: number; top: number }) {
+  const reach = Math.min(longest, top / single);
+  if (reach <= 1) return null;
+  return (
+    <g>
+      <path d={`M${x(1)} ${y(single)}L${x(reach)} ${y(single * reach)}`} stroke="var(--ink-3)" strokeDasharray="1.5 3.5" />
+      {reach > 2 && <text x={x(reach * 0.86) - 6} y={y(single * reach * 0.86) - 2} textAnchor="end">linear</text>}
+    </g>
+  );
+}
+
+function Line({ curve, main, x, y }: DrawProps & { curve: KnownCurve; main: boolean }) {
+  const colour = main ? "var(--ink)" : "var(--ink-2)";
+  const path = curve.steps.map((value, i) => `${i === 0 ? "M" : "L"}${x(i + 1).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const last = curve.steps.length;
+  return (
+    <g>
+      <path d={path} fill="none" stroke={colour} strokeWidth="1.8" strokeDasharray={curve.measured ? undefined : "4 3"} />
+      {curve.measured && curve.steps.map((value, i) => <circle key={i} cx={x(i + 1)} cy={y(value)} r={2.2} fill={colour} />)}
+      <text x={x(last) + 8} y={y(curve.steps[last - 1] ?? 0) + 4} style={{ fill: colour, fontWeight: main ? 600 : 400 }}>{typeName(curve.type)}</text>
+    </g>
+  );
+}

@@ -1,0 +1,82 @@
+import { useCluster } from "../../lib/liveContext";
+import { parsePairs, showPairs } from "../../lib/jobFile";
+import { useState } from "react";
+import { Field, NumberField, TextField, type FieldError } from "./fields";
+import type { Draft } from "./useDraft";
+
+interface Props {
+  draft: Draft;
+  errors: FieldError[];
+}
+
+export function LimitFields({ draft, errors }: Props) {
+  const currency = useCluster()?.cluster.currency ?? "USD";
+  return (
+    <>
+      <div className="block">
+        <div className="g3">
+          <Deadline draft={draft} errors={errors} />
+          <NumberField draft={draft} errors={errors} label="Most it may cost" path="max_cost" unit={currency} placeholder="no limit" />
+          <NumberField draft={draft} errors={errors} label="Priority" path="priority" placeholder="0" hint="Above 0 for administrators" />
+        </div>
+        <div className="g2">
+          <NumberField draft={draft} errors={errors} label="Retries" path="retry.limit" placeholder="3" hint="After a node is lost or a run fails" />
+          <Pairs draft={draft} errors={errors} label="Labels" path="labels" separator=", " placeholder="exp=cosine, seed=7" />
+        </div>
+      </div>
+      <details className="block" style={{ display: "block" }}>
+        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Environment, code, longest duration</summary>
+        <div style={{ display: "grid", gap: 14, marginTop: 14 }}>
+          <div className="g2">
+            <TextField draft={draft} errors={errors} label="Code directory" path="code.path" placeholder="on shared storage" />
+            <TextField draft={draft} errors={errors} label="Longest duration" path="max_duration" placeholder="6h30m" />
+          </div>
+          <Pairs draft={draft} errors={errors} label="Environment, a line each" path="env" separator={"\n"} placeholder="DATA_ROOT=/data/imagenet" lines />
+          <label style={{ display: "flex", gap: 8, alignItems: "center", fontWeight: 400 }}>
+            <input type="checkbox" checked={draft.get("restartable") !== false} onChange={(event) => draft.set("restartable", event.target.checked ? undefined : false)} />
+            It may be stopped at a checkpoint and go on elsewhere
+          </label>
+        </div>
+      </details>
+    </>
+  );
+}
+
+function Deadline({ draft, errors }: Props) {
+  const value = draft.get("deadline");
+  const at = typeof value === "string" || value instanceof Date ? new Date(value) : null;
+  const local = at && !Number.isNaN(at.getTime()) ? new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16) : "";
+  return (
+    <Field label="Deadline" path="deadline" errors={errors}>
+      {(props) => <input {...props} type="datetime-local" className="in" value={local} onChange={(event) => draft.set("deadline", event.target.value ? new Date(event.target.value).toISOString() : undefined)} />}
+    </Field>
+  );
+}
+
+interface PairsProps extends Props {
+  label: string;
+  path: string;
+  separator: string;
+  placeholder: string;
+  lines?: boolean;
+}
+
+function Pairs({ draft, errors, label, path, separator, placeholder, lines = false }: PairsProps) {
+  const [text, setText] = useState<string | null>(null);
+  const shown = text ?? showPairs(draft.get(path), separator);
+  const onChange = (typed: string) => {
+    setText(typed);
+    draft.set(path, parsePairs(typed, lines ? /\n/ : /[,\n]/));
+  };
+  return (
+    <Field label={label} path={path} errors={errors}>
+      {(props) =>
+        lines ? (
+          <textarea {...props} className="in mono" rows={3} style={{ fontSize: 12 }} placeholder={placeholder} value={shown} onChange={(event) => onChange(event.target.value)} onBlur={() => setText(null)} />
+        ) : (
+          <input {...props} className="in" placeholder={placeholder} value={shown} onChange={(event) => onChange(event.target.value)} onBlur={() => setText(null)} />
+        )
+      }
+    </Field>
+  );
+}

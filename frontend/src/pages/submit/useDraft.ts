@@ -1,0 +1,74 @@
+import { useMemo, useState } from "react";
+import type { Session } from "../../api/types";
+import { parseYaml, readPath, toYaml, writePath, type JobFile } from "../../lib/jobFile";
+
+const KEY = "evenkeel-draft";
+
+function blank(session: Session): JobFile {
+  const project = session.projects[0]?.key;
+  return { ...(project ? { project } : {}), gpus: { min: 1, max: 4 }, total_steps: 2000 };
+}
+
+function stored(): JobFile | null {
+  try {
+    const value: unknown = JSON.parse(sessionStorage.getItem(KEY) ?? "null");
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as JobFile) : null;
+  } catch {
+    return null;
+  }
+}
+
+function store(file: JobFile | null): void {
+  try {
+    if (file) sessionStorage.setItem(KEY, JSON.stringify(file));
+    else sessionStorage.removeItem(KEY);
+  } catch {
+    // Storage is off: the draft lasts as long as the page.
+  }
+}
+
+function randomKey(): string {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export interface Draft {
+  file: JobFile;
+  text: string;
+  key: string;
+  get: (path: string) => unknown;
+  set: (path: string, value: unknown) => void;
+  /** A program of the catalogue, or none: then the command counts. Never both. */
+  chooseModel: (name: string | undefined) => void;
+  setText: (text: string) => void;
+  showText: () => void;
+  clear: () => void;
+}
+
+/** One job file behind both tabs. Its Idempotency-Key stays while it does: sending it twice makes one job. */
+export function useDraft(session: Session): Draft {
+  const [file, setFile] = useState<JobFile>(() => stored() ?? blank(session));
+  const [text, setTextState] = useState(() => toYaml(file));
+  const key = useMemo(randomKey, [file, text]);
+  const replace = (next: JobFile) => {
+    setFile(next);
+    store(next);
+  };
+  return {
+    file, text, key,
+    get: (path) => readPath(file, path),
+    set: (path, value) => replace(writePath(file, path, value)),
+    chooseModel: (name) => replace(name ? writePath(writePath(file, "command", undefined), "model_type", name) : writePath(file, "model_type", undefined)),
+    setText: (next) => {
+      setTextState(next);
+      const parsed = parseYaml(next).file;
+      if (parsed) replace(parsed);
+    },
+    showText: () => setTextState(toYaml(file)),
+    clear: () => {
+      const next = blank(session);
+      setFile(next);
+      setTextState(toYaml(next));
+      store(null);
+    },
+  };
+}
