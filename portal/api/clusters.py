@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from accounts.selectors import visible_projects
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
-from portal.api.operations import IsAdministrator, operation
+from portal.api.operations import IsAdministrator, operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes import clusters as shapes
@@ -35,7 +35,7 @@ class LiveView(APIView):
         """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to."""
         allowed = {
             "cluster",
-            *(f"project:{key}" for key in visible_projects(request.user).values_list("key", flat=True)),
+            *(f"project:{key}" for key in visible_projects(signed_in(request)).values_list("key", flat=True)),
         }
         if stream not in allowed:
             raise Cluster.DoesNotExist
@@ -52,7 +52,7 @@ class EventsView(APIView):
     @operation("list_events", EventPage, tag="cluster", query=EventsQuery)
     def get(self, request: Request, query: EventsQuery) -> Response:
         """What happened to my projects' jobs and to the cluster, newest first."""
-        rows = visible_events(request.user)
+        rows = visible_events(signed_in(request))
         if query.project:
             rows = rows.filter(project__key=query.project)
         if query.kind:
@@ -76,7 +76,7 @@ class AcceleratorTypesView(APIView):
 
 
 def _mine(request: Request) -> set[int]:
-    return set(visible_projects(request.user).values_list("pk", flat=True))
+    return set(visible_projects(signed_in(request)).values_list("pk", flat=True))
 
 
 class NodesView(APIView):
@@ -106,7 +106,7 @@ class ResumeView(APIView):
 
 
 def _set_drained(request: Request, name: str, *, drained: bool) -> dict[str, Any]:
-    node = set_drained(actor=request.user, node=Node.objects.get(name=name), drained=drained)
+    node = set_drained(actor=signed_in(request), node=Node.objects.get(name=name), drained=drained)
     return offers.describe_node(node, _mine(request))
 
 
@@ -143,7 +143,7 @@ class PolicyView(APIView):
             wrong = FieldProblem("name", f"is no policy; there are {', '.join(POLICIES)}", "unknown")
             raise Refused(400, f"name {wrong.message}", [wrong])
         cluster = Cluster.objects.get()
-        set_policy(actor=request.user, cluster=cluster, name=body.name, parameters=body.parameters)
+        set_policy(actor=signed_in(request), cluster=cluster, name=body.name, parameters=body.parameters)
         cluster.refresh_from_db()
         return Response(policies.describe_policy(cluster))
 
@@ -155,7 +155,7 @@ class UndoPolicyView(APIView):
     def post(self, request: Request, query: Query) -> Response:
         """Back to the policy before. 409 where there is none."""
         cluster = Cluster.objects.get()
-        undo_policy(actor=request.user, cluster=cluster)
+        undo_policy(actor=signed_in(request), cluster=cluster)
         cluster.refresh_from_db()
         return Response(policies.describe_policy(cluster))
 

@@ -94,7 +94,7 @@ def _of_framework(error: exceptions.APIException) -> JsonResponse:
         headers["WWW-Authenticate"] = header
     if wait := getattr(error, "wait", None):
         headers["Retry-After"] = str(int(wait))
-    detail = error.detail if isinstance(error.detail, str) else "; ".join(map(str, error.get_codes()))
+    detail = error.detail if isinstance(error.detail, str) else "This request cannot be answered."
     if isinstance(error, exceptions.NotAuthenticated):
         detail = "Sign in, or send an API token as `Authorization: Bearer ek_…`."
     return problem(error.status_code, str(detail), headers=headers)

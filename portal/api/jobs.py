@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from accounts.models import ApiToken, User
 from portal.api.errors import Refused
 from portal.api.inputs import PageQuery, Query, Several, Word
-from portal.api.operations import operation
+from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.shapes.base import JobState
@@ -72,7 +72,7 @@ class JobsView(APIView):
     @operation("list_jobs", JobPage, tag="jobs", query=JobsQuery)
     def get(self, request: Request, query: JobsQuery) -> Response:
         """Jobs of my projects, newest first."""
-        rows = _matching(visible_jobs(request.user), query, request.user)
+        rows = _matching(visible_jobs(signed_in(request)), query, signed_in(request))
         newest_first = query.ordering.startswith("-")
         jobs, links = take_page(request, rows, query, newest_first=newest_first)
         return Response({**links, "results": describe_jobs(jobs, timezone.now())})
@@ -96,31 +96,31 @@ class JobsView(APIView):
             only = FieldProblem("priority", "may be above 0 for administrators only", "forbidden")
             raise Refused(403, f"priority: {only.message}", [only])
         source = "api" if isinstance(request.auth, ApiToken) else "web"
-        job, created = submit_job(user=request.user, job_file=job_file, idempotency_key=key, source=source)
+        job, created = submit_job(user=signed_in(request), job_file=job_file, idempotency_key=key, source=source)
         location = request.build_absolute_uri(f"/api/v1/jobs/{job.number}")
-        return Response(_one(request.user, job), status=201 if created else 200, headers={"Location": location})
+        return Response(_one(signed_in(request), job), status=201 if created else 200, headers={"Location": location})
 
 
 class JobView(APIView):
     @operation("get_job", JobDetail, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
         """One job with its job file, attempts, checkpoints and throughput curves."""
-        return Response(describe_detail(access_job(request.user, job), timezone.now()))
+        return Response(describe_detail(access_job(signed_in(request), job), timezone.now()))
 
 
 class CancelView(APIView):
     @operation("cancel_job", Job, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
         """End the job now. A second call changes nothing; 409 where it has succeeded or failed."""
-        row = cancel_job(user=request.user, job=access_job(request.user, job, write=True))
-        return Response(_one(request.user, row))
+        row = cancel_job(user=signed_in(request), job=access_job(signed_in(request), job, write=True))
+        return Response(_one(signed_in(request), row))
 
 
 class JobEventsView(APIView):
     @operation("list_job_events", EventPage, tag="jobs", path=["job"], query=PageQuery)
     def get(self, request: Request, job: str, query: PageQuery) -> Response:
         """What happened to the job, newest first."""
-        rows = visible_events(request.user).filter(job=access_job(request.user, job))
+        rows = visible_events(signed_in(request)).filter(job=access_job(signed_in(request), job))
         events, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [describe_event(event) for event in events]})
 

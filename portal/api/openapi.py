@@ -30,7 +30,7 @@ def _part(key: str, value: Any) -> Any:
 class ModelSchemas(PydanticExtension):  # type: ignore[no-untyped-call]
     """What a body may be is looser than what an answer is: a number where text is accepted too, defaults."""
 
-    target_class = BaseModel
+    target_class = BaseModel  # type: ignore[assignment]
     match_subclasses = True
     priority = 1
 
@@ -38,7 +38,7 @@ class ModelSchemas(PydanticExtension):  # type: ignore[no-untyped-call]
         mode = "validation" if direction == "request" else "serialization"
         schema = self.target.model_json_schema(mode=mode, ref_template=REFERENCE)
         for name, part in schema.pop("$defs", {}).items():
-            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _without_titles(part), name)
+            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _without_titles(part), name)  # type: ignore[no-untyped-call]
             auto_schema.registry.register_on_missing(component)
         return _without_titles(schema)
 

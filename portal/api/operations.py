@@ -13,6 +13,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from accounts.models import User
 from portal.api import openapi  # noqa: F401 - registers how models become schemas
 from portal.api.errors import TITLES
 from portal.api.inputs import Query, query_parameters, read_body, read_query
@@ -28,6 +29,12 @@ PATH_PARAMETERS = {
     "name": OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the node."),
     "token": OpenApiParameter("token", int, OpenApiParameter.PATH, description="Id of the token."),
 }
+
+
+def signed_in(request: Request) -> User:
+    """Who asks, where only somebody signed in gets this far."""
+    assert isinstance(request.user, User)
+    return request.user
 
 
 class IsAdministrator(BasePermission):
@@ -72,7 +79,7 @@ def operation(
             responses=responses,
             examples=list(examples),
             parameters=[*(PATH_PARAMETERS[p] for p in path), *query_parameters(query), *parameters],
-            **({"auth": []} if public else {}),
+            auth=[] if public else None,
         )
         @wraps(method)
         def checked(view: APIView, given: Request, **kwargs: Any) -> HttpResponseBase:

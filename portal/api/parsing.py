@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 from rest_framework.negotiation import BaseContentNegotiation
@@ -18,14 +18,15 @@ from portal.jobs.schema import MAX_BYTES, FieldProblem, load_yaml
 class AlwaysJson(BaseContentNegotiation):
     """Whatever a client says that it accepts, answers are JSON; a view with another form looks itself."""
 
-    def select_parser(self, request: Request, parsers: list[BaseParser]) -> BaseParser | None:  # type: ignore[override]
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         given = (request.content_type or "").partition(";")[0].strip().lower()
         return next((p for p in parsers if given in (p.media_type, *getattr(p, "aliases", ()))), None)
 
     def select_renderer(
-        self, request: Request, renderers: list[BaseRenderer], format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:  # type: ignore[override]
-        return renderers[0], str(renderers[0].media_type)
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        first = next(iter(renderers))
+        return first, str(first.media_type)
 
 
 def read_text(stream: IO[Any], context: Mapping[str, Any] | None, limit: int) -> str:

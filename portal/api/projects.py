@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.inputs import Query
-from portal.api.operations import operation
+from portal.api.operations import operation, signed_in
 from portal.api.shapes.accounts import Projects
 from portal.dashboard.projects import describe_projects
 
@@ -17,4 +17,4 @@ class ProjectsView(APIView):
     @operation("list_projects", Projects, tag="projects")
     def get(self, request: Request, query: Query) -> Response:
         """Projects that I may see, with their quota and what they use now."""
-        return Response(describe_projects(request.user, timezone.now()))
+        return Response(describe_projects(signed_in(request), timezone.now()))

@@ -14,7 +14,7 @@ from accounts.models import ApiToken
 from accounts.tokens import DEFAULT_EXPIRY_DAYS, create_token, revoke_token
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query
-from portal.api.operations import operation
+from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.accounts import NewToken, TokenPage
@@ -33,7 +33,7 @@ class TokensView(APIView):
     @operation("list_tokens", TokenPage, tag="tokens", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
         """My tokens that are not revoked, newest first."""
-        rows = ApiToken.objects.filter(user=request.user, revoked_at=None)
+        rows = ApiToken.objects.filter(user=signed_in(request), revoked_at=None)
         tokens, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [_describe(token) for token in tokens]})
 
@@ -42,7 +42,7 @@ class TokensView(APIView):
         """A new token; its secret is in this answer only. Needs a signed-in session."""
         if request.auth is not None:
             raise Refused(403, "A token cannot make tokens: sign in for that.")
-        token, secret = create_token(user=request.user, name=body.name, expires_in_days=body.expires_in_days)
+        token, secret = create_token(user=signed_in(request), name=body.name, expires_in_days=body.expires_in_days)
         return Response({**_describe(token), "secret": secret}, status=201)
 
 
@@ -50,7 +50,7 @@ class TokenView(APIView):
     @operation("revoke_token", None, tag="tokens", status=204, path=["token"])
     def delete(self, request: Request, token: int, query: Query) -> Response:
         """The token stops working at once."""
-        revoke_token(actor=request.user, token=ApiToken.objects.get(pk=token, user=request.user))
+        revoke_token(actor=signed_in(request), token=ApiToken.objects.get(pk=token, user=signed_in(request)))
         return Response(status=204)
 
 

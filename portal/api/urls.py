@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path, register_converter
 
-from portal.api import clusters, jobs, projects, reports, sessions, tokens
+from portal.api import clusters, jobs, logs, looks, projects, reports, sessions, tokens
 from portal.api.schema import SchemaView, unknown
 
 
@@ -24,7 +24,14 @@ urlpatterns = [
     path("jobs/<str:job>", jobs.JobView.as_view()),
     path("jobs/<str:job>/cancel", jobs.CancelView.as_view()),
     path("jobs/<str:job>/events", jobs.JobEventsView.as_view()),
+    path("jobs/<str:job>/logs", logs.LogsView.as_view()),
+    path("jobs/<str:job>/metrics", looks.MetricsView.as_view()),
+    path("jobs/<str:job>/timeline", looks.JobTimelineView.as_view()),
+    path("jobs/<str:job>/cost", looks.CostView.as_view()),
+    path("jobs/<str:job>/explanation", looks.ExplanationView.as_view()),
     path("live/<str:stream>", clusters.LiveView.as_view()),
+    path("timeline", looks.TimelineView.as_view()),
+    path("history", looks.HistoryView.as_view()),
     path("events", clusters.EventsView.as_view()),
     path("model-types", clusters.ModelTypesView.as_view()),
     path("accelerator-types", clusters.AcceleratorTypesView.as_view()),

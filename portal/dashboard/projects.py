@@ -54,9 +54,10 @@ def _held_now(ids: list[int], month: datetime, now: datetime) -> tuple[dict[int,
     prices = current_prices(now)
     counts: dict[int, int] = {}
     products: dict[int, Decimal] = {}
-    rows = Hold.objects.filter(run__job__project__in=ids, during__upper_inf=True)
-    for project, during, kind in rows.values_list("run__job__project", "during", "accelerator__node__accelerator_type"):
+    holds = Hold.objects.filter(run__job__project__in=ids, during__upper_inf=True)
+    for hold in holds.select_related("run__job", "accelerator__node"):
+        project, kind = hold.run.job.project_id, hold.accelerator.node.accelerator_type
         counts[project] = counts.get(project, 0) + 1
-        held_us = max(0, (now - max(month, during.lower)) // _US)
+        held_us = max(0, (now - max(month, hold.started_at)) // _US)
         products[project] = products.get(project, Decimal(0)) + prices.get(kind, 0) * held_us
     return counts, products

@@ -12,8 +12,8 @@ from portal.jobs.describe import iso
 from portal.jobs.models import Cluster, PolicyChange
 from portal.jobs.snapshots import take_snapshot
 from scheduling.policies import POLICIES, policy_class
-from scheduling.policies.f_scheduling import LARGEST_VARIANCE, bound_hint
 from scheduling.policies.f_scheduling import Parameters as BoundParameters
+from scheduling.policies.f_scheduling import bound_hint
 
 
 def describe_policies() -> list[dict[str, Any]]:
@@ -65,11 +65,11 @@ def notes(cluster: Cluster) -> list[str]:
     if bound is None:
         return []
     said = []
-    if bound > LARGEST_VARIANCE:
-        said.append(f"v_bound {bound:g} never binds: the variance of numbers between 0 and 1 is at most 0.25.")
     known = {k: v for k, v in cluster.policy_parameters.items() if k in BoundParameters.model_fields}
     snapshot = take_snapshot(cluster, timezone.now()).snapshot
     hint = bound_hint(snapshot, BoundParameters.model_validate(known))
+    if bound > hint.never_binds_above:
+        said.append(f"v_bound {bound:g} never binds: the variance is at most {hint.never_binds_above:g}.")
     if not snapshot.jobs:
         return said
     if hint.affected_up_to > 0:

@@ -12,8 +12,11 @@ from tests.portal.api import Api
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
-PATHS = """session jobs events projects model-types accelerator-types nodes policies policy policy/history tokens
-live/cluster live/project:vision""".split()
+PATHS = [
+    *["session", "jobs", "events", "projects", "model-types", "accelerator-types", "nodes", "tokens", "timeline"],
+    *["policies", "policy", "policy/history", "live/cluster", "live/project:vision", "history"],
+]
+PARTS = ["events", "metrics", "timeline", "cost", "explanation", "logs"]
 FILE: dict[str, Any] = {"command": "python train.py", "project": "vision", "total_steps": 1000, "gpus": {"max": 4}}
 
 
@@ -48,7 +51,7 @@ def test_the_core_endpoints_answer_as_documented(world: World, api: Api) -> None
     job = world.submit()
     world.submit("slow")
     for _ in range(2):
-        for path in [*PATHS, f"jobs/{job.number}", f"jobs/{job.number}/events"]:
+        for path in [*PATHS, f"jobs/{job.number}", *(f"jobs/{job.number}/{part}" for part in PARTS)]:
             assert api.get(path).status == 200, path
         world.train(job)
 

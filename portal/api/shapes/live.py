@@ -78,7 +78,7 @@ class Cell(Shape):
     state: Literal["free", "held", "assigned", "draining"]
     job: int = _missing()
     kind: HoldKind = _missing()
-    next: int = Field(default=None, description="The job that gets it next.", json_schema_extra=_drop_default)
+    next: int = _missing()
     utilisation: float = _missing()
 
 

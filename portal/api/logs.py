@@ -1,0 +1,134 @@
+"""What a job's workers wrote: ranges as JSON, the whole as text, and text that goes on until the job ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.api.inputs import Query, Word
+from portal.api.operations import operation
+from portal.api.shapes.jobs import Log
+from portal.jobs.logs import MAX_BYTES, Chunk, RunLog
+from portal.jobs.models import Job, Run
+from portal.jobs.selectors import access_job
+from scheduling.lifecycle import TERMINAL, State
+
+FOLLOW_S = 3_600.0
+_PAUSE_S = 0.5
+_BLOCK = 256 * 1024
+
+
+class LogsQuery(Query):
+    rank: int = Field(0, ge=0, le=100_000, description="Which worker.")
+    run: Word | None = Field(None, description="UUID or attempt number of a run; by default the newest.")
+    offset: int = Field(0, ge=0, le=2**62, description="First byte.")
+    limit: int | None = Field(None, ge=1, le=MAX_BYTES, description="Bytes at most.")
+    tail: int | None = Field(None, ge=1, le=10_000, description="So many of the last lines.")
+    search: Word | None = Field(None, description="Only lines with this in them, in any case.")
+    follow: bool = Field(False, description="Text that goes on until the job ends, at most an hour.")
+
+
+class LogsView(APIView):
+    @operation(
+        "get_job_logs",
+        Log,
+        tag="jobs",
+        path=["job"],
+        query=LogsQuery,
+        also={(200, "text/plain"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, job: str, query: LogsQuery) -> HttpResponseBase:
+        """A range of the log. `Accept: text/plain` gives the text alone, `follow=1` text as it is written."""
+        row = access_job(request.user, job)
+        run = _run(row, query.run)
+        log = RunLog(row.pk, run.pk, query.rank)
+        ranged = query.limit is not None or query.tail is not None or query.search is not None
+        wants_text = query.follow or "text/plain" in request.headers.get("Accept", "")
+        if wants_text and (query.follow or not ranged):
+            start = _chunk(log, query).offset if query.tail else query.offset
+            stream = _follow(row.pk, run.pk, query.rank, start) if query.follow else _whole(log, start)
+            return StreamingHttpResponse(stream, content_type="text/plain; charset=utf-8")
+        chunk = _chunk(log, query)
+        if wants_text:
+            return HttpResponse(chunk.text, content_type="text/plain; charset=utf-8")
+        return Response(_describe(log, chunk, State(run.state) in TERMINAL))
+
+
+def _run(job: Job, wanted: str | None) -> Run:
+    if wanted is None:
+        assert job.run is not None
+        return job.run
+    if wanted.isdecimal() and len(wanted) <= 9:
+        return job.runs.get(attempt=int(wanted))
+    try:
+        return job.runs.get(pk=UUID(wanted))
+    except ValueError:
+        raise Run.DoesNotExist from None
+
+
+def _chunk(log: RunLog, query: LogsQuery) -> Chunk:
+    limit = query.limit or _BLOCK
+    if query.search:
+        if query.tail:
+            return log.search_tail(query.search, query.tail, limit)
+        return log.search(query.search, query.offset, limit)
+    return log.tail(query.tail, limit) if query.tail else log.chunk(query.offset, limit)
+
+
+def _describe(log: RunLog, chunk: Chunk, ended: bool) -> dict[str, Any]:
+    return {
+        "rank": log.rank,
+        "ranks": log.ranks,
+        "offset": chunk.offset,
+        "next_offset": chunk.next_offset,
+        "size": chunk.size,
+        "text": chunk.text,
+        "complete": ended and chunk.next_offset >= chunk.size,
+    }
+
+
+async def _whole(log: RunLog, offset: int) -> AsyncIterator[bytes]:
+    while data := await sync_to_async(log.read, thread_sensitive=False)(offset, _BLOCK):
+        yield data
+        offset += len(data)
+
+
+async def _follow(job_id: UUID, run_id: UUID, rank: int, offset: int) -> AsyncIterator[bytes]:
+    """A retry is a new run with a log of its own: it is read on from there."""
+    until = time.monotonic() + FOLLOW_S
+    while time.monotonic() < until:
+        newest, ended = await _progress(job_id)
+        log = await sync_to_async(RunLog, thread_sensitive=False)(job_id, run_id, rank)
+        async for data in _whole(log, offset):
+            yield data
+            offset += len(data)
+        if run_id != newest:
+            run_id, offset = newest, 0
+        elif ended:
+            return
+        else:
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def _progress(job_id: UUID) -> tuple[UUID, bool]:
+    # This one gives its connection back: a follower holds none while it waits.
+    run_id, ended = await database_sync_to_async(_newest_run)(job_id)
+    return run_id, ended
+
+
+def _newest_run(job_id: UUID) -> tuple[UUID, bool]:
+    run_id, state = Job.objects.values_list("run_id", "run__state").get(pk=job_id)
+    assert run_id is not None
+    return run_id, State(state) in TERMINAL

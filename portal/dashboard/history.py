@@ -1,0 +1,30 @@
+"""The overview's sparklines."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from accounts.pricing import amount
+from portal.jobs.describe import iso
+from portal.jobs.models import Cluster, ClusterSample
+
+MAX_POINTS = 500
+HOUR_US = 3_600 * 10**6
+
+
+def cluster_history(cluster: Cluster, minutes: int, now: datetime) -> dict[str, Any]:
+    """Evenly spaced samples, at most 500, the newest one among them."""
+    rows = list(cluster.samples.filter(at__gt=now - timedelta(minutes=minutes), at__lte=now).order_by("-at"))
+    every = -(-len(rows) // MAX_POINTS) or 1
+    return {"points": [_point(row) for row in rows[::every][::-1]]}
+
+
+def _point(row: ClusterSample) -> dict[str, Any]:
+    return {
+        "at": iso(row.at),
+        "utilisation": round(row.gpus_held / row.gpus_total, 4) if row.gpus_total else 0.0,
+        "queued": row.queued,
+        "variance": row.variance,
+        "spend_per_hour": str(amount(row.spend_micro_per_hour * HOUR_US, 2)),
+    }

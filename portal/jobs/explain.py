@@ -1,0 +1,128 @@
+"""Why a job has what it has: its reason, who is ahead, what was weighed, and what would change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+
+from accounts.models import User
+from accounts.selectors import visible_projects
+from portal.jobs.describe import alone_steps_per_s, iso, people_state, queue_order
+from portal.jobs.models import Decision, Job
+from portal.jobs.offers import others_job
+from portal.jobs.snapshots import take_snapshot
+from scheduling import domain
+from scheduling.lifecycle import TERMINAL, State
+from scheduling.policies import policy_class
+from scheduling.throughput import Profile
+
+MAX_AHEAD = 20
+MAX_WEIGHED = 50
+#: Reason token -> what would change it, with the reason's detail; see scheduling.policies for the tokens.
+_WAYS_OUT = {
+    "no_room": "It starts when {needs} × {type} are free: when a job ends or shrinks.",
+    "quota": "It starts when another job of the project ends, or with a quota of at least {needs} more GPUs.",
+    "no_type": "Allow other accelerator types, or fewer GPUs.",
+    "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
+    "no_slot": "It starts when a job ends and leaves its slot.",
+    "behind": "It starts after the job ahead of it.",
+    "NEW": "The next round looks at it.",
+    "RETRY": "It queues again when its wait is over.",
+    "waits_for_contact": "It queues when the executor has accepted it.",
+    "min_gain": "A plan that gains more than min_gain, or a job that ends.",
+    "rigid": "Nothing resizes it: it cannot write checkpoints.",
+    "node_drained_waits": "It goes on when GPUs on other nodes are free, or the node is resumed.",
+}
+
+
+def explain_job(user: User, job: Job) -> dict[str, Any]:
+    run = job.run
+    assert run is not None
+    decision = _decision(job)
+    detail = {key: value for key, value in run.reason_detail.items() if key != "by"}
+    ended = State(run.state) in TERMINAL
+    mine = set(visible_projects(user).values_list("pk", flat=True))
+    return {
+        "token": run.reason_token,
+        "text": run.reason_text,
+        "at": iso(decision.at if decision else run.state_since),
+        "round": decision.round if decision else None,
+        "ahead": [] if ended else _ahead(job, mine),
+        "weighed": [] if ended else _weighed(job, mine),
+        "would_change": None if ended else _way_out(run.reason_token, detail),
+        "detail": detail,
+    }
+
+
+def _decision(job: Job) -> Decision | None:
+    """The newest kept decision that says something of the job."""
+    assert job.run is not None
+    newest = Decision.objects.filter(cluster=job.cluster, at__gte=job.submitted_at, plan__reasons__has_key=str(job.pk))
+    if job.run.ended_at:
+        newest = newest.filter(at__lte=job.run.ended_at)
+    return newest.defer("snapshot", "plan").order_by("-round").first()
+
+
+def _way_out(token: str, detail: dict[str, Any]) -> str | None:
+    try:
+        return _WAYS_OUT[token].format(**detail)
+    except KeyError:
+        return None
+
+
+def _ahead(job: Job, mine: set[int]) -> list[dict[str, Any]]:
+    """Jobs before this one in the queue; names only of the user's own."""
+    positions = queue_order(job.cluster_id)
+    if job.pk not in positions:
+        return []
+    before = [pk for pk, position in positions.items() if position < positions[job.pk]]
+    jobs = Job.objects.select_related("run", "project").in_bulk(before[:MAX_AHEAD])
+    return [
+        others_job(other, mine) | {"gpus": other.min_gpus, "state": people_state(other.run)}
+        for pk in before[:MAX_AHEAD]
+        if (other := jobs.get(pk)) and other.run
+    ]
+
+
+def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:
+    """What one more GPU would bring each of the user's running jobs, and the variance it would leave."""
+    if not policy_class(job.cluster.policy_name).elastic:
+        return []
+    snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
+    types: dict[str, int] = {}
+    for node in snapshot.nodes:
+        if not node.lost:
+            types[node.type] = types.get(node.type, 0) + len(node.gpu_ids)
+    shares = {held.id: _share(held, 0, types) for held in snapshot.jobs if held.gang}
+    names = dict(Job.objects.filter(pk__in=list(shares), project__in=mine).values_list("pk", "name"))
+    weighed: list[dict[str, Any]] = []
+    for held in snapshot.jobs:
+        name = next((name for pk, name in names.items() if str(pk) == held.id), None)
+        if held.gang is None or name is None or held.gang.type not in held.curves:
+            continue
+        curve, count = held.curves[held.gang.type], held.gang.count
+        weighed.append(
+            {
+                "number": held.number,
+                "name": name,
+                "gain_steps_per_s": curve.at(count + 1) - curve.at(count),
+                "variance": _variance([*(shares | {held.id: _share(held, 1, types)}).values()]),
+            }
+        )
+    return sorted(weighed, key=lambda entry: -entry["gain_steps_per_s"])[:MAX_WEIGHED]
+
+
+def _share(job: domain.Job, more: int, types: dict[str, int]) -> float:
+    """Relative throughput of a job with so many GPUs more."""
+    assert job.gang is not None
+    alone = alone_steps_per_s({kind: Profile(curve, {}) for kind, curve in job.curves.items()}, types)
+    curve = job.curves.get(job.gang.type)
+    return curve.at(job.gang.count + more) / alone if curve and alone else 0.0
+
+
+def _variance(values: list[float]) -> float | None:
+    if not values:
+        return None
+    mean = sum(values) / len(values)
+    return round(sum((value - mean) ** 2 for value in values) / len(values), 6)

@@ -1,0 +1,188 @@
+"""Bounded reads of what workers wrote: DATA/jobs/<job>/runs/<run>/<epoch>/logs/rank<k>.log, with its rotated parts.
+
+Everything below jobs/<job> belongs to the project's account, so nothing there is trusted: no link is followed,
+only plain files with one name are read, and nothing read is larger than was asked for.
+
+Offsets count bytes over all launches of the run in their order, oldest part first. When rotation drops the
+oldest part, what is left moves towards 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+
+MAX_BYTES = 1024 * 1024
+SCAN_BYTES = 8 * 1024 * 1024
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NAME = re.compile(r"rank(\d{1,6})\.log(?:\.(\d))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    epoch: int
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    offset: int
+    next_offset: int
+    size: int
+    text: str
+
+
+class RunLog:
+    """The log of one rank of a run, as it is now."""
+
+    def __init__(self, job_id: UUID, run_id: UUID, rank: int) -> None:
+        self._where = ("jobs", str(job_id), "runs", str(run_id))
+        self.rank = rank
+        found = sorted(self._find(), key=lambda entry: entry[:3])
+        self.ranks = sorted({entry[1] for entry in found})
+        self.parts = [part for _, of_rank, _, part in found if of_rank == rank]
+        self.size = sum(part.size for part in self.parts)
+
+    def _find(self) -> Iterator[tuple[int, int, int, Part]]:
+        """(epoch, rank, age as a negative number, part) of every readable part."""
+        with _open_directory(self._where) as run:
+            for epoch in sorted(int(name) for name in _names(run) if name.isdecimal() and len(name) < 10):
+                with _open_directory((str(epoch), "logs"), run) as logs:
+                    for name in _names(logs):
+                        match = _NAME.fullmatch(name)
+                        size = _size(logs, name) if match else None
+                        if match and size is not None:
+                            yield epoch, int(match[1]), -int(match[2] or 0), Part(epoch, name, size)
+
+    def read(self, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; less at the end, or where a part has just been rotated away."""
+        data, start = b"", 0
+        for part in self.parts:
+            wanted = min(limit - len(data), start + part.size - max(offset, start))
+            if wanted > 0:
+                data += self._read_part(part, max(0, offset - start), wanted)
+            start += part.size
+        return data
+
+    def _read_part(self, part: Part, offset: int, count: int) -> bytes:
+        with _open_directory((*self._where, str(part.epoch), "logs")) as logs:
+            file = _open_file(logs, part.name)
+            if file is None:
+                return b""
+            try:
+                return os.pread(file, count, offset)
+            finally:
+                os.close(file)
+
+    def chunk(self, offset: int, limit: int) -> Chunk:
+        """A range as text, cut between characters."""
+        offset = min(offset, self.size)
+        data = self.read(offset, limit)
+        if offset + len(data) < self.size:
+            data = data[: len(data) - _unfinished(data)] or data
+        return Chunk(offset, offset + len(data), self.size, data.decode(errors="replace"))
+
+    def tail(self, lines: int, limit: int) -> Chunk:
+        """The last lines, as far as they fit into the limit."""
+        start = max(0, self.size - limit)
+        data = self.read(start, limit)
+        kept = data.splitlines(keepends=True)
+        if start and len(kept) > 1:
+            kept = kept[1:]  # its beginning is missing
+        text = b"".join(kept[-lines:])
+        return Chunk(start + len(data) - len(text), start + len(data), self.size, text.decode(errors="replace"))
+
+    def search(self, wanted: str, offset: int, limit: int) -> Chunk:
+        """Lines with `wanted` in them, any case; `next_offset` is how far was looked."""
+        offset = min(offset, self.size)
+        matching, taken, at = [], 0, offset
+        data = self.read(offset, SCAN_BYTES)
+        for line in data.splitlines(keepends=True):
+            unfinished = not line.endswith(b"\n") and offset + len(data) < self.size and at > offset
+            if unfinished or taken + len(line) > limit:
+                break
+            at += len(line)
+            if wanted.casefold() in line.decode(errors="replace").casefold():
+                matching.append(line)
+                taken += len(line)
+        else:
+            at = offset + len(data)
+        if at == offset and data:  # one line larger than the limit
+            at += min(len(data), limit)
+        return Chunk(offset, at, self.size, b"".join(matching).decode(errors="replace"))
+
+    def search_tail(self, wanted: str, lines: int, limit: int) -> Chunk:
+        """The last matching lines of what was written latest."""
+        start = max(0, self.size - SCAN_BYTES)
+        data = self.read(start, SCAN_BYTES)
+        word = wanted.casefold()
+        matching = [line for line in data.decode(errors="replace").splitlines(keepends=True) if word in line.casefold()]
+        return Chunk(start, start + len(data), self.size, "".join(matching[-lines:])[-limit:])
+
+
+@contextmanager
+def _open_directory(names: tuple[str, ...], base: int | None = None) -> Iterator[int | None]:
+    """A descriptor reached without following a link; None where there is no such directory."""
+    current = os.dup(base) if base is not None else os.open(Path(settings.EVENKEEL_DATA), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in names:
+            try:
+                following = os.open(name, _DIRECTORY, dir_fd=current)
+            except OSError:
+                yield None
+                return
+            os.close(current)
+            current = following
+        yield current
+    finally:
+        os.close(current)
+
+
+def _names(directory: int | None) -> list[str]:
+    return os.listdir(directory) if directory is not None else []  # noqa: PTH208 - a descriptor, not a path
+
+
+def _open_file(directory: int | None, name: str) -> int | None:
+    if directory is None:
+        return None
+    try:
+        file = os.open(name, _FILE, dir_fd=directory)
+    except OSError:
+        return None
+    status = os.fstat(file)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return file
+    os.close(file)
+    return None
+
+
+def _size(directory: int | None, name: str) -> int | None:
+    file = _open_file(directory, name)
+    if file is None:
+        return None
+    try:
+        return os.fstat(file).st_size
+    finally:
+        os.close(file)
+
+
+def _unfinished(data: bytes) -> int:
+    """Bytes at the end that begin a character without ending it."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if back < needed else 0
+        if byte < 0x80:
+            return 0
+    return 0
