@@ -21,7 +21,12 @@ echo "Building the front end with Node $(node --version)." >&2
 cd frontend
 lock=$(sha256sum package-lock.json)
 if [ "$(cat node_modules/.evenkeel-stamp 2>/dev/null || true)" != "$lock" ]; then
-  "${npm[@]}" ci --no-audit --no-fund --loglevel=error </dev/null
+  quiet=(--no-audit --no-fund --loglevel=error)
+  # npm ci wants an entry for every platform; a registry that lacked one when the lock was written leaves a gap.
+  if ! "${npm[@]}" ci "${quiet[@]}" </dev/null >/dev/null 2>&1; then
+    echo "npm ci refused package-lock.json; installing the same versions with npm install." >&2
+    "${npm[@]}" install --no-save "${quiet[@]}" </dev/null >&2
+  fi
   echo "$lock" >node_modules/.evenkeel-stamp
 fi
 "${npm[@]}" run --silent build </dev/null

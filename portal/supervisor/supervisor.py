@@ -1,6 +1,7 @@
 """Starts the parts in order, starts again what dies, stops them in reverse. Training runners are not its children:
 they outlive it and are found again by the executor."""
 
+import contextlib
 import logging
 import shutil
 import threading
@@ -133,10 +134,11 @@ class Supervisor:
         for kept in self._kept:
             if isinstance(kept.part, Child):
                 kept.part.rotate_log()
-        low = shutil.disk_usage(self._layout.servers).free < MINIMUM_FREE_BYTES
-        if low and not self._space_low:
-            logger.warning("The disk of %s is nearly full: less than 200 MB are free.", self._layout.servers)
-        self._space_low = low
+        with contextlib.suppress(OSError):
+            low = shutil.disk_usage(self._layout.servers).free < MINIMUM_FREE_BYTES
+            if low and not self._space_low:
+                logger.warning("The disk of %s is nearly full: less than 200 MB are free.", self._layout.servers)
+            self._space_low = low
 
     def _stop(self) -> None:
         for kept in reversed(self._kept):
