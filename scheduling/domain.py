@@ -11,6 +11,7 @@ from typing import Any
 
 from scheduling.lifecycle import State
 
+
 @dataclass(frozen=True, slots=True)
 class Gang:
     """GPUs of one accelerator type that a job trains on together."""

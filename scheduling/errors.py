@@ -19,7 +19,9 @@ class InvalidTransition(SchedulingError):
     """A run in `state` has no edge for `event`; `history` holds its last events, newest last."""
 
     def __init__(self, state: str, event: str, history: tuple[str, ...] = ()) -> None:
-        super().__init__(f"a run in {state} cannot take {event}" + (f" (before: {', '.join(history)})" if history else ""))
+        super().__init__(
+            f"a run in {state} cannot take {event}" + (f" (before: {', '.join(history)})" if history else "")
+        )
         self.state, self.event, self.history = state, event, history
 
 

@@ -51,9 +51,7 @@ LIVE = frozenset(State) - TERMINAL
 #: Nobody else may get these jobs' GPUs, and they may get no others.
 LOCKED = frozenset({State.STANDBY, State.LAUNCHING, State.RUNNING_PROTECTED, State.CHECKPOINTING, State.STOPPING})
 #: A process of the run may exist.
-HOLDING = frozenset(
-    {State.LAUNCHING, State.RUNNING_PROTECTED, State.RUNNING, State.CHECKPOINTING, State.STOPPING}
-)
+HOLDING = frozenset({State.LAUNCHING, State.RUNNING_PROTECTED, State.RUNNING, State.CHECKPOINTING, State.STOPPING})
 TRAINING = frozenset({State.RUNNING_PROTECTED, State.RUNNING})
 
 _EDGES: dict[State, dict[Event, State]] = {

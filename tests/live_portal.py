@@ -56,8 +56,7 @@ class LivePortal(RunningPortal):
         self.interrupt()
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                inside = process.environ().get("EVENKEEL_SDK_DIR", "").startswith(str(self.data))
-                if inside or any(str(self.data) in word for word in process.cmdline()):
+                if Path(process.cwd()).is_relative_to(self.data) or str(self.data) in " ".join(process.cmdline()):
                     process.kill()
 
     def manage(self, *words: str) -> str:

@@ -102,20 +102,10 @@ def _kill(portal: LivePortal, target: str, runs: list[tuple[str, str]]) -> bool:
 
 
 def _kill_rank(run: str) -> bool:
+    """Workers have their output in the run's directory, and only they train in the job's working directory."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            environment = process.environ()
-            if environment.get("EVENKEEL_RUN_ID") == run and "RANK" in environment:
-                process.kill()
-                return True
-    return _kill_by_name(run)
-
-
-def _kill_by_name(run: str) -> bool:
-    """A worker forked from the fork server shows the server's environment; its name tells whose it is."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.name().startswith("ek-rank") and any(run in f.path for f in process.open_files()):
+            if process.cwd().endswith("/work") and any(run in f.path for f in process.open_files()):
                 process.kill()
                 return True
     return False

@@ -74,7 +74,7 @@ def _processes_of(job_id: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get("EVENKEEL_JOB_ID") == job_id:
+            if job_id in process.cwd():
                 found.append(process)
     return found
 
