@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import selectors
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,19 @@ TERM_GRACE_S = 10.0  # from SIGTERM to SIGKILL
 ECHO_S = 0.5  # failures within this time of the first are looked at together
 FINAL_REPORT_S = 3.0
 MEMORY_CHECK_S = 1.0
+
+
+@contextlib.contextmanager
+def woken_by_signals() -> Iterator[int]:
+    """A file descriptor that becomes readable with every signal: a worker's end is seen at once."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
 
 
 class Runner:
@@ -83,12 +98,15 @@ class Runner:
         self._finish(judge(self._workers, self._heard, self._order, limits, self._oom))
 
     def _watch(self) -> None:
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, woken_by_signals() as signals:
+            selector.register(signals, selectors.EVENT_READ)
             for worker in self._workers:
                 selector.register(worker.output.read_fd, selectors.EVENT_READ, worker)
             while any(worker.running for worker in self._workers):
                 for key, _ in selector.select(TICK_S):
-                    if not key.data.output.pump():
+                    if key.data is None:
+                        os.read(signals, 4096)
+                    elif not key.data.output.pump():
                         selector.unregister(key.fd)
                 self._tick()
 

@@ -49,8 +49,7 @@ def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool) -> None
     runner = Runner(epoch_dir, spec, can_fork=can_fork)
     signal.signal(signal.SIGTERM, lambda *_: runner.order(Order.STOP))
     signal.signal(signal.SIGUSR1, lambda *_: runner.order(Order.KILL))
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # ignoring would be inherited by the workers
     write_atomically(epoch_dir / "runner.json", identity())
     if lock_fd is not None:
