@@ -15,8 +15,7 @@ from scheduling.lifecycle import LIVE, TRAINING, Event, State, advance
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
 from scheduling.simulator.clock import Clock
-from scheduling.simulator.trace import Cluster, TraceJob
-from scheduling.throughput import effective
+from scheduling.simulator.trace import Cluster, TraceJob, speeds_alone
 
 LAUNCHING_DELAY = frozenset({State.STANDBY, State.LAUNCHING, State.CHECKPOINTING, State.STOPPING})
 
@@ -286,18 +285,6 @@ class Engine:
         shares = [run.steps_per_s / run.alone for run in training]
         mean = sum(shares) / len(shares)
         return sum((share - mean) ** 2 for share in shares) / len(shares)
-
-
-def speeds_alone(job: TraceJob, cluster: Cluster) -> dict[str, float]:
-    """f_M(U) for each type that the job may use."""
-    speeds = {}
-    for kind in {node.type for node in cluster.nodes}:
-        sizes = [len(node.gpu_ids) for node in cluster.nodes if node.type == kind]
-        curve = job.curves.get(kind)
-        if curve is not None and (not job.types or kind in job.types):
-            reach = sum(sizes) if cluster.multi_node else max(sizes)
-            speeds[kind] = effective(curve, min(reach, job.max_gpus or reach), max(sizes))[-1]
-    return speeds
 
 
 _DUE = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from scheduling.domain import Curve, Node
 from scheduling.errors import InvalidInput
-from scheduling.throughput import catalogue, make_curve
+from scheduling.throughput import catalogue, effective, make_curve
 
 #: {model type: {accelerator type: curve}}
 Throughputs = Mapping[str, Mapping[str, Curve]]
@@ -67,6 +67,18 @@ def read_cluster(path: Path) -> Cluster:
         return Cluster(tuple(nodes), prices, **times, multi_node=bool(data.get("multi_node", True)))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path}: cluster file needs nodes with type, count and gpus ({error!r})") from None
+
+
+def speeds_alone(job: TraceJob, cluster: Cluster) -> dict[str, float]:
+    """f_M(U) for each type that the job may use."""
+    speeds = {}
+    for kind in {node.type for node in cluster.nodes}:
+        sizes = [len(node.gpu_ids) for node in cluster.nodes if node.type == kind]
+        curve = job.curves.get(kind)
+        if curve is not None and (not job.types or kind in job.types):
+            reach = sum(sizes) if cluster.multi_node else max(sizes)
+            speeds[kind] = effective(curve, min(reach, job.max_gpus or reach), max(sizes))[-1]
+    return speeds
 
 
 def read_trace(path: Path, throughputs: Throughputs | None = None) -> list[TraceJob]:
