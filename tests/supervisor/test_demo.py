@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from portal.supervisor import demo as demo_module
-from portal.supervisor.demo import Demo, verdict
+from portal.supervisor.demo import Demo, fitting_speedup, verdict
 from portal.supervisor.demo_report import report
 
 
@@ -44,6 +44,10 @@ def test_it_succeeds_only_when_all_finished_and_one_was_rescaled() -> None:
     assert verdict([ended(1), ended(2, rescales=0)]) == 0
     assert verdict([ended(1, rescales=0), ended(2, rescales=0)]) == 1
     assert verdict([ended(1), ended(2, state="failed")]) == 1
+
+
+def test_the_pace_fits_the_cores() -> None:
+    assert [fitting_speedup(cores) for cores in (1, 2, 4, 64)] == [1.5, 1.5, 3.0, 4.5]
 
 
 class Portal:

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from portal.supervisor.control_plane import serve
-from portal.supervisor.demo import demonstrate
+from portal.supervisor.demo import demonstrate, fitting_speedup
 from portal.supervisor.supervisor import Supervisor, in_background
 
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
         defaults = {
             "EVENKEEL_DATA": str(settings.BASE_DIR / "data" / "demo"),
             "EVENKEEL_VIRTUAL_ACCELERATORS": "titan_xp:6",
-            "EVENKEEL_SPEEDUP": "2.5",
+            "EVENKEEL_SPEEDUP": f"{fitting_speedup(len(os.sched_getaffinity(0))):g}",
             "EVENKEEL_REPORT_INTERVAL_S": "2",
             "EVENKEEL_ROUND_INTERVAL_S": "2",
         }
