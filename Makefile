@@ -23,10 +23,11 @@ openapi: env ## write portal/api/openapi.yaml anew
 	@$(PYTHON) manage.py spectacular --validate --fail-on-warn --file portal/api/openapi.yaml
 
 bench: env ## comparisons with peers, as ratios
-	@$(PYTHON) -m benchmarks
+	@set -e; for name in $(filter-out bench_live,$(basename $(notdir $(wildcard benchmarks/bench_*.py)))); do \
+	  echo "== $$name"; $(PYTHON) -m benchmarks.$$name; done
 
 bench-live: env frontend ## the sample workload live, elastic against static partitions
-	@$(PYTHON) -m benchmarks.live
+	@$(PYTHON) -m benchmarks.bench_live
 
 chaos: env frontend ## kill everything, many times
 	@$(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)
