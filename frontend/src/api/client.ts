@@ -20,12 +20,13 @@ function cookie(name: string): string {
   return found ? decodeURIComponent(found.slice(name.length + 1)) : "";
 }
 
-export type Query = Record<string, string | number | boolean | null | undefined>;
+export type Query = Record<string, string | number | boolean | string[] | null | undefined>;
 
 export function url(path: string, query: Query = {}): string {
   const params = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) {
-    if (value !== undefined && value !== null && value !== "") params.set(key, String(value));
+    if (Array.isArray(value)) for (const entry of value) params.append(key, entry);
+    else if (value !== undefined && value !== null && value !== "") params.set(key, String(value));
   }
   const text = params.toString();
   return ROOT + path + (text ? `?${text}` : "");

@@ -2,7 +2,7 @@ import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClie
 import { get, request, send, url } from "./client";
 import type {
   AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobTimeline,
-  Metrics, ModelType, Page, PolicyChange, PolicyInForce, PolicyInfo, Project, Session,
+  Metrics, ModelType, NewToken, Page, PolicyChange, PolicyInForce, PolicyInfo, Project, Session,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -38,7 +38,7 @@ export function useSignOut() {
 }
 
 export interface JobFilter {
-  state?: string;
+  state?: string[];
   search?: string;
   project?: string;
   ordering?: string;
@@ -152,5 +152,5 @@ function useTokenChange<T, R>(change: (input: T) => Promise<R>) {
   return useMutation({ mutationFn: change, onSuccess: () => client.invalidateQueries({ queryKey: ["tokens"] }) });
 }
 export const useCreateToken = () =>
-  useTokenChange((body: { name: string; expires_in_days: number | null }) => send<ApiToken>("POST", "tokens", body));
-export const useRevokeToken = () => useTokenChange((id: string | number) => send<void>("DELETE", `tokens/${id}`));
+  useTokenChange((body: { name: string; expires_in_days: number | null }) => send<NewToken>("POST", "tokens", body));
+export const useRevokeToken = () => useTokenChange((id: number) => send<void>("DELETE", `tokens/${id}`));

@@ -7,7 +7,7 @@ export function EventText({ event, linked = true }: { event: Event; linked?: boo
   if (!job) return <span>{text}</span>;
   const tag = `#${job.number}`;
   const label = <b>{tag}{job.name ? ` ${job.name}` : ""}</b>;
-  const reference = linked && job.name !== null ? <Link to={`/jobs/${job.number}`}>{label}</Link> : label;
+  const reference = linked && job.name ? <Link to={`/jobs/${job.number}`}>{label}</Link> : label;
   const at = text.indexOf(tag);
   if (at < 0) return <span>{linked ? <>{reference} </> : null}{text}</span>;
   let rest = text.slice(at + tag.length);

@@ -14,12 +14,12 @@ export interface Block {
 
 function faceOf(node: NodeState, gpu: AcceleratorState): Face {
   if (node.lost) return "lost";
-  if (gpu.state === "assigned" || gpu.kind === "launching" || gpu.kind === "moving") return gpu.job === null ? "free" : "moving";
-  if (gpu.job !== null) return "held";
+  if (gpu.state === "assigned" || gpu.kind === "launching" || gpu.kind === "moving") return gpu.job === undefined ? "free" : "moving";
+  if (gpu.job !== undefined) return "held";
   return gpu.state === "draining" || !node.schedulable ? "draining" : "free";
 }
 
-const EMPTY: AcceleratorState = { job: null, state: "free" };
+const EMPTY: AcceleratorState = { state: "free" };
 
 /** Blocks of one node, broken at every `perRow` GPUs so that a block never spans two lines. */
 export function nodeBlocks(node: NodeState, perRow = Infinity): Block[] {
@@ -27,7 +27,7 @@ export function nodeBlocks(node: NodeState, perRow = Infinity): Block[] {
   for (let index = 0; index < node.gpus; index += 1) {
     const gpu = node.accelerators[String(index)] ?? EMPTY;
     const face = faceOf(node, gpu);
-    const job = face === "held" || face === "moving" ? gpu.job : null;
+    const job = face === "held" || face === "moving" ? (gpu.job ?? null) : null;
     const isProtected = gpu.kind === "protected";
     const last = blocks.at(-1);
     const same = last && last.job === job && last.face === face && last.protected === isProtected && index % perRow !== 0;
@@ -49,7 +49,7 @@ export function densityFor(gpus: number): Density {
 }
 
 export function busyOf(node: NodeState): number {
-  return Object.values(node.accelerators).filter((gpu) => gpu.job !== null).length;
+  return Object.values(node.accelerators).filter((gpu) => gpu.job !== undefined).length;
 }
 
 export function meanUtilisation(node: NodeState): number | null {

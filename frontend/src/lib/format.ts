@@ -138,7 +138,9 @@ export function dateTime(at: Date): string {
   return Number.isNaN(at.getTime()) ? "–" : `${dayFormat.format(at)}, ${clock(at, true)}`;
 }
 
-export function range(low: number, high: number): string {
+/** 1–4; without an upper end "2 or more". */
+export function range(low: number, high: number | null): string {
+  if (high === null) return `${integer(low)} or more`;
   return low === high ? integer(low) : `${integer(low)}${EN}${integer(high)}`;
 }
 

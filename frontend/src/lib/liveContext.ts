@@ -1,7 +1,8 @@
 import { createContext, useContext, useEffect, useMemo, useRef, useSyncExternalStore } from "react";
 import { get } from "../api/client";
 import { useSession } from "../api/hooks";
-import type { ClusterState, CoarseState, Job, ProjectState } from "../api/types";
+import type { CoarseState, Job, LiveCluster, LiveProject as ProjectState } from "../api/types";
+import { fullCluster, fullJob, type ClusterState } from "./blanks";
 import { LiveStore, type Connection, type SocketLike } from "./live";
 import type { Snapshot } from "./stream";
 
@@ -47,7 +48,10 @@ export function useReconnect(): () => void {
 
 export function useCluster(): ClusterState | null {
   const store = useStore();
-  return useSyncExternalStore(store.subscribe, () => store.state("cluster") as ClusterState | null);
+  return useSyncExternalStore(store.subscribe, () => {
+    const state = store.state("cluster") as LiveCluster | null;
+    return state ? fullCluster(state) : null;
+  });
 }
 
 /** The states of the session's projects; the same array as long as none of them changed. */
@@ -89,7 +93,7 @@ export function joinJobs(cluster: ClusterState | null, projects: ProjectState[])
   const all = new Map<number, JobView>();
   for (const job of Object.values(cluster?.jobs ?? {})) all.set(job.number, viewOf(job, () => ({ ...job, name: null, full: null })));
   for (const project of projects) {
-    for (const job of Object.values(project.jobs ?? {})) all.set(job.number, viewOf(job, () => fullView(job)));
+    for (const job of Object.values(project.jobs ?? {})) all.set(job.number, viewOf(job, () => fullView(fullJob(job))));
   }
   return all;
 }

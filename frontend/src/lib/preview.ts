@@ -1,4 +1,5 @@
-import type { AcceleratorType, ClusterState, ModelType } from "../api/types";
+import type { AcceleratorType, ModelType } from "../api/types";
+import type { ClusterState } from "./blanks";
 import { count, inWords, typeName } from "./format";
 import type { JobFile } from "./jobFile";
 import { readPath } from "./jobFile";
@@ -84,7 +85,7 @@ export function roomFor(types: string[], cluster: ClusterState | null): Room {
   const room = { free: 0, bestNode: 0, total: 0 };
   for (const node of Object.values(cluster?.nodes ?? {})) {
     if (!types.includes(node.type) || node.lost || !node.schedulable) continue;
-    const free = Object.values(node.accelerators).filter((gpu) => gpu.state === "free" && gpu.job === null).length;
+    const free = Object.values(node.accelerators).filter((gpu) => gpu.state === "free" && gpu.job === undefined).length;
     room.total += node.gpus;
     room.free += free;
     room.bestNode = Math.max(room.bestNode, free);

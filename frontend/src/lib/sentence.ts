@@ -1,4 +1,4 @@
-import type { ClusterState } from "../api/types";
+import type { ClusterState } from "./blanks";
 import type { JobView } from "./liveContext";
 import { capital, clock, count, inWords, variance as spread } from "./format";
 

@@ -9,7 +9,7 @@ export interface ChartData {
 }
 
 /** Puts measured points and predictions on one time axis; a rescale breaks the line. */
-export function alignSeries(points: [string, number, number][], predictions: Metrics["predicted_steps_per_s"], rescales: JobTimeline["rescales"]): ChartData {
+export function alignSeries(points: [number, number, number][], predictions: Metrics["predicted_steps_per_s"], rescales: JobTimeline["rescales"]): ChartData {
   const rows = new Map<number, { value: number | null; predicted: number | null; step: number | null }>();
   const row = (at: number) => {
     const known = rows.get(at);
@@ -18,8 +18,8 @@ export function alignSeries(points: [string, number, number][], predictions: Met
     rows.set(at, made);
     return made;
   };
-  for (const [at, step, value] of points) Object.assign(row(Date.parse(at) / 1000), { value, step });
-  const sorted = predictions.map(([at, value]) => ({ at: Date.parse(at) / 1000, value })).sort((a, b) => a.at - b.at);
+  for (const [at, step, value] of points) Object.assign(row(at), { value, step });
+  const sorted = predictions.map(([at, value]) => ({ at, value })).sort((a, b) => a.at - b.at);
   for (const { at, value } of sorted) row(at).predicted = value;
   const breaks = new Set(rescales.map((rescale) => Date.parse(rescale.at) / 1000));
   for (const at of breaks) row(at);

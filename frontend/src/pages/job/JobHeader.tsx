@@ -42,8 +42,8 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
   return (
     <div className="facts">
       <span>Project <b>{job.project.name}</b></span>
-      <span>Owner <b>{job.owner.name || job.owner.email}</b></span>
-      <span className="ell" style={{ maxWidth: 420 }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>{job.batch_size !== null && <>, batch <b>{integer(job.batch_size)}</b></>}</span>
+      {job.owner && <span>Owner <b>{job.owner.name || job.owner.email}</b></span>}
+      <span className="ell" style={{ maxWidth: 420 }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{range(job.gpus.min, job.gpus.max)}{THIN}×{THIN}{types}</b></span>
       {Object.keys(job.labels).length > 0 && (

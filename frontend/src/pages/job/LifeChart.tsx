@@ -24,7 +24,7 @@ export function LifeChart({ job, timeline, now, width }: Props) {
   const right = width - 6;
   const x = (at: number) => LEFT + ((at - from) / (to - from)) * (right - LEFT);
   const end = (at: string | null) => (at ? Date.parse(at) : Math.min(to, now.getTime()));
-  const most = Math.max(job.gpus.max, ...timeline.allocations.map((allocation) => allocation.count), 1);
+  const most = Math.max(job.gpus.max ?? 1, ...timeline.allocations.map((allocation) => allocation.count), 1);
   const height = TOP + PLOT_H + 22;
   const y = (count: number) => TOP + PLOT_H - (count / most) * PLOT_H;
   const marks = [...new Set([0, 0.25, 0.5, 0.75, 1].map((share) => Math.round(share * most)))];

@@ -58,7 +58,7 @@ function RunRow({ run, exit }: { run: Run; exit: JobDetail["exit"] }) {
   return (
     <div style={{ fontSize: 12, lineHeight: "18px" }}>
       <b style={{ fontWeight: 500 }}>Run {run.attempt}</b>
-      <span className="sub"> {[took === null ? "" : duration(took), exit?.reason.replaceAll("_", " "), code].filter(Boolean).join(", ")}</span>
+      <span className="sub"> {[took === null ? "" : duration(took), exit?.reason?.replaceAll("_", " "), code].filter(Boolean).join(", ")}</span>
       {exit?.message && <p style={{ color: "var(--ink-2)", overflowWrap: "anywhere" }}>{exit.message}</p>}
     </div>
   );

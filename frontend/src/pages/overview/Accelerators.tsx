@@ -1,4 +1,5 @@
-import type { ClusterState, NodeState } from "../../api/types";
+import type { NodeState } from "../../api/types";
+import type { ClusterState } from "../../lib/blanks";
 import { Panel } from "../../components/Panel";
 import { Emulated } from "../../components/StateChip";
 import { useAcceleratorTypes } from "../../api/hooks";

@@ -1,5 +1,5 @@
 import { Link } from "react-router";
-import type { ClusterState } from "../../api/types";
+import type { ClusterState } from "../../lib/blanks";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
 import { count, duration, moment, range, relative, THIN, typeName } from "../../lib/format";

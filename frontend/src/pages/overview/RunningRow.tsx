@@ -51,7 +51,7 @@ export function whereOf(job: Job): { short: string; long: string } {
 }
 
 function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null }) {
-  const speed = job.throughput?.steps_per_s ?? null;
+  const speed = job.throughput.steps_per_s;
   const paused = job.state !== "running";
   const where = whereOf(job);
   return (
@@ -66,15 +66,15 @@ function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null 
       <td className="only-wide" style={{ width: 88 }}>{job.relative_throughput !== null && <Scale share={job.relative_throughput} mean={mean} />}</td>
       <td className="ra only-wide">{job.slowdown === null ? "–" : `${number(job.slowdown, 2)}${THIN}×`}</td>
       <ExpectedEnd job={job} now={now} />
-      <td className="ra" data-l="Cost">{job.cost ? money(job.cost.so_far, job.cost.currency) : "–"}</td>
-      <td className="ra only-wide"><span className="sub">{job.cost?.estimated != null ? money(job.cost.estimated, job.cost.currency) : ""}</span></td>
+      <td className="ra" data-l="Cost">{money(job.cost.so_far, job.cost.currency)}</td>
+      <td className="ra only-wide"><span className="sub">{job.cost.estimated !== null ? money(job.cost.estimated, job.cost.currency) : ""}</span></td>
     </>
   );
 }
 
 function speedTitle(job: Job): string | undefined {
   const throughput = job.throughput;
-  if (!throughput || throughput.predicted_steps_per_s === null) return job.pace_missed ? "It cannot keep the emulated pace" : undefined;
+  if (throughput.predicted_steps_per_s === null) return job.pace_missed ? "It cannot keep the emulated pace" : undefined;
   const samples = throughput.samples ? `, ${count(throughput.samples, "sample")}` : "";
   const missed = job.pace_missed ? "; it cannot keep the emulated pace" : "";
   return `predicted ${number(throughput.predicted_steps_per_s)} steps/s from ${throughput.source ?? "the catalogue"}${samples}${missed}`;

@@ -10,7 +10,7 @@ const ACTIVE = new Set(["starting", "running", "rescaling"]);
 
 /** Worst off first; members see their own jobs before the others, and jobs they may not read at the end. */
 function ordered(jobs: Map<number, JobView>, session: Session): JobView[] {
-  const mine = (job: JobView) => (!session.user?.is_admin && job.full?.owner.email === session.user?.email ? 0 : 1);
+  const mine = (job: JobView) => (!session.user?.is_admin && job.full?.owner?.email === session.user?.email ? 0 : 1);
   const share = (job: JobView) => job.full?.relative_throughput ?? Infinity;
   return [...jobs.values()]
     .filter((job) => ACTIVE.has(job.state))

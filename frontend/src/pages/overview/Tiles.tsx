@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { useHistory } from "../../api/hooks";
-import type { ClusterState } from "../../api/types";
+import type { ClusterState } from "../../lib/blanks";
 import { Sparkline } from "../../components/Sparkline";
 import { duration, fixed, integer, money, variance, withUnit } from "../../lib/format";
 import type { JobView } from "../../lib/liveContext";

@@ -1,0 +1,64 @@
+import type { Job, LiveCluster, LiveJob } from "../api/types";
+
+/** Puts back the nulls that a stream leaves out, so that a live job reads like one that was fetched. */
+export function fullJob(job: LiveJob): Job {
+  return {
+    ...job,
+    owner: job.owner ?? null,
+    model_type: job.model_type ?? null,
+    command: job.command ?? null,
+    gpus: { ...job.gpus, max: job.gpus.max ?? null },
+    allocation: job.allocation ?? null,
+    throughput: {
+      steps_per_s: job.throughput.steps_per_s ?? null,
+      predicted_steps_per_s: job.throughput.predicted_steps_per_s ?? null,
+      source: job.throughput.source ?? null,
+      age_s: job.throughput.age_s ?? null,
+      samples: job.throughput.samples,
+    },
+    relative_throughput: job.relative_throughput ?? null,
+    slowdown: job.slowdown ?? null,
+    protected_until_at: job.protected_until_at ?? null,
+    started_at: job.started_at ?? null,
+    finished_at: job.finished_at ?? null,
+    expected_end_at: job.expected_end_at ?? null,
+    expected_end_low_at: job.expected_end_low_at ?? null,
+    expected_end_high_at: job.expected_end_high_at ?? null,
+    queue_position: job.queue_position ?? null,
+    cost: { ...job.cost, estimated: job.cost.estimated ?? null },
+    exit: job.exit
+      ? { reason: job.exit.reason ?? null, message: job.exit.message ?? null, exit_code: job.exit.exit_code ?? null, signal: job.exit.signal ?? null }
+      : null,
+  };
+}
+
+type Tiles = LiveCluster["tiles"];
+type Nullable = "oldest_wait_since_at" | "variance" | "v_bound" | "mean_relative_throughput" | "budget_month";
+
+export type FullTiles = Omit<Tiles, Nullable> & { [K in Nullable]: NonNullable<Tiles[K]> | null };
+export type ClusterState = Omit<LiveCluster, "tiles"> & { tiles: FullTiles };
+
+const clusters = new WeakMap<LiveCluster, ClusterState>();
+
+export function fullCluster(state: LiveCluster): ClusterState {
+  const known = clusters.get(state);
+  if (known) return known;
+  const { tiles } = state;
+  const made: ClusterState = {
+    ...state,
+    nodes: state.nodes ?? {},
+    jobs: state.jobs ?? {},
+    events: state.events ?? {},
+    queue: state.queue ?? [],
+    tiles: {
+      ...tiles,
+      oldest_wait_since_at: tiles.oldest_wait_since_at ?? null,
+      variance: tiles.variance ?? null,
+      v_bound: tiles.v_bound ?? null,
+      mean_relative_throughput: tiles.mean_relative_throughput ?? null,
+      budget_month: tiles.budget_month ?? null,
+    },
+  };
+  clusters.set(state, made);
+  return made;
+}
