@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -17,6 +20,7 @@ from evenkeel.sdk.sampling import batch_indices
 PROGRAM = """
 import json, os, sys, torch, evenkeel
 
+os.environ["RANK"] = "1" if os.fork() == 0 else "0"  # importing PyTorch once is slow enough
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 1).double()
 inputs = torch.arange(60, dtype=torch.float64).reshape(20, 3) / 60
@@ -30,9 +34,18 @@ with evenkeel.training(seed=5) as run:
         if step == 0:
             found = {"gradient": model.weight.grad.tolist(), "mean": run.mean(loss.detach())}
     found |= {"left_at": run.step, "stopping": run.stopping}
-    with open(f"{sys.argv[1]}/rank{run.rank}.json", "w") as file:
+    path = f"{sys.argv[1]}/rank{run.rank}.json"
+    with open(path + ".draft", "w") as file:
         json.dump(found, file)
+    os.rename(path + ".draft", path)
 """
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 150
+    while not condition():
+        assert time.monotonic() < give_up_at, "did not happen"
+        time.sleep(0.05)
 
 
 def test_two_ranks_agree(tmp_path: Path) -> None:
@@ -50,21 +63,17 @@ def test_two_ranks_agree(tmp_path: Path) -> None:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
     }
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], env=environment | {"RANK": str(rank)})
-        for rank in (0, 1)
-    ]
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], env=environment, start_new_session=True)
     try:
         said = tmp_path / "sdk" / "rank0.jsonl"
-        give_up_at = time.monotonic() + 120
-        while time.monotonic() < give_up_at and not (said.exists() and '"step"' in said.read_text()):
-            time.sleep(0.05)
+        until(lambda: said.exists() and '"step"' in said.read_text())
         control.request = CHECKPOINT_AND_STOP
-        assert [rank.wait(timeout=60) for rank in ranks] == [0, 0]
+        until(lambda: all((tmp_path / f"rank{rank}.json").exists() for rank in (0, 1)))
+        assert program.wait(timeout=60) == 0
     finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
     found = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
     assert found[0]["stopping"]
     assert found[1]["stopping"]
