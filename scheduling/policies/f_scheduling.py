@@ -21,7 +21,8 @@ from scheduling.policies._reasons import explain
 from scheduling.policies._view import Span, View, present_gang, view
 from scheduling.policies.base import Parameters as BaseParameters
 
-_HINT_TRIES = 24
+#: Steps of the greedy that a settings form may wait for.
+_HINT_STEPS = 40_000
 
 
 class Parameters(BaseParameters):
@@ -231,7 +232,7 @@ def bound_hint(snapshot: Snapshot, parameters: Parameters | None = None) -> Boun
     problem = pose(snapshot, field, (parameters or Parameters()).objective)
     free = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 1.0, problem.rooms)
     plan, peak = list(free.run()), free.peak_variance
-    for _ in range(_HINT_TRIES):
+    for _ in range(max(1, min(24, _HINT_STEPS // max(1, sum(problem.free))))):
         bounded = Greedy(problem.kinds, problem.seats, problem.free, problem.others, peak, problem.rooms)
         if peak <= 0.0 or bounded.run() != plan:
             break
