@@ -68,8 +68,7 @@ export function optionsFor(ask: Ask, curves: KnownCurve[], accelerators: Acceler
   if (steps === null) return [];
   return curves.filter((curve) => ask.types.includes(curve.type)).flatMap((curve) => {
     const most = Math.min(ask.max, curve.steps.length);
-    const middle = Math.round((ask.min + most) / 2);
-    const counts = [...new Set([ask.min, middle, most])].filter((n) => n >= ask.min && n <= most);
+    const counts = [...new Set([ask.min, most])].filter((n) => n >= ask.min && n <= most);
     return counts.map((n) => optionFor(curve, n, steps, accelerators)).filter((option): option is Option => option !== null);
   });
 }
@@ -101,13 +100,14 @@ export interface Verdict {
 
 /** What can be said before submitting, from the present state alone; no forecast of the start. */
 export function verdict(ask: Ask, room: Room, queued: number): Verdict {
-  const kind = ask.types.length === 1 ? typeName(ask.types[0] ?? "") : "GPU of an allowed type";
+  const kind = ask.types.length === 1 ? typeName(ask.types[0] ?? "") : "GPU";
+  const kinds = ask.types.length === 1 ? kind : "GPUs of the types allowed";
   const ahead = queued === 0 ? "nothing waits ahead of it" : `${inWords(queued)} ${queued === 1 ? "job waits" : "jobs wait"} already`;
   const are = (n: number) => (n === 1 ? "is" : "are");
   if (room.total === 0) return { tone: "bad", title: "It could not start here", text: `No node in use has ${ask.types.length === 0 ? "accelerators" : ask.types.map(typeName).join(" or ")}.` };
   if (ask.min > room.total) return { tone: "bad", title: "It could never start here", text: `It asks for at least ${ask.min} GPUs; the cluster has ${room.total} of the types allowed.` };
-  if (room.free >= ask.min && queued === 0) return { tone: "good", title: "GPUs are free for it now", text: `${count(room.free, kind, kind)} ${are(room.free)} free and ${ahead}, so the next round can start it.` };
-  if (room.free >= ask.min) return { tone: "good", title: "There is room now", text: `${count(room.free, kind, kind)} ${are(room.free)} free, but ${ahead}; the policy decides who gets them.` };
-  const lacks = room.free === 0 ? `No ${kind} is free` : `Only ${count(room.free, kind, kind)} ${are(room.free)} free and it needs ${ask.min}`;
+  if (room.free >= ask.min && queued === 0) return { tone: "good", title: "GPUs are free for it now", text: `${count(room.free, kind, kinds)} ${are(room.free)} free and ${ahead}, so the next round can start it.` };
+  if (room.free >= ask.min) return { tone: "good", title: "There is room now", text: `${count(room.free, kind, kinds)} ${are(room.free)} free, but ${ahead}; the policy decides who gets them.` };
+  const lacks = room.free === 0 ? `No ${kind} is free` : `Only ${count(room.free, kind, kinds)} ${are(room.free)} free and it needs ${ask.min}`;
   return { tone: "warn", title: "It will wait, or others make room", text: `${lacks}, and ${ahead}. The policy may shrink running jobs for it.` };
 }

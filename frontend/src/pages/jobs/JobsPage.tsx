@@ -1,1 +1,96 @@
-export default function JobsPage() { return null; }
+import { useDebouncedValue } from "@mantine/hooks";
+import { useEffect, useState } from "react";
+import { Link, useSearchParams } from "react-router";
+import { useJobs, useProjects } from "../../api/hooks";
+import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { useNow } from "../../lib/clock";
+import { JOB_STATES, STATE_ORDER, type JobState } from "../../lib/jobState";
+import { TopBar } from "../../shell/TopBar";
+import { JobRow } from "./JobRow";
+
+const GROUPS: { key: string; label: string; states: JobState[] }[] = [
+  { key: "", label: "All", states: [] },
+  { key: "live", label: "Live", states: STATE_ORDER.filter((state) => !JOB_STATES[state].ended) },
+  ...(["queued", "running", "succeeded", "failed", "cancelled"] as const).map((state) => ({ key: state, label: JOB_STATES[state].word, states: [state] as JobState[] })),
+];
+
+/** Filters live in the address, so that a list can be linked and Back works. */
+function useFilters() {
+  const [params, setParams] = useSearchParams();
+  const set = (key: string, value: string) => {
+    setParams((old) => {
+      if (value) old.set(key, value);
+      else old.delete(key);
+      return old;
+    }, { replace: true });
+  };
+  return { state: params.get("state") ?? "", search: params.get("search") ?? "", project: params.get("project") ?? "", set };
+}
+
+export default function JobsPage() {
+  const filters = useFilters();
+  const [typed, setTyped] = useState(filters.search);
+  const [settled] = useDebouncedValue(typed, 250);
+  const now = useNow(10_000);
+  const projects = useProjects().data ?? [];
+  const group = GROUPS.find((entry) => entry.key === filters.state) ?? GROUPS[0]!;
+  const query = useJobs({ state: group.states, search: filters.search, project: filters.project });
+  useEffect(() => setTyped(filters.search), [filters.search]);
+  useEffect(() => {
+    if (settled !== filters.search && settled === typed) filters.set("search", settled.trim());
+  });
+  return (
+    <>
+      <TopBar title="Jobs" />
+      <div className="page">
+        <Panel
+          title="Jobs" meta="newest first"
+          right={
+            <>
+              {projects.length > 1 && (
+                <select className="in" style={{ height: 28, fontSize: 12, width: "auto" }} aria-label="Project" value={filters.project} onChange={(event) => filters.set("project", event.target.value)}>
+                  <option value="">All projects</option>
+                  {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
+                </select>
+              )}
+              <input className="in" style={{ height: 28, width: 170, fontSize: 12 }} type="search" placeholder="Name or number" aria-label="Name or number" value={typed} onChange={(event) => setTyped(event.target.value)} />
+            </>
+          }
+        >
+          <div className="pb" style={{ overflowX: "auto" }}>
+            <div className="seg" role="group" aria-label="State">
+              {GROUPS.map((entry) => <button key={entry.key} type="button" aria-pressed={entry === group} onClick={() => filters.set("state", entry.key)}>{entry.label}</button>)}
+            </div>
+          </div>
+          <Loadable query={query} what="The list of jobs" skeleton={<Skeleton height={26} count={8} />}>
+            {(data) => {
+              const jobs = data.pages.flatMap((page) => page.results);
+              return jobs.length === 0 ? <Empty filtered={Boolean(filters.state || filters.search || filters.project)} /> : (
+                <div className="tw">
+                  <table className="t cards">
+                    <thead>
+                      <tr>
+                        <th scope="col">Job</th><th scope="col">State</th><th scope="col">Project</th><th scope="col">Owner</th><th scope="col" className="ra">Progress</th><th scope="col">GPUs</th>
+                        <th scope="col" className="ra">Submitted</th><th scope="col" className="ra">Ended</th><th scope="col" className="ra">Cost</th>
+                      </tr>
+                    </thead>
+                    <tbody>{jobs.map((job) => <JobRow key={job.id} job={job} now={now} />)}</tbody>
+                  </table>
+                </div>
+              );
+            }}
+          </Loadable>
+          {query.hasNextPage && (
+            <button type="button" className="more" style={{ padding: 8, borderRadius: "0 0 8px 8px" }} disabled={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>
+              {query.isFetchingNextPage ? "Reading" : "Older jobs"}
+            </button>
+          )}
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+function Empty({ filtered }: { filtered: boolean }) {
+  return filtered ? <p className="empty">No job matches. <Link to="/jobs">Show all</Link></p> : <p className="empty">There are no jobs yet. <Link to="/submit">Submit a job</Link></p>;
+}

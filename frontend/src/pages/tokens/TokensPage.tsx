@@ -1,1 +1,117 @@
-export default function TokensPage() { return null; }
+import { Modal } from "@mantine/core";
+import { useState, type FormEvent } from "react";
+import { useCreateToken, useRevokeToken, useTokens } from "../../api/hooks";
+import type { ApiToken, NewToken } from "../../api/types";
+import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { Icon } from "../../components/icons";
+import { dateTime, moment, relative } from "../../lib/format";
+import { TopBar } from "../../shell/TopBar";
+
+const LIFETIMES: { label: string; days: number | null }[] = [
+  { label: "30 days", days: 30 }, { label: "90 days", days: 90 }, { label: "a year", days: 365 }, { label: "no end", days: null },
+];
+
+export default function TokensPage() {
+  const tokens = useTokens();
+  const [made, setMade] = useState<NewToken | null>(null);
+  const [revoking, setRevoking] = useState<ApiToken | null>(null);
+  return (
+    <>
+      <TopBar title="API tokens" />
+      <div className="page" style={{ maxWidth: 920 }}>
+        <h1 className="say"><b>Tokens let programs act as you</b>: the evenkeel command, scripts and CI. Each is shown once, when it is made.</h1>
+        {made && <Secret token={made} onDone={() => setMade(null)} />}
+        <CreateForm onMade={setMade} />
+        <Panel title="Your tokens">
+          <Loadable query={tokens} what="The list of tokens" skeleton={<Skeleton height={26} count={3} />}>
+            {(list) => list.length === 0 ? <p className="empty">You have no tokens.</p> : (
+              <div className="tw">
+                <table className="t cards">
+                  <thead><tr><th scope="col">Name</th><th scope="col">Begins with</th><th scope="col" className="ra">Made</th><th scope="col" className="ra">Last used</th><th scope="col" className="ra">Ends</th><th scope="col"><span className="vh">Action</span></th></tr></thead>
+                  <tbody>{list.map((token) => <Row key={token.id} token={token} onRevoke={() => setRevoking(token)} />)}</tbody>
+                </table>
+              </div>
+            )}
+          </Loadable>
+        </Panel>
+        <RevokeDialog token={revoking} onClose={() => setRevoking(null)} />
+      </div>
+    </>
+  );
+}
+
+function Row({ token, onRevoke }: { token: ApiToken; onRevoke: () => void }) {
+  const now = new Date();
+  const ended = token.expires_at !== null && new Date(token.expires_at) <= now;
+  const made = new Date(token.created_at);
+  return (
+    <tr>
+      <td className="wide" style={{ fontWeight: 500 }}>{token.name}</td>
+      <td className="mono" style={{ fontSize: 12 }} data-l="Begins with">{token.prefix}</td>
+      <td className="ra" data-l="Made" title={dateTime(made)}>{moment(made, now)}</td>
+      <td className="ra" data-l="Last used">{token.last_used_at ? relative(new Date(token.last_used_at), now) : <span className="sub">never</span>}</td>
+      <td className="ra" data-l="Ends">{token.revoked_at ? <span className="chip">revoked</span> : ended ? <span className="chip warn">ended</span> : token.expires_at ? moment(new Date(token.expires_at), now) : <span className="sub">no end</span>}</td>
+      <td className="ra">{!token.revoked_at && <button type="button" className="btn sm bad" onClick={onRevoke}>Revoke</button>}</td>
+    </tr>
+  );
+}
+
+function CreateForm({ onMade }: { onMade: (token: NewToken) => void }) {
+  const create = useCreateToken();
+  const [name, setName] = useState("");
+  const [days, setDays] = useState("90");
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    create.mutate({ name: name.trim(), expires_in_days: days === "" ? null : Number(days) }, { onSuccess: (token) => { setName(""); onMade(token); } });
+  };
+  return (
+    <Panel title="New token">
+      <form className="pb" onSubmit={submit} style={{ display: "flex", gap: 12, alignItems: "flex-end", flexWrap: "wrap" }}>
+        <div className="f grow" style={{ minWidth: 180 }}>
+          <label htmlFor="token-name">Name</label>
+          <input id="token-name" className="in" required maxLength={80} placeholder="what it is for, as ci" value={name} onChange={(event) => setName(event.target.value)} />
+        </div>
+        <div className="f" style={{ width: 130 }}>
+          <label htmlFor="token-days">Valid for</label>
+          <select id="token-days" className="in" value={days} onChange={(event) => setDays(event.target.value)}>
+            {LIFETIMES.map((entry) => <option key={entry.label} value={entry.days ?? ""}>{entry.label}</option>)}
+          </select>
+        </div>
+        <button type="submit" className="btn pri" style={{ height: 32 }} disabled={create.isPending}>Make token</button>
+      </form>
+      {create.error && <div className="fault" role="alert">{create.error.message}</div>}
+    </Panel>
+  );
+}
+
+function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
+  const [copied, setCopied] = useState(false);
+  return (
+    <section className="panel" aria-label="The new token" style={{ borderColor: "var(--accent)" }}>
+      <div className="pb" style={{ paddingTop: 12, display: "grid", gap: 8 }}>
+        <p><b style={{ fontWeight: 600 }}>{token.name}</b> is made. Copy it now: it is not shown again.</p>
+        <div style={{ display: "flex", gap: 8, alignItems: "center", flexWrap: "wrap" }}>
+          <code style={{ background: "var(--sunken)", padding: "5px 10px", borderRadius: 6, fontSize: 12, overflowWrap: "anywhere" }}>{token.secret}</code>
+          <button type="button" className="btn" onClick={() => void navigator.clipboard?.writeText(token.secret).then(() => setCopied(true))}><Icon name={copied ? "check" : "copy"} size={14} />{copied ? "Copied" : "Copy"}</button>
+          <button type="button" className="btn plain" onClick={onDone}>Done</button>
+        </div>
+      </div>
+    </section>
+  );
+}
+
+function RevokeDialog({ token, onClose }: { token: ApiToken | null; onClose: () => void }) {
+  const revoke = useRevokeToken();
+  return (
+    <Modal opened={token !== null} onClose={onClose} title={`Revoke ${token?.name ?? ""}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
+      <div style={{ display: "grid", gap: 14 }}>
+        <p style={{ color: "var(--ink-2)" }}>Programs that use it are refused at once. This cannot be taken back.</p>
+        {revoke.error && <div className="fault" role="alert" style={{ margin: 0 }}>{revoke.error.message}</div>}
+        <div style={{ display: "flex", gap: 8, justifyContent: "flex-end" }}>
+          <button type="button" className="btn" onClick={onClose} data-autofocus>Keep it</button>
+          <button type="button" className="btn danger" disabled={revoke.isPending} onClick={() => token && revoke.mutate(token.id, { onSuccess: onClose })}>Revoke the token</button>
+        </div>
+      </div>
+    </Modal>
+  );
+}

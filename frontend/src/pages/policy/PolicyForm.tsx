@@ -1,0 +1,81 @@
+import { useId, useState } from "react";
+import { ApiError } from "../../api/client";
+import { useApplyPolicy } from "../../api/hooks";
+import type { PolicyInForce, PolicyInfo } from "../../api/types";
+import { Panel } from "../../components/Panel";
+import { fieldsOf, parse, show, type SchemaField } from "../../lib/schemaForm";
+import css from "./policy.module.css";
+
+interface Props {
+  kind: PolicyInfo;
+  inForce: PolicyInForce;
+  onApplied: () => void;
+}
+
+/** The parameters of one policy, as its schema describes them. */
+export function PolicyForm({ kind, inForce, onApplied }: Props) {
+  const fields = fieldsOf(kind.schema);
+  const current = kind.name === inForce.name ? inForce.parameters : {};
+  const [values, setValues] = useState<Record<string, unknown>>(() => Object.fromEntries(fields.map((field) => [field.name, current[field.name] ?? field.fallback])));
+  const apply = useApplyPolicy();
+  const errors = apply.error instanceof ApiError ? apply.error.errors : [];
+  const at = (name: string) => errors.find((error) => error.field.split(".").includes(name))?.message;
+  const changed = kind.name !== inForce.name || fields.some((field) => show(values[field.name]) !== show(current[field.name] ?? field.fallback));
+  const submit = () => apply.mutate({ name: kind.name, parameters: values }, { onSuccess: onApplied });
+  return (
+    <Panel title={kind.title} meta={kind.name === inForce.name ? "in force" : "not in force"}>
+      <form onSubmit={(event) => { event.preventDefault(); submit(); }} noValidate>
+        {fields.length === 0 ? <p className="empty">It has no parameters.</p> : (
+          <div className={css.fields}>
+            {fields.map((field) => <ParameterField key={field.name} field={field} value={values[field.name]} error={at(field.name)} onChange={(value) => setValues({ ...values, [field.name]: value })} />)}
+          </div>
+        )}
+        {apply.error && <div className="fault" role="alert">{apply.error.message}</div>}
+        <div className={css.foot}>
+          <span className="sub grow">{apply.isSuccess && !changed ? "In force from the next round on." : changed ? "Not applied yet." : "As it is in force."}</span>
+          <button type="submit" className="btn pri" disabled={!changed || apply.isPending}>{apply.isPending ? "Applying" : kind.name === inForce.name ? "Apply" : `Change to ${kind.title}`}</button>
+        </div>
+      </form>
+    </Panel>
+  );
+}
+
+interface FieldProps {
+  field: SchemaField;
+  value: unknown;
+  error: string | undefined;
+  onChange: (value: unknown) => void;
+}
+
+function ParameterField({ field, value, error, onChange }: FieldProps) {
+  const id = useId();
+  const [text, setText] = useState<string | null>(null);
+  const shown = text ?? show(value);
+  const note = error ? <div className="h bad">{error}</div> : field.hint ? <div className="h">{field.hint}</div> : null;
+  const type = (typed: string) => {
+    setText(typed);
+    onChange(parse(field, typed));
+  };
+  if (field.kind === "boolean") {
+    return (
+      <div className="f">
+        <label className={css.check} htmlFor={id}><input id={id} type="checkbox" checked={value === true} onChange={(event) => onChange(event.target.checked)} />{field.label}</label>
+        {note}
+      </div>
+    );
+  }
+  return (
+    <div className="f">
+      <label htmlFor={id}>{field.label}</label>
+      {field.kind === "choice" ? (
+        <select id={id} className="in" value={show(value)} onChange={(event) => onChange(parse(field, event.target.value))}>
+          {field.nullable && <option value="">none</option>}
+          {field.choices.map((choice) => <option key={choice} value={choice}>{choice}</option>)}
+        </select>
+      ) : (
+        <input id={id} className="in" aria-invalid={error !== undefined} inputMode={field.kind === "number" || field.kind === "integer" ? "decimal" : "text"} value={shown} onChange={(event) => type(event.target.value)} onBlur={() => setText(null)} />
+      )}
+      {note}
+    </div>
+  );
+}
