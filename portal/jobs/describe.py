@@ -176,9 +176,10 @@ def _times(job: Job, run: Run, ctx: Context) -> dict[str, float]:
     return {name: round(value, 3) for name, value in times.items()}
 
 
-def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None = None) -> float:
-    """f_M(U): the best single-type gang that the cluster could give the job."""
-    return max((p.curve.at(types.get(kind, 0)) for kind, p in known.items()), default=0.0)
+def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None) -> float:
+    """f_M(U): the best single-type gang that the cluster could give the job, which takes no more than `max_gpus`."""
+    most = {kind: min(types.get(kind, 0), max_gpus or types.get(kind, 0)) for kind in known}
+    return max((p.curve.at(most[kind]) for kind, p in known.items()), default=0.0)
 
 
 def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
@@ -194,7 +195,7 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
         if source == "trial":
             predicted = None
     now_steps_per_s = run.steps_per_s if state in TRAINING else None
-    alone = alone_steps_per_s(known, ctx.types)
+    alone = alone_steps_per_s(known, ctx.types, job.max_gpus)
     trial = all(p.curve.source == "trial" for p in known.values())
     relative = min(1.0, predicted / alone) if predicted and alone and not trial and state not in QUEUED else None
     end, low, high = _expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx)
