@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -57,6 +58,8 @@ class ControlPlane:
             supervisor.launch(child)
         supervisor.wait_for(children[0], web_is_ready, READY_TIMEOUT_S)
         logger.info("Ready after %.1f s: %s", time.monotonic() - began, settings.EVENKEEL_API_URL)
+        if not settings.EVENKEEL_VIRTUAL_ACCELERATORS and not Path("/dev/nvidiactl").exists():
+            logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
         _introduce(administrator)
 
     def _bring_up(self, supervisor: Supervisor, server: Server, external_url: str) -> None:
