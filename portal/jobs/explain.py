@@ -116,7 +116,7 @@ def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:
 def _share(job: domain.Job, more: int, types: dict[str, int]) -> float:
     """Relative throughput of a job with so many GPUs more."""
     assert job.gang is not None
-    alone = alone_steps_per_s({kind: Profile(curve, {}) for kind, curve in job.curves.items()}, types)
+    alone = alone_steps_per_s({kind: Profile(curve, {}) for kind, curve in job.curves.items()}, types, job.max_gpus)
     curve = job.curves.get(job.gang.type)
     return curve.at(job.gang.count + more) / alone if curve and alone else 0.0
 
