@@ -23,7 +23,8 @@ export function number(value: number, digits = 3): string {
   const size = Math.floor(Math.log10(Math.abs(value)));
   const decimals = Math.max(0, Math.min(6, digits - 1 - size));
   const rounded = Number(value.toFixed(decimals));
-  const again = rounded === 0 ? size : Math.floor(Math.log10(Math.abs(rounded)));
+  if (rounded === 0) return "0";
+  const again = Math.floor(Math.log10(Math.abs(rounded)));
   const shown = Math.max(0, Math.min(6, digits - 1 - again));
   return fixed(rounded, shown);
 }

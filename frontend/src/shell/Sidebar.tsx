@@ -89,8 +89,8 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/tokens" icon="key" label="API tokens" />
       {session.user?.is_admin && (
         <>
-          <div className="navh">Policy</div>
-          <Item to="/policy" icon="sliders" label="Administration" />
+          <div className="navh">Administration</div>
+          <Item to="/policy" icon="sliders" label="Policy" />
         </>
       )}
       <div className="foot">

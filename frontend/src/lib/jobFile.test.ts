@@ -1,0 +1,34 @@
+import { describe, expect, it } from "vitest";
+import { parsePairs, parseYaml, readPath, showPairs, toYaml, writePath } from "./jobFile";
+
+describe("a job file", () => {
+  it("goes through YAML and back unchanged", () => {
+    const file = { name: "a", total_steps: 4000, gpus: { min: 1, max: 4 }, labels: { seed: "7", on: "yes" }, env: { A: "multi word: text" } };
+    expect(parseYaml(toYaml(file)).file).toEqual(file);
+  });
+
+  it("is written in the order people read it", () => expect(toYaml({ gpus: { min: 1 }, name: "a", project: "p" })).toBe("name: a\nproject: p\ngpus:\n  min: 1\n"));
+
+  it("loses a group with its last key", () => {
+    expect(writePath({ name: "a", checkpoint: { every_steps: 5 } }, "checkpoint.every_steps", undefined)).toEqual({ name: "a" });
+    expect(readPath(writePath({}, "gpus.min", 2), "gpus.min")).toBe(2);
+  });
+});
+
+describe("places of errors", () => {
+  const text = "name: a\ngpus:\n  min: 1\n  max: 9\nlabels:\n  seed: '7'\n";
+  it("finds the line of a field", () => expect(parseYaml(text).lineOf("gpus.max")).toBe(4));
+  it("falls back to the group of a field that is not there", () => expect(parseYaml(text).lineOf("gpus.types.0")).toBe(2));
+  it("knows no line for a field that is missing", () => expect(parseYaml(text).lineOf("total_steps")).toBeNull());
+  it("names the line that cannot be read", () => {
+    const { file, problems } = parseYaml("name: a\nbad: [1, 2\nx: 1\n");
+    expect(file).toBeNull();
+    expect(problems[0]?.line).toBeGreaterThanOrEqual(2);
+  });
+  it("refuses what is no mapping", () => expect(parseYaml("- 1\n- 2\n").problems).toHaveLength(1));
+});
+
+it("reads pairs", () => {
+  expect(parsePairs("exp=cosine, seed=7", /,/)).toEqual({ exp: "cosine", seed: "7" });
+  expect(showPairs({ a: "1", b: "x=y" }, ", ")).toBe("a=1, b=x=y");
+});
