@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -102,19 +103,19 @@ def bench_checkpoints(place: Path, sizes_mib: list[int], repeat: int) -> None:
         store = CheckpointStore(place / f"checkpoints-{size}", keep=2)
         store.save(0, state)  # the first of a process is read back
         columns = [
-            timed(lambda _, content=state: copy_state(content), repeat),
-            timed(lambda step, content=state, to=store: to.save(step, content), repeat),
-            timed(lambda _, source=store: source.load_latest(print), repeat),
+            timed([partial(copy_state, state)] * repeat),
+            timed([partial(store.save, step, state) for step in range(1, repeat + 1)]),
+            timed([partial(store.load_latest, print)] * repeat),
         ]
         print(f"| {size} | " + " | ".join(spread(values, 0) for values in columns) + " |", flush=True)
 
 
-def timed(act: Callable[[int], object], repeat: int) -> list[float]:
-    """Milliseconds of each of `repeat` calls."""
+def timed(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Milliseconds of each."""
     times = []
-    for number in range(1, repeat + 1):
+    for call in calls:
         begun = time.perf_counter()
-        act(number)
+        call()
         times.append(1000 * (time.perf_counter() - begun))
     return times
 
