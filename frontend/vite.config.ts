@@ -6,8 +6,9 @@ const PORTAL = process.env.EVENKEEL_PORTAL ?? "http://127.0.0.1:8800";
 const mocked = process.env.EVENKEEL_MOCK === "1";
 
 export default defineConfig(({ command }) => ({
+  base: command === "build" ? "/static/" : "/", // Django serves the build under STATIC_URL
   plugins: [react(), ...(command === "serve" && mocked ? [mockCluster()] : [])],
-  build: { outDir: "dist", sourcemap: false, chunkSizeWarningLimit: 400 },
+  build: { outDir: "dist", sourcemap: false, chunkSizeWarningLimit: 600 },
   server: {
     host: "127.0.0.1",
     port: 5173,
