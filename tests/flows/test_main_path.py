@@ -29,7 +29,8 @@ def test_a_job_trains_and_is_paid_for(live_portal: LivePortal) -> None:
     assert losses[-1][2] < losses[0][2]
     assert "loss" in log
     assert kinds[::-1][:4] == ["submitted", "ACCEPTED", "ASSIGNED", "GPUS_FREE"]
-    assert [s["coarse"] for s in timeline["states"]][-1] == "succeeded"
+    assert [s["coarse"] for s in timeline["states"]] == ["queued", "queued", "starting", "starting", "running"]
+    assert timeline["allocations"][0]["count"] == 1
 
 
 def test_an_arrival_rescales_a_running_job_which_loses_no_step(live_portal: LivePortal) -> None:
