@@ -1,4 +1,5 @@
 import type { ClusterTimeline, Hold, HoldKind } from "../api/types";
+import { clock } from "./format";
 
 /** One rectangle of the allocation timeline: neighbouring GPUs a job holds over the same time in the same way. */
 export interface Bar {
@@ -79,7 +80,7 @@ const NODE_GAP = 10;
 /** Vertical layout: `row` pixels a GPU, folded thinner the more there are. */
 export function lanesOf(timeline: ClusterTimeline): { lanes: Lane[]; height: number } {
   const gpus = timeline.nodes.reduce((sum, node) => sum + node.gpus, 0);
-  const row = gpus <= 8 ? 26 : gpus <= 40 ? 13 : gpus <= 100 ? 9 : gpus <= 1000 ? 3 : 1;
+  const row = gpus <= 8 ? 32 : gpus <= 40 ? 13 : gpus <= 100 ? 9 : gpus <= 1000 ? 3 : 1;
   const gap = gpus > 100 ? 3 : NODE_GAP;
   let top = 4;
   const lanes = timeline.nodes.map((node) => {
@@ -90,7 +91,7 @@ export function lanesOf(timeline: ClusterTimeline): { lanes: Lane[]; height: num
   return { lanes, height: Math.max(top - gap, 40) };
 }
 
-const STEPS_S = [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+const STEPS_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 
 /** Round clock times, at most `most` of them. */
 export function timeTicks(from: number, to: number, most: number): number[] {
@@ -99,4 +100,15 @@ export function timeTicks(from: number, to: number, most: number): number[] {
   const ticks: number[] = [];
   for (let at = Math.ceil((from - offset) / step) * step + offset; at <= to; at += step) ticks.push(at);
   return ticks;
+}
+
+/** Minutes are enough on an axis, unless it is a short one. */
+export function tickLabel(at: number, spanMs: number): string {
+  return clock(new Date(at), spanMs < 240_000);
+}
+
+/** Even marks for a count axis, at most five. */
+export function countMarks(most: number): number[] {
+  const step = [1, 2, 3, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 250, 256, 500, 512, 1000].find((size) => most / size <= 4) ?? Math.ceil(most / 4);
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }

@@ -41,7 +41,8 @@ export function fieldsOf(schema: JsonSchema): SchemaField[] {
     const { schema: inner, nullable } = core(property);
     const kind = kindOf(inner);
     const parts = [property.description ?? inner.description ?? "", kind === "number" || kind === "integer" ? bounds(inner) : "", nullable ? "Empty: none." : ""];
-    const label = capital((property.title ?? name).replaceAll("_", " "));
+    const plain = name.replaceAll("_", " ");
+    const label = property.title && property.title.toLowerCase() !== plain ? property.title : capital(plain);
     return { name, label, hint: parts.filter(Boolean).join(" "), kind, nullable, choices: inner.enum ?? [], fallback: property.default };
   });
 }

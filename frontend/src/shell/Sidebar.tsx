@@ -3,7 +3,7 @@ import { NavLink } from "react-router";
 import { useSignOut } from "../api/hooks";
 import type { Session } from "../api/types";
 import { Icon, Logo, type IconName } from "../components/icons";
-import { count, duration, trimmed, variance } from "../lib/format";
+import { count, duration, percent, trimmed, variance } from "../lib/format";
 import { useCluster, useConnection } from "../lib/liveContext";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { useNow } from "../lib/clock";
@@ -36,7 +36,7 @@ function PolicyInForceNote() {
   const gain = policy.parameters.min_gain;
   const facts = [
     policy.v_bound !== null && policy.v_bound !== undefined ? `bound ${variance(policy.v_bound)}` : "",
-    typeof gain === "number" ? `min gain ${trimmed(gain)} steps/s` : "",
+    typeof gain === "number" ? `min gain ${policy.parameters.min_gain_kind === "relative" ? percent(gain) : `${trimmed(gain)} steps/s`}` : "",
   ].filter(Boolean);
   return (
     <div>

@@ -1,4 +1,5 @@
-import { lazy, Suspense } from "react";
+import { useQueryClient } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect, useRef } from "react";
 import { Link, useParams } from "react-router";
 import { useExplanation, useJob, useJobCost, useJobTimeline } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
@@ -53,10 +54,22 @@ function Loading() {
   );
 }
 
+/** What is fetched beside the live job is fetched again as soon as the job changes its state or its GPUs. */
+function useFreshParts(number: string, condition: string): void {
+  const client = useQueryClient();
+  const seen = useRef(condition);
+  useEffect(() => {
+    if (seen.current === condition) return;
+    seen.current = condition;
+    void client.invalidateQueries({ queryKey: ["job", number] });
+  }, [client, number, condition]);
+}
+
 function Body({ job }: { job: JobDetail }) {
   const number = String(job.number);
   const ended = hasEnded(job.state);
   const now = useNow();
+  useFreshParts(number, `${job.state}/${job.allocation?.epoch ?? ""}/${job.rescales}`);
   const timeline = useJobTimeline(number, ended);
   const explanation = useExplanation(number, ended);
   const cost = useJobCost(number, ended);

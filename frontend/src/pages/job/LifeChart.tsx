@@ -3,10 +3,10 @@ import { clock, duration, indexRanges, preciseDuration } from "../../lib/format"
 import { jobPaint } from "../../lib/highlight";
 import { lifeSpan } from "../../lib/jobView";
 import { JOB_STATES } from "../../lib/jobState";
-import { timeTicks } from "../../lib/bars";
+import { countMarks, tickLabel, timeTicks } from "../../lib/bars";
 import { LifeEnd, LifeNow } from "./LifeEnd";
 
-const LEFT = 46;
+const LEFT = 58;
 const STATE_Y = 24;
 const STATE_H = 12;
 const TOP = 50;
@@ -27,14 +27,13 @@ export function LifeChart({ job, timeline, now, width }: Props) {
   const most = Math.max(job.gpus.max ?? 1, ...timeline.allocations.map((allocation) => allocation.count), 1);
   const height = TOP + PLOT_H + 22;
   const y = (count: number) => TOP + PLOT_H - (count / most) * PLOT_H;
-  const marks = [...new Set([0, 0.25, 0.5, 0.75, 1].map((share) => Math.round(share * most)))];
   return (
     <svg width={width} height={height} style={jobPaint(job.number)} role="img" aria-label={`States and GPUs of this job from ${clock(new Date(from))} to ${clock(new Date(to))}`}>
       <defs>
         <pattern id="life-hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="1.6" height="6" fill="var(--surface)" opacity=".5" /></pattern>
         <pattern id="life-moving" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2.6" height="5" fill="var(--surface)" /></pattern>
       </defs>
-      {marks.map((count) => (
+      {countMarks(most).map((count) => (
         <g key={count}>
           <path d={`M${LEFT} ${y(count)}H${right}`} stroke="var(--grid)" />
           <text x={LEFT - 8} y={y(count) + 4} textAnchor="end">{count}</text>
@@ -42,7 +41,7 @@ export function LifeChart({ job, timeline, now, width }: Props) {
       ))}
       <text x={0} y={STATE_Y + 10}>State</text>
       <text x={0} y={TOP + PLOT_H / 2 + 4}>GPUs</text>
-      {timeTicks(from, to, width < 460 ? 3 : 7).map((at) => <text key={at} x={Math.min(right - 14, Math.max(LEFT + 14, x(at)))} y={height - 4} textAnchor="middle">{clock(new Date(at))}</text>)}
+      {timeTicks(from, to, width < 460 ? 3 : 6).map((at) => <text key={at} x={Math.min(right - 14, Math.max(LEFT + 14, x(at)))} y={height - 4} textAnchor="middle">{tickLabel(at, to - from)}</text>)}
       {timeline.states.map((state, i) => {
         const x0 = x(Date.parse(state.from_at));
         const box = { x: x0, y: STATE_Y, width: Math.max(1.5, x(end(state.to_at)) - x0 - 0.6), height: STATE_H, rx: 2 };

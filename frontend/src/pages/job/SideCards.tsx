@@ -75,7 +75,7 @@ export function HeldNow({ job }: { job: JobDetail }) {
         <div className={css.held} style={jobPaint(job.number)}>
           {gpus.slice(0, 32).map((gpu) => {
             const share = nodes?.[gpu.node]?.accelerators[String(gpu.index)]?.utilisation;
-            return <div key={`${gpu.node}/${gpu.index}`} title={`${gpu.node} GPU ${gpu.index}`}>GPU {gpu.index}<span>{share == null ? "–" : percent(share)}</span></div>;
+            return <div key={`${gpu.node}/${gpu.index}`} title={`${gpu.node} GPU ${gpu.index}`}>GPU {gpu.index}{share != null && <span>{percent(share)}</span>}</div>;
           })}
         </div>
         {gpus.length > 32 && <p className="sub">and {gpus.length - 32} more</p>}

@@ -60,7 +60,7 @@ export function DotStrip({ jobs, shares, mean, className }: { jobs: Map<number, 
         )}
         <text x={X0} y={49} textAnchor="middle">0</text>
         <text x={X1} y={49} textAnchor="middle">1</text>
-        <text x={Math.min(Math.max(mean === null ? WIDTH / 2 : at(mean), 45), WIDTH - 45)} y={49} textAnchor="middle">{label}</text>
+        <text x={Math.min(Math.max(mean === null ? WIDTH / 2 : at(mean), 52), WIDTH - 52)} y={49} textAnchor="middle">{label}</text>
       </svg>
     </div>
   );

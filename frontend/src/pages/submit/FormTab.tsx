@@ -1,3 +1,4 @@
+import { useEffect, useState } from "react";
 import { useModelTypes, useProjects } from "../../api/hooks";
 import { Skeleton } from "../../components/Panel";
 import { count, money } from "../../lib/format";
@@ -60,7 +61,17 @@ function Program({ draft, errors }: Props) {
   const models = useModelTypes();
   const chosen = draft.get("model_type");
   const command = draft.get("command");
-  const own = command !== undefined && chosen === undefined;
+  const [own, setOwn] = useState(command !== undefined);
+  const first = models.data?.[0]?.name;
+  const unset = !own && chosen === undefined && command === undefined;
+  const { chooseModel } = draft;
+  useEffect(() => {
+    if (unset && first) chooseModel(first);
+  });
+  const choose = (name: string | undefined) => {
+    setOwn(name === undefined);
+    chooseModel(name);
+  };
   const error = errorAt(errors, "model_type");
   return (
     <div className="f">
@@ -68,18 +79,18 @@ function Program({ draft, errors }: Props) {
       {models.isPending ? <Skeleton height={48} /> : (
         <div className="pick" role="radiogroup" aria-labelledby="program">
           {(models.data ?? []).map((model) => (
-            <button key={model.name} type="button" role="radio" aria-checked={chosen === model.name} className="card" title={model.description} onClick={() => draft.chooseModel(model.name)}>
+            <button key={model.name} type="button" role="radio" aria-checked={chosen === model.name} className="card" title={model.description} onClick={() => choose(model.name)}>
               <span className="ell" style={{ display: "block" }}>{model.name}</span>
               <small>{model.runs_seen > 0 ? `${count(model.runs_seen, "run")} seen` : "catalogue only"}</small>
             </button>
           ))}
-          <button type="button" role="radio" aria-checked={own} className="card" onClick={() => draft.chooseModel(undefined)}>
+          <button type="button" role="radio" aria-checked={own && chosen === undefined} className="card" onClick={() => choose(undefined)}>
             Command<small>your own</small>
           </button>
         </div>
       )}
       {error && <div className="h bad">{error}</div>}
-      {chosen === undefined && (
+      {own && chosen === undefined && (
         <Field label="Command, run once per GPU" path="command" errors={errors} hint="Import the evenkeel SDK in it, so that it can be rescaled and resumed.">
           {(props) => <textarea {...props} name="command" className="in mono" rows={2} style={{ fontSize: 12 }} placeholder="python train.py --lr 0.1" value={String(command ?? "")} onChange={(event) => draft.set("command", event.target.value)} />}
         </Field>

@@ -44,7 +44,7 @@ export function GpuFields({ draft, errors }: { draft: Draft; errors: FieldError[
       {accelerators.length > 0 && (
         <div className="f">
           <span className="lab1" id="types-label">Types allowed</span>
-          <div className="pick" role="group" aria-labelledby="types-label" style={{ gridTemplateColumns: "repeat(auto-fill,minmax(160px,1fr))" }}>
+          <div className="pick" role="group" aria-labelledby="types-label" style={{ gridTemplateColumns: "repeat(auto-fill,minmax(190px,1fr))" }}>
             {accelerators.map((type) => (
               <button key={type.name} type="button" className="card line" aria-pressed={types.length === 0 || types.includes(type.name)} onClick={() => toggle(type.name)}>
                 {type.title}
