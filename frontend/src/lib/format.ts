@@ -46,9 +46,9 @@ export function trimmed(value: number): string {
   return number(value).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
-/** Variances are small and compared with their bound: three decimals, more only where those say nothing. */
+/** Variances are small and compared with their bound: three decimals. */
 export function variance(value: number): string {
-  return Math.abs(value) < 0.0005 && value !== 0 ? number(value, 2) : fixed(value, 3);
+  return fixed(value, 3);
 }
 
 export function withUnit(value: string, unit: string): string {

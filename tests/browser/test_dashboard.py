@@ -1,0 +1,146 @@
+"""What people do in the pages, in a real browser against a real portal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
+
+from tests.live_portal import LivePortal
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+AXE = Path(__file__).resolve().parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+LONG_JOB: dict[str, Any] = {"model_type": "digits_mlp", "total_steps": 50_000, "gpus": {"min": 1, "max": 2}}
+
+
+def cancel(portal: LivePortal, number: int) -> None:
+    with portal.api() as api:
+        api.post(f"jobs/{number}/cancel")
+
+
+def test_a_wrong_password_is_refused_in_words(browser: Browser, live_portal: LivePortal) -> None:
+    page = browser.new_page(base_url=live_portal.base_url)
+    page.goto("/jobs")
+    page.get_by_label("Email").fill(live_portal.admin_email)
+    page.get_by_label("Password").fill("not-the-password")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).not_to_be_empty()
+    expect(page.get_by_label("Email")).to_be_visible()
+    page.close()
+
+
+def test_the_overview_follows_without_reloading(page: Page, live_portal: LivePortal) -> None:
+    page.goto("/")
+    expect(page.get_by_test_id("live").first).to_contain_text("Live")
+    number = live_portal.submit(name="seen-live", **LONG_JOB)["number"]
+    running = page.get_by_role("region", name="Running")
+    expect(running.get_by_text("seen-live")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("region", name="Events").get_by_text("seen-live").first).to_be_visible()
+    expect(page.get_by_role("region", name="Accelerators").get_by_text("seen-live").first).to_be_visible()
+    cancel(live_portal, number)
+    expect(running.get_by_text("seen-live")).to_have_count(0, timeout=60_000)
+
+
+def test_a_job_is_submitted_by_form_watched_and_cancelled(page: Page, live_portal: LivePortal) -> None:
+    page.goto("/submit")
+    page.get_by_role("radio", name=re.compile("digits_mlp")).click()
+    page.get_by_label("Name", exact=True).fill("by-form")
+    page.get_by_label("Steps", exact=True).fill("50,000")
+    expect(page.get_by_role("region", name="Time and cost")).to_be_visible()
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile(r"/jobs/\d+$"))
+    number = int(page.url.rsplit("/", 1)[1])
+    expect(page.get_by_role("heading", level=1)).to_contain_text("by-form")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Running", timeout=90_000)
+    expect(page.get_by_label("Log of rank 0")).to_contain_text("step", timeout=60_000)
+    expect(page.get_by_role("img", name="Loss over time")).to_be_visible(timeout=60_000)
+    page.get_by_role("button", name="Cancel job").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("does not start again")
+    dialog.get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Cancelled", timeout=60_000)
+    assert live_portal.wait_state(number, "cancelled")["spec"]["total_steps"] == 50_000
+
+
+def test_an_error_stands_at_its_field_and_its_line(page: Page) -> None:
+    page.goto("/submit")
+    page.get_by_role("radio", name=re.compile("digits_mlp")).click()
+    page.get_by_label("Steps", exact=True).fill("many")
+    page.get_by_role("button", name=re.compile("Submit job")).click()
+    expect(page.get_by_label("Steps", exact=True)).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("tab", name="YAML").click()
+    expect(page.get_by_text(re.compile(r"^Line \d+: total_steps: "))).to_be_attached()
+    page.get_by_label("Job file in YAML").fill("name: [unfinished\n")
+    expect(page.get_by_text(re.compile(r"^Line \d+: "))).to_be_attached()
+    expect(page.get_by_role("button", name=re.compile("Submit job"))).to_be_disabled()
+
+
+def test_a_lost_connection_is_said_and_mended(page: Page) -> None:
+    sockets: list[WebSocketRoute] = []
+    cut = False
+
+    def connect(socket: WebSocketRoute) -> None:
+        if cut:
+            socket.close()
+        else:
+            socket.connect_to_server()
+            sockets.append(socket)
+
+    page.route_web_socket(re.compile("/ws/v1/live"), connect)
+    page.goto("/")
+    expect(page.get_by_test_id("live").first).to_contain_text("Live")
+    cut = True
+    for socket in sockets:
+        socket.close()
+    bar = page.get_by_test_id("connection-lost")
+    expect(bar).to_contain_text("Connection lost at")
+    expect(page.get_by_role("region", name="Accelerators")).to_be_visible()
+    cut = False
+    bar.get_by_role("button", name="Try now").click()
+    expect(bar).to_have_count(0)
+    expect(page.get_by_test_id("live").first).to_contain_text("Live")
+
+
+def test_keys_lead_everywhere(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("region", name="Accelerators").wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile("/jobs$"))
+    page.get_by_role("link", name=re.compile("by-form|seen-live")).first.wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/jobs/\d+$"))
+    page.keyboard.press("c")
+    expect(page).to_have_url(re.compile("/submit$"))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_the_policy_is_changed_and_the_change_undone(page: Page) -> None:
+    page.goto("/policy")
+    bound = page.get_by_label("V bound")
+    before = bound.input_value()
+    bound.fill("0.031")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("region", name="Changes")).to_contain_text("0.031")
+    page.get_by_role("button", name="Undo the last change").click()
+    expect(bound).to_have_value(before)
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/1", "/submit", "/policy", "/tokens"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_pages_are_accessible_and_fit(page: Page, path: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(path)
+    page.locator(".page section, .page form").first.wait_for()
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})")
+    broken = [(v["id"], v["nodes"][0]["html"][:160]) for v in found["violations"]]
+    assert broken == []
