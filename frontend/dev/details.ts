@@ -60,8 +60,8 @@ export function part(job: MockJob, name: string, query: URLSearchParams, now: nu
       return logs(job, query);
     case "metrics": {
       const thin = job.history.filter((_, i) => i % Math.max(1, Math.floor(job.history.length / 500)) === 0);
-      const predicted = job.allocations.flatMap((a) => [[iso(a.from + 120_000), speedOf(job, a.count)], [iso(a.to ?? now), speedOf(job, a.count)]]);
-      return { series: { loss: thin.map((h) => [iso(h.at), h.step, h.loss]), steps_per_s: thin.map((h) => [iso(h.at), h.step, h.steps]) }, names: ["loss", "steps_per_s"], predicted_steps_per_s: predicted };
+      const predicted = job.allocations.flatMap((a) => [[(a.from + 120_000) / 1000, speedOf(job, a.count)], [(a.to ?? now) / 1000, speedOf(job, a.count)]]);
+      return { series: { loss: thin.map((h) => [h.at / 1000, h.step, h.loss]), steps_per_s: thin.map((h) => [h.at / 1000, h.step, h.steps]) }, names: ["loss", "steps_per_s"], predicted_steps_per_s: predicted };
     }
     case "timeline":
       return {

@@ -20,8 +20,16 @@ const TYPES = [
   { name: "l40s", title: "L40S", count: 16, memory_mib: 49_152, price_per_gpu_hour: "1.10", currency: "USD", emulated: false },
 ];
 
+/** Streams leave out what is null, since a merge patch could not say it. */
 export function streamState(stream: string, now: number): unknown {
-  return stream === "cluster" ? clusterState(now) : projectState(stream.slice("project:".length), now);
+  const state: unknown = stream === "cluster" ? clusterState(now) : projectState(stream.slice("project:".length), now);
+  return withoutNulls(JSON.parse(JSON.stringify(state)));
+}
+
+function withoutNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).filter(([, entry]) => entry !== null).map(([key, entry]) => [key, withoutNulls(entry)]));
 }
 
 function session() {
@@ -46,7 +54,7 @@ interface Answer {
 const problem = (status: number, detail: string, errors: unknown[] = []): Answer => ({ status, body: { type: "about:blank", title: detail, status, detail, errors } });
 
 function listJobs(query: URLSearchParams, now: number): Answer {
-  const wanted = (query.get("state") ?? "").split(",").filter(Boolean);
+  const wanted = (query.get("state") ?? "").split(",").filter(Boolean).concat(query.getAll("state").slice(1));
   const search = (query.get("search") ?? "").toLowerCase();
   const cursor = Number(query.get("cursor") ?? 0);
   const all = [...jobs.values()].filter((job) => (wanted.length === 0 || wanted.includes(job.state)) && (!search || job.name.includes(search) || String(job.number).includes(search))).sort((a, b) => b.number - a.number);

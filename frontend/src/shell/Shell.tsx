@@ -43,9 +43,12 @@ export function Shell({ session, children }: { session: Session; children: React
           {children}
         </main>
       </div>
-      <Drawer opened={drawer} onClose={() => setDrawer(false)} size={232} padding={0} withCloseButton={false} title={undefined} aria-label="Navigation">
-        <Sidebar session={session} onKeys={() => setHelp(true)} />
-      </Drawer>
+      <Drawer.Root opened={drawer} onClose={() => setDrawer(false)} size={232} padding={0}>
+        <Drawer.Overlay />
+        <Drawer.Content aria-label="Navigation">
+          <Sidebar session={session} onKeys={() => setHelp(true)} />
+        </Drawer.Content>
+      </Drawer.Root>
       <KeysHelp opened={help} onClose={() => setHelp(false)} admin={session.user?.is_admin ?? false} />
       <LostBar />
     </ShellContext>

@@ -55,7 +55,7 @@ function Me({ session, onKeys }: { session: Session; onKeys: () => void }) {
   return (
     <Menu position="top-start" width={190}>
       <Menu.Target>
-        <button type="button" className="me" aria-label={`Account of ${name}`}>
+        <button type="button" className="me" title={`Account of ${name}`}>
           <span className="face" aria-hidden>{initials}</span>
           <b className="ell">{name}</b>
         </button>

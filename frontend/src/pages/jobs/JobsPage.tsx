@@ -43,6 +43,7 @@ export default function JobsPage() {
     <>
       <TopBar title="Jobs" />
       <div className="page">
+        <h1 className="vh">Jobs</h1>
         <Panel
           title="Jobs" meta="newest first"
           right={

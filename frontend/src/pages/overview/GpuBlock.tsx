@@ -47,7 +47,7 @@ export function GpuBlock({ block, job, nodeName, emulated, freeReason, small, no
       {block.protected && <i className="hx protected" />}
       {emulated && !block.protected && <i className="hx emulated" />}
       {Array.from({ length: block.size - 1 }, (_, i) => <i key={i} className="tick" style={{ left: `${((i + 1) / block.size) * 100}%` }} />)}
-      <div className="lab">{number_}<span>{job?.name ?? job?.project ?? ""}</span></div>
+      <div className="lab">{number_} <span>{job?.name ?? job?.project ?? ""}</span></div>
       {job && !small && <div className="lab">{secondLine(block, job, now)}</div>}
       {block.face === "held" && !small && block.utilisation.map((share, i) => share !== null && (
         <span key={i} className="u" style={{ left: `calc(${(i / block.size) * 100}% + 8px)`, width: `calc(${100 / block.size}% - 16px)` }}>
@@ -57,5 +57,5 @@ export function GpuBlock({ block, job, nodeName, emulated, freeReason, small, no
     </>
   );
   if (!job?.full) return <div className={className} style={style} title={title} {...jobMark(number_)}>{inside}</div>;
-  return <Link to={`/jobs/${number_}`} className={className} style={style} title={title} aria-label={title} {...jobMark(number_)}>{inside}</Link>;
+  return <Link to={`/jobs/${number_}`} className={className} style={style} title={title} {...jobMark(number_)}>{inside}</Link>;
 }

@@ -19,13 +19,13 @@ interface TileProps {
 
 function Tile({ label, value, unit, detail, spark, children, className = "" }: TileProps) {
   return (
-    <section className={`panel kpi ${className}`} aria-label={label}>
+    <div className={`panel kpi ${className}`} role="group" aria-label={label}>
       <div className="l">{label}</div>
       <div className="v">{value}{unit && <small>{unit}</small>}</div>
       <div className="d">{detail}</div>
       <div className="sparkbox">{spark}</div>
       {children}
-    </section>
+    </div>
   );
 }
 

@@ -81,7 +81,7 @@ function Changes() {
     <Panel title="Changes" meta="newest first">
       <Loadable query={query} what="The history" skeleton={<Skeleton height={24} count={3} />}>
         {(changes) => changes.length === 0 ? <p className="empty">Nobody has changed the policy yet.</p> : (
-          <div className="tw">
+          <div className="tw" tabIndex={0}>
             <table className="t">
               <thead><tr><th scope="col">When</th><th scope="col">Policy</th><th scope="col">Parameters</th><th scope="col">By</th></tr></thead>
               <tbody>{changes.slice(0, 20).map((change) => <ChangeRow key={change.id} change={change} />)}</tbody>

@@ -87,7 +87,7 @@ function OptionTable({ ask, options, currency }: { ask: Ask; options: Option[]; 
   const steps = ask.steps ?? 1;
   return (
     <Panel title="Time and cost" meta="if it kept that many GPUs throughout">
-      <div className="tw">
+      <div className="tw" tabIndex={0}>
         <table className="t">
           <thead><tr><th scope="col">GPUs</th><th scope="col" className="ra">Steps/s</th><th scope="col" className="ra">Runs for</th><th scope="col" className="ra">Cost</th><th scope="col" className="ra">Per 1,000 steps</th></tr></thead>
           <tbody>

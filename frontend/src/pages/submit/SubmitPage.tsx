@@ -43,6 +43,7 @@ export default function SubmitPage({ session }: { session: Session }) {
     <>
       <TopBar title="Submit job" />
       <div className="page">
+        <h1 className="vh">Submit a job</h1>
         <div className={`cols ${css.body}`}>
           <form className="panel" aria-label="Job" onSubmit={(event) => { event.preventDefault(); send(); }} noValidate>
             <div className={css.head}>

@@ -25,7 +25,7 @@ export default function TokensPage() {
         <Panel title="Your tokens">
           <Loadable query={tokens} what="The list of tokens" skeleton={<Skeleton height={26} count={3} />}>
             {(list) => list.length === 0 ? <p className="empty">You have no tokens.</p> : (
-              <div className="tw">
+              <div className="tw" tabIndex={0}>
                 <table className="t cards">
                   <thead><tr><th scope="col">Name</th><th scope="col">Begins with</th><th scope="col" className="ra">Made</th><th scope="col" className="ra">Last used</th><th scope="col" className="ra">Ends</th><th scope="col"><span className="vh">Action</span></th></tr></thead>
                   <tbody>{list.map((token) => <Row key={token.id} token={token} onRevoke={() => setRevoking(token)} />)}</tbody>
