@@ -1,0 +1,174 @@
+"""Administration of people, projects, prices and tokens. Every change leaves an audit entry."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, TypeVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from accounts.models import ApiToken, AuditEntry, Membership, Project, Quota, Rate, User
+from accounts.pricing import amount
+from accounts.services import RateNotAfter, check_follows, record_audit, set_rate
+from accounts.tokens import revoke_token
+
+M = TypeVar("M", bound=Model)
+HOUR_US = 3_600 * 10**6
+
+
+def actor_of(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)
+    return request.user
+
+
+class AuditedAdmin(ModelAdmin, Generic[M]):
+    """Adds to Django's own log one entry in the portal's audit log for each change."""
+
+    def log_addition(self, request: HttpRequest, obj: M, message: Any) -> Any:
+        self._audit(request, "create", obj, message)
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: M, message: Any) -> Any:
+        self._audit(request, "change", obj, message)
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        for obj in queryset:
+            self._audit(request, "delete", obj, None)
+        return super().log_deletions(request, queryset)
+
+    def _audit(self, request: HttpRequest, verb: str, obj: M, message: Any) -> None:
+        action = f"{obj._meta.model_name}.{verb}"
+        record_audit(actor=actor_of(request), action=action, target=str(obj), detail={"changes": message or []})
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class NewUserForm(UserCreationForm):
+    class Meta:
+        model = User
+        fields = ("email",)
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[misc, type-arg]
+    form = UserChangeForm
+    add_form = NewUserForm
+    change_password_form = AdminPasswordChangeForm
+    ordering = ("email",)
+    list_display = ("email", "first_name", "last_name", "is_superuser", "is_active", "last_login")
+    list_filter = ("is_superuser", "is_staff", "is_active")
+    search_fields = ("email", "first_name", "last_name")
+    filter_horizontal = ()
+    readonly_fields = ("last_login", "date_joined")
+    fieldsets = (
+        (None, {"fields": ("email", "password", "first_name", "last_name")}),
+        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
+
+
+class MembershipInline(TabularInline):
+    model = Membership
+    extra = 0
+    autocomplete_fields = ("user",)
+
+
+class QuotaInline(TabularInline):
+    model = Quota
+    extra = 0
+
+
+@admin.register(Project)
+class ProjectAdmin(AuditedAdmin[Project]):
+    list_display = ("key", "name", "parent", "created_at")
+    search_fields = ("key", "name")
+    inlines = (MembershipInline, QuotaInline)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
+        return ("key",) if obj else ()  # accounts on nodes are named after it
+
+
+class RateForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A new price ends the one before, so the rule of one open price per type is kept by the service."""
+
+    class Meta:
+        model = Rate
+        fields = ("accelerator_type", "price_micro_per_gpu_hour", "valid_from")
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or {}
+        try:
+            check_follows(values.get("accelerator_type", ""), values.get("valid_from"))
+        except RateNotAfter as error:
+            self.add_error("valid_from", str(error))
+        return values
+
+
+@admin.register(Rate)
+class RateAdmin(ReadOnlyAdmin):
+    """Prices are never changed, only followed by others: what was held stays charged as it was."""
+
+    form = RateForm
+    list_display = ("accelerator_type", "price", "valid_from", "valid_to")
+    list_filter = ("accelerator_type",)
+
+    @admin.display(description="Price of a GPU-hour", ordering="price_micro_per_gpu_hour")
+    def price(self, rate: Rate) -> str:
+        return str(amount(rate.price_micro_per_gpu_hour * HOUR_US))
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return actor_of(request).has_perm("accounts.add_rate")
+
+    def save_model(self, request: HttpRequest, obj: Rate, form: Any, change: bool) -> None:
+        set_rate(actor=actor_of(request), rate=obj)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
+    """Never the secret nor its digest. People make tokens themselves; here they are revoked."""
+
+    list_display = ("name", "prefix", "user", "created_at", "expires_at", "last_used_at", "revoked_at")
+    list_filter = ("revoked_at",)
+    list_select_related = ("user",)
+    search_fields = ("name", "prefix", "user__email")
+    fields = ("name", "prefix", "user", "created_at", "expires_at", "last_used_at", "revoked_at")
+    actions = ("revoke",)
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return actor_of(request).has_perm("accounts.change_apitoken")
+
+    @admin.action(description="Revoke", permissions=["revoke"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        for token in queryset:
+            revoke_token(actor=actor_of(request), token=token)
+        self.message_user(request, "Revoked: these tokens no longer work.", messages.SUCCESS)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    list_display = ("at", "actor", "action", "target")
+    list_filter: ClassVar[tuple[str, ...]] = ("action",)
+    list_select_related = ("actor",)
+    search_fields = ("target", "actor__email", "action")
+    date_hierarchy = "at"
+    show_full_result_count = False
+
+
+admin.site.unregister(Group)

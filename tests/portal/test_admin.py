@@ -1,0 +1,180 @@
+"""The administration's pages and what they change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import ApiToken, AuditEntry, Membership, Project, Rate, User
+from accounts.tokens import create_token, find_token
+from portal.jobs.models import Cluster, ModelType, Node, PolicyChange
+from portal.jobs.services.administration import set_policy
+from scheduling.lifecycle import State
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    ModelType.objects.create(name="digits", title="Digits", argv=["python", "x.py"])
+    set_policy(actor=None, cluster=world.cluster, name="f_scheduling", parameters={})
+    world.train(world.submit())
+    return world
+
+
+@pytest.fixture
+def boss(world: World) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("root@example.org", "x"))
+    return client
+
+
+def _act(client: Client, model: str, action: str, pk: Any) -> None:
+    data = {"action": action, "_selected_action": [str(pk)]}
+    assert client.post(reverse(f"admin:{model}_changelist"), data).status_code == 302
+
+
+def test_every_list_add_page_and_first_row_opens(world: World, boss: Client) -> None:
+    create_token(user=world.user, name="ci")
+    assert boss.get("/admin/").status_code == 200
+    for model, model_admin in admin.site._registry.items():
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        assert boss.get(reverse(f"{name}_changelist")).status_code == 200, name
+        may_add = model_admin.has_add_permission(boss.get("/admin/").wsgi_request)
+        assert boss.get(reverse(f"{name}_add")).status_code == (200 if may_add else 403), name
+        row = model._default_manager.first()
+        if row is not None:
+            assert boss.get(reverse(f"{name}_change", args=[row.pk])).status_code == 200, name
+
+
+def test_others_are_sent_to_sign_in(world: World) -> None:
+    client = Client()
+    client.force_login(world.user)
+    assert client.get(reverse("admin:jobs_job_changelist")).status_code == 302
+
+
+def test_a_user_is_created_by_email(boss: Client) -> None:
+    data = {
+        "email": "new@example.org",
+        "usable_password": "true",
+        "password1": "a long enough one",
+        "password2": "a long enough one",
+    }
+    assert boss.post(reverse("admin:accounts_user_add"), data).status_code == 302
+    assert User.objects.get(email="new@example.org").check_password("a long enough one")
+    assert AuditEntry.objects.filter(action="user.create", target="new@example.org").exists()
+
+
+def test_a_project_gets_members_and_a_quota(world: World, boss: Client) -> None:
+    data = {
+        "key": "speech", "name": "Speech", "parent": "",
+        "memberships-TOTAL_FORMS": 1, "memberships-INITIAL_FORMS": 0,
+        "memberships-0-user": world.user.pk, "memberships-0-role": "viewer",
+        "quotas-TOTAL_FORMS": 1, "quotas-INITIAL_FORMS": 0, "quotas-0-kind": "gpus", "quotas-0-limit": 3,
+    }  # fmt: skip
+    assert boss.post(reverse("admin:accounts_project_add"), data).status_code == 302
+    project = Project.objects.get(key="speech")
+    assert Membership.objects.get(project=project).role == "viewer"
+    assert project.quotas.get().limit == 3
+    assert AuditEntry.objects.filter(action="project.create").exists()
+
+
+def test_a_new_price_ends_the_one_before(world: World, boss: Client) -> None:
+    before = Rate.objects.get()
+    address = reverse("admin:accounts_rate_add")
+    data = {
+        "accelerator_type": "k1",
+        "price_micro_per_gpu_hour": 5,
+        "valid_from_0": "2026-01-01",
+        "valid_from_1": "00:00:00",
+    }
+    assert boss.post(address, data).status_code == 302
+    before.refresh_from_db()
+    assert before.valid_to == Rate.objects.get(valid_to=None).valid_from
+    assert boss.post(address, data | {"valid_from_0": "2025-01-01"}).status_code == 200
+    assert Rate.objects.count() == 2
+
+
+def test_tokens_are_revoked_and_never_shown(world: World, boss: Client) -> None:
+    token, text = create_token(user=world.user, name="ci")
+    page = boss.get(reverse("admin:accounts_apitoken_change", args=[token.pk])).content.decode()
+    assert token.digest not in page
+    assert text not in page
+    _act(boss, "accounts_apitoken", "revoke", token.pk)
+    assert ApiToken.objects.get().revoked_at is not None
+    from django.utils import timezone
+
+    assert find_token(text, timezone.now()) is None
+
+
+def test_nodes_are_drained_and_resumed(boss: Client) -> None:
+    node = Node.objects.get()
+    for action, drained in (("drain", True), ("resume", False)):
+        _act(boss, "jobs_node", action, node.pk)
+        node.refresh_from_db()
+        assert node.drained is drained
+        assert AuditEntry.objects.filter(target=node.name).count() == (1 if drained else 2)
+
+
+def _policy_form(name: str, parameters: str) -> dict[str, Any]:
+    return {
+        "name": "test", "policy_name": name, "policy_parameters": parameters,
+        "policy_changes-TOTAL_FORMS": 0, "policy_changes-INITIAL_FORMS": 0,
+    }  # fmt: skip
+
+
+def test_the_policy_is_set_validated_audited_and_undone(world: World, boss: Client) -> None:
+    address = reverse("admin:jobs_cluster_change", args=[world.cluster.pk])
+    refused = boss.post(address, _policy_form("f_scheduling", '{"v_bund": 1}'))
+    assert "v_bund" in refused.content.decode()
+    assert PolicyChange.objects.count() == 1
+    assert boss.post(address, _policy_form("static_partition", '{"n": 2}')).status_code == 302
+    assert Cluster.objects.get().policy_parameters == {"n": 2}
+    assert AuditEntry.objects.filter(action="policy.set", target="static_partition").exists()
+    undo = reverse("admin:jobs_cluster_undo_policy", args=[world.cluster.pk])
+    assert boss.get(undo).status_code in (302, 405)
+    boss.post(undo)
+    assert Cluster.objects.get().policy_name == "f_scheduling"
+
+
+def test_saving_a_cluster_leaves_what_rounds_wrote(world: World, boss: Client) -> None:
+    address = reverse("admin:jobs_cluster_change", args=[world.cluster.pk])
+    page = boss.get(address)
+    world.round()
+    epoch = Cluster.objects.get().round_epoch
+    parameters = page.context["adminform"].form.initial["policy_parameters"]
+    import json
+
+    boss.post(address, _policy_form("f_scheduling", json.dumps(parameters)) | {"name": "renamed"})
+    cluster = Cluster.objects.get()
+    assert (cluster.name, cluster.round_epoch, PolicyChange.objects.count()) == ("renamed", epoch, 1)
+
+
+def test_a_job_is_cancelled_from_its_list(world: World, boss: Client) -> None:
+    job = world.submit()
+    _act(boss, "jobs_job", "cancel", job.pk)
+    assert world.state(job) is State.CANCELLED
+
+
+def test_curves_of_a_program_are_checked(boss: Client) -> None:
+    program = ModelType.objects.get()
+    address = reverse("admin:jobs_modeltype_change", args=[program.pk])
+    data = {"name": "digits", "title": "Digits", "argv": "python,x.py", "default_batch_size": 64, "enabled": "on"}
+    assert boss.post(address, data | {"curves": '{"k1": [1]}'}).status_code == 200
+    assert boss.post(address, data | {"curves": '{"k1": {"steps_per_s": [1.5, 2]}}'}).status_code == 302
+    program.refresh_from_db()
+    assert program.curves == {"k1": {"steps_per_s": [1.5, 2]}}
+
+
+def test_the_audit_log_cannot_be_edited(world: World, boss: Client) -> None:
+    entry = AuditEntry.objects.first()
+    assert entry is not None
+    address = reverse("admin:accounts_auditentry_delete", args=[entry.pk])
+    assert boss.post(address, {"post": "yes"}).status_code == 403
+    assert boss.post(reverse("admin:accounts_auditentry_change", args=[entry.pk]), {"target": "x"}).status_code == 403
