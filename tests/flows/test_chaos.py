@@ -57,11 +57,11 @@ def portal() -> Iterator[LivePortal]:
 def test_every_job_finishes_whatever_is_killed(portal: LivePortal, target: str, moment: str) -> None:
     shape = {"model_type": "digits_mlp", "batch_size": 60, "checkpoint": {"every_steps": 40}}
     shape |= {"throughput": {"titan_xp": [1.0, 1.8, 2.4, 2.8, 3.0, 3.1]}, "retry": {"limit": 5, "backoff_s": 0.2}}
-    first = portal.submit(**shape, total_steps=500, gpus={"min": 1, "max": 2})
+    first = portal.submit(**shape, total_steps=300, gpus={"min": 1, "max": 2})
     if moment in ("CHECKPOINTING", "STOPPING"):
         portal.wait_for("it to train unprotected", lambda: portal.job(first["number"])["run_state"] == "RUNNING")
-    second = portal.submit(**shape, total_steps=300, gpus={"min": 1, "max": 5})
-    third = portal.submit(**shape, total_steps=100, gpus={"min": 2, "max": 6})
+    second = portal.submit(**shape, total_steps=200, gpus={"min": 1, "max": 5})
+    third = portal.submit(**shape, total_steps=60, gpus={"min": 2, "max": 6})
     jobs = [first["id"], second["id"], third["id"]]
     _kill_at(portal, target, moment, jobs)
     for job in (first, second, third):

@@ -89,7 +89,7 @@ def _processes_of(job_id: str) -> list[psutil.Process]:
 
 def test_training_outlives_the_control_plane() -> None:
     with running_portal() as portal:
-        job = portal.submit(**GENTLE, total_steps=500, gpus={"min": 1, "max": 1})
+        job = portal.submit(**GENTLE, total_steps=250, gpus={"min": 1, "max": 1})
         portal.wait_state(job["number"], "running", timeout_s=120)
         before = {p.pid for p in _processes_of(job["id"])}
         portal.interrupt()
