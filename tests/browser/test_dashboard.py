@@ -111,7 +111,7 @@ def test_keys_lead_everywhere(page: Page) -> None:
     page.keyboard.press("g")
     page.keyboard.press("j")
     expect(page).to_have_url(re.compile("/jobs$"))
-    page.get_by_role("link", name=re.compile("by-form|seen-live")).first.wait_for()
+    page.get_by_role("region", name="Jobs").get_by_role("link", name=re.compile("by-form|seen-live")).first.wait_for()
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/jobs/\d+$"))
