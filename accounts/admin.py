@@ -27,7 +27,7 @@ def actor_of(request: HttpRequest) -> User:
     return request.user
 
 
-class AuditedAdmin(ModelAdmin, Generic[M]):
+class AuditedAdmin(ModelAdmin, Generic[M]):  # type: ignore[misc]
     """Adds to Django's own log one entry in the portal's audit log for each change."""
 
     def log_addition(self, request: HttpRequest, obj: M, message: Any) -> Any:
@@ -48,7 +48,7 @@ class AuditedAdmin(ModelAdmin, Generic[M]):
         record_audit(actor=actor_of(request), action=action, target=str(obj), detail={"changes": message or []})
 
 
-class ReadOnlyAdmin(ModelAdmin):
+class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -59,14 +59,14 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
 
-class NewUserForm(UserCreationForm):
+class NewUserForm(UserCreationForm):  # type: ignore[misc]
     class Meta:
         model = User
         fields = ("email",)
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[misc, type-arg]
+class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = NewUserForm
     change_password_form = AdminPasswordChangeForm
@@ -84,13 +84,13 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[misc, type
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
 
 
-class MembershipInline(TabularInline):
+class MembershipInline(TabularInline):  # type: ignore[misc]
     model = Membership
     extra = 0
     autocomplete_fields = ("user",)
 
 
-class QuotaInline(TabularInline):
+class QuotaInline(TabularInline):  # type: ignore[misc]
     model = Quota
     extra = 0
 
