@@ -15,4 +15,4 @@ EXECUTORS = {
 def load_executor(name: str, options: dict[str, Any]) -> Executor:
     """The executor `name` with its options; KeyError for a name that is not in EXECUTORS."""
     module, _, cls = EXECUTORS[name].rpartition(".")
-    return cast(Executor, getattr(import_module(module), cls)(**options))
+    return cast("Executor", getattr(import_module(module), cls)(**options))
