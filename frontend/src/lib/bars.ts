@@ -85,7 +85,7 @@ export function lanesOf(timeline: ClusterTimeline): { lanes: Lane[]; height: num
   let top = 4;
   const lanes = timeline.nodes.map((node) => {
     const lane = { name: node.name, type: node.type, emulated: node.emulated, gpus: node.gpus, top, row };
-    top += Math.max(node.gpus * row, 10) + gap;
+    top += Math.max(node.gpus * row, gpus > 1000 ? 2 : 10) + gap;
     return lane;
   });
   return { lanes, height: Math.max(top - gap, 40) };

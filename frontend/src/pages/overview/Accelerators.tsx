@@ -28,7 +28,7 @@ export function Accelerators({ cluster, jobs, now }: Props) {
   return (
     <Panel title="Accelerators" meta={facts.filter(Boolean).join(", ")} right={density === "heat" ? undefined : <Legend />}>
       {nodes.length === 0 && <p className="empty">No node has reported yet.</p>}
-      <div className="pb">
+      <div className="pb scroll" style={{ maxHeight: density === "full" ? undefined : 640 }} tabIndex={density === "full" ? undefined : 0}>
         {density === "heat" ? <HeatMap nodes={nodes} /> : <NodeList nodes={nodes} density={density} jobs={jobs} now={now} currency={cluster.cluster.currency} />}
       </div>
     </Panel>

@@ -57,7 +57,7 @@ const Sized = memo(function Sized({ timeline, from, now }: { timeline: ClusterTi
   const Drawing = gpus > MOST_SVG_GPUS ? TimelineCanvas : Timeline;
   return (
     <div className="pb">
-      <div ref={ref} style={{ minHeight: 120, overflow: "hidden" }}>
+      <div ref={ref} style={{ minHeight: 120, maxHeight: 640, overflowX: "hidden", overflowY: "auto" }} tabIndex={gpus > MOST_SVG_GPUS ? 0 : undefined}>
         {timeline.nodes.length === 0 && <p className="empty" style={{ padding: 0 }}>No node has reported yet.</p>}
         {width > 0 && timeline.nodes.length > 0 && <Drawing timeline={timeline} from={from} now={now} width={width} />}
       </div>
