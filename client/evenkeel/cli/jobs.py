@@ -21,6 +21,7 @@ from evenkeel.cli.output import (
     state_text,
     table,
 )
+from evenkeel.cli.waiting import EXIT_CODES
 from evenkeel.client import Client, Json
 
 FOLLOW_S = 1.0
@@ -149,23 +150,36 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
     query = {"rank": rank} | ({"tail": tail} if tail else {"offset": 0})
     if output == "json":
         print_json(client.logs(job, **query))
-        return
+    elif follow:
+        _follow(client, job, query)
+    else:
+        _print_all(client, job, query)
+
+
+def _follow(client: Client, job: str, query: dict[str, int]) -> None:
+    """Prints what comes until the job has ended; a retry is a new run with a log of its own."""
+    printed: str | None = None
     while True:
-        offset, ended = _print_all(client, job, query)
-        if ended or not follow:
+        found = client.job(job)
+        run = (found.get("run") or {}).get("id")
+        if run != printed and printed is not None:
+            query = {"rank": query["rank"], "offset": 0}
+        printed = run
+        if run is not None:
+            query = {"rank": query["rank"], "offset": _print_all(client, job, query)}
+        if found["state"] in EXIT_CODES:
             return
-        query = {"rank": rank, "offset": offset}
         time.sleep(FOLLOW_S)
 
 
-def _print_all(client: Client, job: str, query: dict[str, int]) -> tuple[int, bool]:
-    """Everything there is by now; where it ends, and whether more can come."""
+def _print_all(client: Client, job: str, query: dict[str, int]) -> int:
+    """Prints everything there is by now; where it ends."""
     while True:
         answer = client.logs(job, **query)
         click.echo(answer["text"], nl=False)
-        at, reached = answer["next_offset"], answer["next_offset"] >= answer["size"]
-        if reached or at <= answer["offset"]:
-            return at, bool(answer["complete"]) and reached
+        at = int(answer["next_offset"])
+        if at >= answer["size"] or at <= answer["offset"]:
+            return at
         query = {"rank": query["rank"], "offset": at}
 
 

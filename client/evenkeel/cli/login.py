@@ -47,7 +47,7 @@ def login(url: str | None, token: str | None, email: str | None, password_stdin:
 
 def _token_for(url: str, email: str | None, password_stdin: bool, expires_in_days: int) -> str:
     email = email or click.prompt("Email")
-    if password_stdin:
+    if password_stdin:  # noqa: SIM108
         password = sys.stdin.readline().rstrip("\r\n")
     else:
         password = click.prompt("Password", hide_input=True)
