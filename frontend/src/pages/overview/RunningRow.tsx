@@ -56,14 +56,14 @@ function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null 
   const where = whereOf(job);
   return (
     <>
-      <td className="only-wide" style={{ width: 66 }}><span className="bar" style={{ width: 60 }}><i style={{ width: percent(job.progress).replace(/\s/g, "") }} /></span></td>
+      <td className="only-wide" style={{ width: 52 }}><span className="bar" style={{ width: 48 }}><i style={{ width: percent(job.progress).replace(/\s/g, "") }} /></span></td>
       <td className="ra" data-l="Progress" title={`${job.step.toLocaleString("en-US")} of ${job.total_steps.toLocaleString("en-US")} steps`}>{percent(job.progress)}</td>
       <td data-l="GPUs" title={where.long}>
         {job.allocation ? <span>{job.allocation.count}{THIN}×{THIN}{typeName(job.allocation.type)} <span className="sub">{where.short}</span></span> : <span className="sub">none held</span>}
       </td>
       <td className="ra" data-l="Steps/s" title={speedTitle(job)}>{paused || speed === null ? <span className="sub">{paused ? "paused" : "–"}</span> : number(speed)}</td>
       <td className="ra" data-l="Relative throughput">{job.relative_throughput === null ? "–" : number(job.relative_throughput, 2)}</td>
-      <td className="only-wide" style={{ width: 88 }}>{job.relative_throughput !== null && <Scale share={job.relative_throughput} mean={mean} />}</td>
+      <td className="only-wide" style={{ width: 74 }}>{job.relative_throughput !== null && <Scale share={job.relative_throughput} mean={mean} />}</td>
       <td className="ra only-wide">{job.slowdown === null ? "–" : `${number(job.slowdown, 2)}${THIN}×`}</td>
       <ExpectedEnd job={job} now={now} />
       <td className="ra" data-l="Cost">{money(job.cost.so_far, job.cost.currency)}</td>
