@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
@@ -52,7 +53,7 @@ def malformed(detail: str) -> Refused:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        doubled = next(key for n, (key, _) in enumerate(pairs) if key in dict(pairs[:n]))
+        ((doubled, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"{doubled!r} is given twice")
     return values
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
@@ -180,9 +181,9 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if doubled := {key for key in keys if keys.count(key) > 1}:
-            raise yaml.constructor.ConstructorError(None, None, f"{doubled.pop()!r} is given twice", node.start_mark)
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if keys and (most := keys.most_common(1)[0])[1] > 1:
+            raise yaml.constructor.ConstructorError(None, None, f"{most[0]!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
