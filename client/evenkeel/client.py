@@ -97,7 +97,7 @@ class Client:
     def cancel(self, job: str) -> Json:
         return self._json("POST", f"jobs/{_segment(job)}/cancel")
 
-    def logs(self, job: str, **query: int) -> Json:
+    def logs(self, job: str, **query: int | str) -> Json:
         return self._json("GET", f"jobs/{_segment(job)}/logs", params=query)
 
     # Sign-in

@@ -25,6 +25,7 @@ from evenkeel.cli.waiting import EXIT_CODES
 from evenkeel.client import Client, Json
 
 FOLLOW_S = 1.0
+LogQuery = dict[str, int | str]
 HEADS = ("JOB", "NAME", "PROJECT", "STATE", "STEPS", "GPUS", "AGE", "COST")
 
 
@@ -147,7 +148,7 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
       evenkeel logs 12 -f --rank 1
     """
     client = connect()
-    query = {"rank": rank} | ({"tail": tail} if tail else {"offset": 0})
+    query: LogQuery = {"rank": rank, "tail": tail} if tail else {"rank": rank, "offset": 0}
     if output == "json":
         print_json(client.logs(job, **query))
     elif follow:
@@ -156,23 +157,22 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
         _print_all(client, job, query)
 
 
-def _follow(client: Client, job: str, query: dict[str, int]) -> None:
+def _follow(client: Client, job: str, query: LogQuery) -> None:
     """Prints what comes until the job has ended; a retry is a new run with a log of its own."""
-    printed: str | None = None
     while True:
         found = client.job(job)
         run = (found.get("run") or {}).get("id")
-        if run != printed and printed is not None:
+        if query.get("run", run) != run:
+            _print_all(client, job, query)
             query = {"rank": query["rank"], "offset": 0}
-        printed = run
         if run is not None:
-            query = {"rank": query["rank"], "offset": _print_all(client, job, query)}
+            query = {"rank": query["rank"], "offset": _print_all(client, job, query | {"run": run}), "run": run}
         if found["state"] in EXIT_CODES:
             return
         time.sleep(FOLLOW_S)
 
 
-def _print_all(client: Client, job: str, query: dict[str, int]) -> int:
+def _print_all(client: Client, job: str, query: LogQuery) -> int:
     """Prints everything there is by now; where it ends."""
     while True:
         answer = client.logs(job, **query)
@@ -180,7 +180,7 @@ def _print_all(client: Client, job: str, query: dict[str, int]) -> int:
         at = int(answer["next_offset"])
         if at >= answer["size"] or at <= answer["offset"]:
             return at
-        query = {"rank": query["rank"], "offset": at}
+        query = {key: value for key, value in query.items() if key != "tail"} | {"offset": at}
 
 
 @click.command()
