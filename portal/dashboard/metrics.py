@@ -39,7 +39,7 @@ def thin(points: list[Point], limit: int) -> list[Point]:
     """At most `limit` points: the lowest and the highest of each of equal stretches, and both ends."""
     if len(points) <= limit:
         return points
-    buckets = max(1, (limit - 2) // 2)
+    buckets = (limit - 2) // 2
     inner = points[1:-1]
     kept = [points[0]]
     for bucket in range(buckets):
@@ -47,7 +47,7 @@ def thin(points: list[Point], limit: int) -> list[Point]:
         if part:
             by_value = sorted(range(len(part)), key=[point[2] for point in part].__getitem__)
             kept += [part[i] for i in sorted({by_value[0], by_value[-1]})]
-    return [*kept, points[-1]][:limit]
+    return [*kept, points[-1]]
 
 
 def _predicted(job: Job, now: datetime) -> list[tuple[float, float]]:

@@ -1,0 +1,188 @@
+"""Logs over HTTP, and that nothing but logs can be read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.test import AsyncClient
+
+from accounts.tokens import create_token
+from portal.jobs.models import Job
+from portal.jobs.services.submission import cancel_job
+from tests.portal.api import Api
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world(settings: Any, tmp_path: Path) -> World:
+    settings.EVENKEEL_DATA = tmp_path
+    return World()
+
+
+@pytest.fixture
+def job(world: World) -> Job:
+    return world.submit()
+
+
+@pytest.fixture
+def api(world: World) -> Api:
+    return Api(world.user)
+
+
+def folder(job: Job, epoch: int = 1) -> Path:
+    from django.conf import settings
+
+    path = Path(settings.EVENKEEL_DATA) / "jobs" / str(job.pk) / "runs" / str(job.run_id) / str(epoch) / "logs"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write(job: Job, text: str | bytes, epoch: int = 1, name: str = "rank0.log") -> None:
+    (folder(job, epoch) / name).write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def logs(api: Api, job: Job, query: str = "") -> Any:
+    answer = api.get(f"jobs/{job.number}/logs{query}")
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+def test_a_job_that_never_ran_has_an_empty_log(api: Api, job: Job) -> None:
+    empty = {"rank": 0, "ranks": [], "offset": 0, "next_offset": 0, "size": 0, "text": "", "complete": False}
+    assert logs(api, job) == empty
+
+
+def test_launches_and_rotated_parts_are_one_log(api: Api, job: Job) -> None:
+    write(job, "a\n", 1, "rank0.log.2")
+    write(job, "b\n", 1, "rank0.log.1")
+    write(job, "c\n", 1)
+    write(job, "d\n", 2)
+    write(job, "e\n", 10)
+    write(job, "other\n", 2, "rank1.log")
+    write(job, "runner\n", 2, "runner.log")
+    whole = logs(api, job)
+    assert (whole["text"], whole["size"], whole["ranks"]) == ("a\nb\nc\nd\ne\n", 10, [0, 1])
+    assert logs(api, job, "?offset=3&limit=4")["text"] == "\nc\nd"
+    assert logs(api, job, "?rank=1")["text"] == "other\n"
+    assert logs(api, job, "?tail=2")["text"] == "d\ne\n"
+    assert logs(api, job, "?offset=99")["text"] == ""
+
+
+def test_reading_on_from_next_offset_gives_everything_once(api: Api, job: Job) -> None:
+    text = "".join(f"Zeile {n} – äöü 🚂\n" for n in range(50))
+    write(job, text[:700], 1)
+    write(job, text[700:], 2)
+    read, offset = "", 0
+    while True:
+        part = logs(api, job, f"?offset={offset}&limit=37")
+        read, offset = read + part["text"], part["next_offset"]
+        if offset >= part["size"]:
+            break
+    assert read == text
+
+
+def test_bytes_that_are_no_text_are_replaced(api: Api, job: Job) -> None:
+    write(job, b"\xff\x00ok\xc3")
+    assert logs(api, job)["text"] == "\ufffd\x00ok\ufffd"
+
+
+def test_search_finds_lines_in_any_case(api: Api, job: Job) -> None:
+    write(job, "".join(f"{'Loss' if n % 2 else 'step'} {n}\n" for n in range(10)))
+    found = logs(api, job, "?search=loss&tail=2")
+    assert found["text"] == "Loss 7\nLoss 9\n"
+    assert logs(api, job, "?search=LOSS%203")["text"] == "Loss 3\n"
+    paged, offset = "", 0
+    while offset < found["size"]:
+        part = logs(api, job, f"?search=loss&limit=14&offset={offset}")
+        paged, offset = paged + part["text"], part["next_offset"]
+    assert paged.count("Loss") == 5
+
+
+def test_complete_says_that_nothing_more_will_come(world: World, api: Api, job: Job) -> None:
+    write(job, "bye\n")
+    assert logs(api, job)["complete"] is False
+    cancel_job(user=world.user, job=job)
+    assert logs(api, job)["complete"] is True
+    assert logs(api, job, "?limit=1")["complete"] is False
+
+
+def test_an_earlier_attempt_is_read_by_its_number(world: World, api: Api, job: Job) -> None:
+    world.train(job)
+    write(job, "first\n")
+    world.gone(job, "user_error", exit_code=1)
+    job.refresh_from_db()
+    write(job, "second\n")
+    assert logs(api, job)["text"] == "second\n"
+    assert logs(api, job, "?run=1")["text"] == "first\n"
+    for unknown in ("9", "nonsense", "00000000-0000-0000-0000-000000000000"):
+        assert api.get(f"jobs/{job.number}/logs?run={unknown}").status == 404
+
+
+@pytest.mark.parametrize("query", ["rank=-1", "limit=0", "limit=99999999", "tail=0", "offset=-1", "rnak=1", "follow=2"])
+def test_absurd_ranges_are_refused(api: Api, job: Job, query: str) -> None:
+    assert api.get(f"jobs/{job.number}/logs?{query}").status == 400
+
+
+def test_links_pipes_and_shared_files_are_not_read(api: Api, job: Job, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("do not tell")
+    here = folder(job)
+    (here / "rank0.log").symlink_to(secret)
+    (here / "rank1.log").hardlink_to(secret)
+    os.mkfifo(here / "rank2.log")
+    (here / "rank3.log").mkdir()
+    (here.parent.parent / "2").symlink_to(here.parent)
+    assert logs(api, job)["ranks"] == []
+    for rank in range(4):
+        assert logs(api, job, f"?rank={rank}")["text"] == ""
+
+
+def test_a_folder_that_is_a_link_is_not_entered(world: World, api: Api, job: Job) -> None:
+    other = world.submit()
+    write(other, "of another job\n")
+    write(job, "")
+    run = folder(job).parent.parent
+    run.rename(run.with_name("elsewhere"))
+    run.symlink_to(folder(other).parent.parent)
+    assert logs(api, job)["text"] == ""
+
+
+async def _stream(token: str, path: str, accept: str = "text/plain") -> tuple[Any, bytes]:
+    headers = {"Authorization": f"Bearer {token}", "Accept": accept}
+    response = await AsyncClient().get(f"/api/v1/{path}", headers=headers)
+    return response, b"".join([part async for part in response.streaming_content])  # type: ignore[attr-defined]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_text_is_the_whole_log(world: World, job: Job) -> None:
+    write(job, "x" * 600_000 + "\nend\n")
+    _, token = create_token(user=world.user, name="t")
+    response, text = async_to_sync(_stream)(token, f"jobs/{job.number}/logs")
+    assert response["Content-Type"] == "text/plain; charset=utf-8"
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert len(text) == 600_005
+    assert text.endswith(b"end\n")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_following_ends_when_the_job_does(world: World, job: Job) -> None:
+    write(job, "one\n")
+    _, token = create_token(user=world.user, name="t")
+
+    async def follow() -> bytes:
+        reading = asyncio.create_task(_stream(token, f"jobs/{job.number}/logs?follow=1"))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(write, job, "one\ntwo\n")
+        await asyncio.sleep(0.8)
+        assert not reading.done()
+        await sync_to_async(cancel_job)(user=world.user, job=job)
+        return (await asyncio.wait_for(reading, 20))[1]
+
+    assert async_to_sync(follow)() == b"one\ntwo\n"

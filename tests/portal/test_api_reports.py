@@ -1,0 +1,105 @@
+"""What runners report."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from portal.jobs.models import Job, JobEvent, MetricPoint
+from portal.jobs.run_tokens import run_token
+from scheduling.lifecycle import State
+from tests.portal.api import Answer, Api
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def job(world: World) -> Job:
+    job = world.submit()
+    world.round()
+    return job
+
+
+def body(epoch: int = 1, seq: int = 1, **more: Any) -> dict[str, Any]:
+    return {"epoch": epoch, "seq": seq, "sent_at": time.time(), "phase": "running", **more}
+
+
+def send(job: Job, content: Any, token: str | None = None) -> Answer:
+    job.refresh_from_db()
+    assert job.run_id
+    return Api(token=token or run_token(job.run_id, 1)).post(f"runs/{job.run_id}/reports", content)
+
+
+def test_a_report_moves_the_job_on(world: World, job: Job) -> None:
+    metrics = [{"step": 3, "at": time.time(), "loss": 2.5}]
+    answer = send(job, body(ready_at=time.time(), step=3, metrics=metrics, sdk=True, usage={"cpu_s": 1}, exit=None))
+    assert answer.status == 200
+    assert answer.json == {"command": None, "next_report_s": 10.0}
+    assert world.state(job) is State.RUNNING_PROTECTED
+    assert world.run(job).step == 3
+    assert MetricPoint.objects.get().values == {"loss": 2.5}
+
+
+def test_a_repeated_report_changes_nothing(world: World, job: Job) -> None:
+    send(job, body(ready_at=time.time(), step=3))
+    events = JobEvent.objects.count()
+    assert send(job, body(ready_at=time.time(), step=9)).status == 200
+    assert (world.run(job).step, JobEvent.objects.count()) == (3, events)
+
+
+def test_tokens_of_other_launches_people_and_nobody_are_401(world: World, job: Job) -> None:
+    other = world.submit()
+    assert job.run_id
+    assert other.run_id
+    for token in (run_token(other.run_id, 1), run_token(job.run_id, 2), "ekr_", "nonsense"):
+        assert send(job, body(), token).status == 401
+    user = Api(world.user)
+    assert user.post(f"runs/{job.run_id}/reports", body()).status == 401
+    assert Api().post(f"runs/{job.run_id}/reports", body()).status == 401
+    unknown = "00000000-0000-0000-0000-000000000000"
+    assert Api().post(f"runs/{unknown}/reports", body()).status == 401
+    assert Api(token=run_token(unknown, 1)).post(f"runs/{unknown}/reports", body()).status == 404
+
+
+def test_a_stale_launch_is_409(world: World, job: Job) -> None:
+    assert job.run_id
+    assert send(job, body(epoch=2), run_token(job.run_id, 2)).status == 409
+
+
+def test_a_cancelled_job_is_told_to_die(world: World, job: Job) -> None:
+    Api(world.user).post(f"jobs/{job.number}/cancel")
+    assert send(job, body()).json["command"] == "kill"
+
+
+def test_what_programs_log_is_taken_as_it_comes(world: World, job: Job) -> None:
+    send(job, body(ready_at=time.time()))
+    metrics = '[{"step": 1, "at": 1795221131.0, "loss": NaN, "lo\\u0000ss": 1.5, "\\ud800": Infinity}]'
+    text = json.dumps(body(seq=2, notices=["nul \0 and half \ud800"], metrics=["M"])).replace('["M"]', metrics)
+    assert send(job, text).status == 200
+    assert MetricPoint.objects.get().values == {"lo\ufffdss": 1.5}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"[]", b"{", {"epoch": 1}, body(seq=-1), body(seq=10**30), body(step=-1), body(sent_at=1e300),
+        body(metrics=[{"step": "x"}]), body(metrics=[{}] * 600), body(checkpoint={"step": 1}), b"[" * 100_000,
+        body(notices=["x"] * 101),
+    ],
+)  # fmt: skip
+def test_a_report_that_is_none_is_400(job: Job, content: Any) -> None:
+    assert send(job, content).status == 400
+
+
+def test_reports_have_a_size_limit_of_their_own(job: Job) -> None:
+    assert send(job, json.dumps(body()) + " " * 500_000).status == 200
+    assert send(job, b" " * (1024 * 1024 + 1)).status == 413
