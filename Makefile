@@ -14,6 +14,7 @@ up: env frontend ## the portal over ./data, or EVENKEEL_DATA
 	@$(PYTHON) manage.py up
 
 test: env frontend chromium ## the whole default suite
+	@cd frontend && ../scripts/npm.sh run --silent test </dev/null
 	@$(PYTHON) -m pytest $(PYTEST_ARGS)
 
 lint: env ## style, types, import rules, migrations, API description
