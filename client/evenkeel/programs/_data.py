@@ -72,6 +72,6 @@ def _digits_file() -> Path:
 
 
 def corpus(context: int) -> Text:
-    """The Apache licence and pages of this project's documentation, as ASCII codes."""
+    """The Apache licence and pages of this project's documentation, in ASCII."""
     raw = resources.files("evenkeel.programs").joinpath("corpus.txt").read_bytes()
     return Text(torch.frombuffer(bytearray(raw), dtype=torch.uint8).long(), context)
