@@ -10,9 +10,6 @@ import pytest
 from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.valkey import Valkey
-from tests.live_portal import live_portal
-
-__all__ = ["live_portal"]  # a fixture
 
 
 @pytest.fixture(scope="session")

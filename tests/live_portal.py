@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import psutil
 import psycopg2
-import pytest
 
 from portal.supervisor.layout import Layout
 from tests.supervisor.running import ROOT, RunningPortal
@@ -133,9 +132,3 @@ def running_portal(**environment: str) -> Iterator[LivePortal]:
     finally:
         portal.end()
         shutil.rmtree(data, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def live_portal() -> Iterator[LivePortal]:
-    with running_portal() as portal:
-        yield portal

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.live_portal import LivePortal
+from tests.live_portal import LivePortal, running_portal
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGS = [
@@ -25,7 +25,13 @@ DIST = Path(__file__).resolve().parents[2] / "frontend" / "dist" / "index.html"
 PATIENCE_MS = 30_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def live_portal() -> Iterator[LivePortal]:
+    with running_portal() as portal:
+        yield portal
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: the pages are not tested")
@@ -37,7 +43,7 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(browser: Browser, live_portal: LivePortal) -> Iterator[BrowserContext]:
     """One session for all tests: signing in is limited to a few attempts a minute."""
     context = browser.new_context(base_url=live_portal.base_url, viewport={"width": 1440, "height": 900})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from decimal import Decimal
 
 import psutil
@@ -19,6 +20,13 @@ GENTLE = {
     "throughput": {"titan_xp": [0.4, 0.7, 0.85, 0.9, 0.95, 1.0]},
     "checkpoint": {"every_steps": 50},
 }
+
+
+@pytest.fixture(scope="module")
+def live_portal() -> Iterator[LivePortal]:
+    """A portal of their own: what browser tests leave queued or configured does not get in the way."""
+    with running_portal() as portal:
+        yield portal
 
 
 def test_a_job_trains_and_is_paid_for(live_portal: LivePortal) -> None:
