@@ -57,8 +57,10 @@ def portal() -> Iterator[LivePortal]:
 def test_every_job_finishes_whatever_is_killed(portal: LivePortal, target: str, moment: str) -> None:
     shape = {"model_type": "digits_mlp", "batch_size": 60, "checkpoint": {"every_steps": 40}}
     shape |= {"throughput": {"titan_xp": [1.0, 1.8, 2.4, 2.8, 3.0, 3.1]}, "retry": {"limit": 5, "backoff_s": 0.2}}
-    first = portal.submit(**shape, total_steps=300, gpus={"min": 1, "max": 2})
-    if moment in ("CHECKPOINTING", "STOPPING"):
+    leaving = moment in ("CHECKPOINTING", "STOPPING")
+    # A launch on a busy machine takes seconds and protects for three times that: the job must outlast it.
+    first = portal.submit(**shape, total_steps=900 if leaving else 300, gpus={"min": 1, "max": 2})
+    if leaving:
         portal.wait_for("it to train unprotected", lambda: portal.job(first["number"])["run_state"] == "RUNNING")
     second = portal.submit(**shape, total_steps=200, gpus={"min": 1, "max": 5})
     third = portal.submit(**shape, total_steps=60, gpus={"min": 2, "max": 6})

@@ -45,7 +45,7 @@ def test_a_job_trains_and_is_paid_for(live_portal: LivePortal) -> None:
     assert losses[-1][2] < losses[0][2]
     assert "loss" in log
     assert kinds[::-1][:4] == ["submitted", "ACCEPTED", "ASSIGNED", "GPUS_FREE"]
-    assert [s["coarse"] for s in timeline["states"]] == ["queued", "queued", "starting", "starting", "running"]
+    assert list(dict.fromkeys(s["coarse"] for s in timeline["states"])) == ["queued", "starting", "running"]
     assert timeline["allocations"][0]["count"] == 1
 
 
