@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-KEY = RegexValidator(r"^[a-z][a-z0-9-]{0,39}$", "Lower-case letters, digits and dashes; starts with a letter.")
+KEY = RegexValidator(r"^[a-z][a-z0-9-]{0,39}\Z", "Lower-case letters, digits and dashes; starts with a letter.")
 
 
 class UserManager(BaseUserManager["User"]):

@@ -152,7 +152,7 @@ def test_a_reference_to_no_job_is_404(api: Api, reference: str) -> None:
     ],
 )  # fmt: skip
 def test_addresses_that_are_none_are_problems_too(api: Api, method: str, path: str, status: int) -> None:
-    response = getattr(Client(), method)(path, headers=api.headers)
+    response = getattr(Client(enforce_csrf_checks=True), method)(path, headers=api.headers)
     assert response.status_code == status
     assert response["Content-Type"] == "application/problem+json"
     assert response.json()["status"] == status
