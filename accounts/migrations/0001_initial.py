@@ -158,7 +158,8 @@ class Migration(migrations.Migration):
                         unique=True,
                         validators=[
                             django.core.validators.RegexValidator(
-                                "^[a-z][a-z0-9-]{0,39}\\Z", "Lower-case letters, digits and dashes; starts with a letter."
+                                "^[a-z][a-z0-9-]{0,39}\\Z",
+                                "Lower-case letters, digits and dashes; starts with a letter.",
                             )
                         ],
                     ),

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import authenticate, login, logout
 from django.contrib.auth.models import AnonymousUser
-from django.core.cache import cache
 from django.middleware.csrf import get_token
 from pydantic import Field
-from redis.exceptions import RedisError
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
+from accounts import attempts
 from accounts.models import User
 from accounts.selectors import projects_with_roles
 from portal.api.errors import Refused
@@ -32,7 +29,6 @@ from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
 from portal.jobs.models import Accelerator, Cluster
 
-logger = logging.getLogger(__name__)
 WRONG = "Email and password do not match an active account."
 
 
@@ -41,24 +37,18 @@ class Credentials(Body):
     password: str = Field(min_length=1, max_length=1_024)
 
 
-class SignInThrottle(SimpleRateThrottle):
-    """Attempts per minute from one address at one account; a right password clears the count."""
-
-    rate = "10/min"
-
-    def get_cache_key(self, request: Request, view: APIView) -> str:
-        email = request.data.get("email") if isinstance(request.data, dict) else None
-        who = f"{request.META.get('REMOTE_ADDR')} {str(email).strip().lower()[:254]}"
-        return "signin:" + hashlib.sha256(who.encode()).hexdigest()
-
+class SignInThrottle(BaseThrottle):
     def allow_request(self, request: Request, view: APIView) -> bool:
-        if request.method != "POST":
+        if request.method != "POST" or not isinstance(request.data, dict):
             return True
-        try:
-            return bool(super().allow_request(request, view))
-        except RedisError as error:
-            logger.warning("sign-in is not throttled: %s", error)
-            return True
+        return attempts.may_try(_address(request), str(request.data.get("email")))
+
+    def wait(self) -> float:
+        return attempts.WINDOW_S
+
+
+def _address(request: Request) -> str:
+    return str(request.META.get("REMOTE_ADDR"))
 
 
 class SessionView(APIView):
@@ -80,7 +70,7 @@ class SessionView(APIView):
         if not isinstance(user, User):
             raise Refused(401, WRONG)
         login(request._request, user)
-        _forget_attempts(request, self)
+        attempts.forget(_address(request), body.email)
         return Response(describe_session(user))
 
     @operation("sign_out", None, tag="session", status=204, problems=(403,), public=True)
@@ -89,13 +79,6 @@ class SessionView(APIView):
         SessionAuthentication().enforce_csrf(request)
         logout(request._request)
         return Response(status=204)
-
-
-def _forget_attempts(request: Request, view: APIView) -> None:
-    try:
-        cache.delete(SignInThrottle().get_cache_key(request, view))
-    except RedisError as error:
-        logger.warning("attempts not forgotten: %s", error)
 
 
 def describe_session(user: User | AnonymousUser) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
@@ -178,3 +179,15 @@ def test_the_audit_log_cannot_be_edited(world: World, boss: Client) -> None:
     address = reverse("admin:accounts_auditentry_delete", args=[entry.pk])
     assert boss.post(address, {"post": "yes"}).status_code == 403
     assert boss.post(reverse("admin:accounts_auditentry_change", args=[entry.pk]), {"target": "x"}).status_code == 403
+
+
+def test_guessing_passwords_is_slowed_down(world: World) -> None:
+    cache.clear()
+    boss = User.objects.create_superuser("root@example.org", "a long enough one")
+    client, address = Client(), reverse("admin:login")
+    for _ in range(10):
+        client.post(address, {"username": boss.email, "password": "wrong"})
+    refused = client.post(address, {"username": boss.email, "password": "a long enough one"})
+    assert "Too many attempts" in refused.content.decode()
+    cache.clear()
+    assert client.post(address, {"username": boss.email, "password": "a long enough one"}).status_code == 302
