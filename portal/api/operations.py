@@ -44,6 +44,13 @@ class IsAdministrator(BasePermission):
         return bool(request.user.is_authenticated and request.user.is_superuser)
 
 
+def _problems(statuses: set[int]) -> dict[Any, Any]:
+    return {
+        (status, "application/problem+json"): OpenApiResponse(Problem, description=TITLES[status])
+        for status in sorted(statuses)
+    }
+
+
 def operation(
     name: str,
     answer: Any,
@@ -65,11 +72,8 @@ def operation(
     `also`: further successful answers. `request`: documentation of a body that the method reads itself.
     """
     failures = {400, *problems} | (set() if public else {401}) | ({404} if path else set())
-    responses = {status: answer, **(also or {})}
-    responses |= {
-        (code, "application/problem+json"): OpenApiResponse(Problem, description=TITLES[code])
-        for code in sorted(failures | ({413, 415} if body or request else set()))
-    }
+    failures |= {413, 415} if body or request else set()
+    responses = {status: answer, **(also or {}), **_problems(failures)}
 
     def decorate(method: Method) -> Method:
         @extend_schema(
