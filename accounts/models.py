@@ -157,7 +157,7 @@ class LedgerEntry(models.Model):
     price_micro_per_gpu_hour = models.BigIntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["project", "from_at"])]
+        indexes = [models.Index(fields=["project", "from_at"]), models.Index(fields=["to_at"])]
         constraints = [
             models.UniqueConstraint(fields=["hold_id", "from_at"], name="one_entry_per_hold_and_start"),
             models.CheckConstraint(condition=Q(gpu_us__gte=0), name="ledger_time_not_negative"),

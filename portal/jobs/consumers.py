@@ -63,6 +63,18 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
             await self.channel_layer.group_add(group_name(stream), self.channel_name)
             await self._say({"type": "subscribed", "stream": stream})
 
+    async def _still_allowed(self) -> bool:
+        """Membership and accounts change while sockets live."""
+        user = await database_sync_to_async(User.objects.filter(pk=self.user.pk, is_active=True).first)()
+        if user is None:
+            return False
+        allowed = await database_sync_to_async(allowed_streams)(user)
+        for stream in self.streams - allowed:
+            await self.channel_layer.group_discard(group_name(stream), self.channel_name)
+            await self._say({"type": "error", "stream": stream, "detail": "There is no such stream."})
+        self.streams &= allowed
+        return True
+
     async def live_message(self, event: dict[str, Any]) -> None:
         await self.send(text_data=event["text"])
 
@@ -73,4 +85,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         with contextlib.suppress(asyncio.CancelledError):
             while True:
                 await asyncio.sleep(PING_S)
+                if not await self._still_allowed():
+                    await self.close(code=NOT_SIGNED_IN)
+                    return
                 await self._say({"type": "ping", "at": iso(datetime.now(UTC))})

@@ -41,15 +41,16 @@ def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> De
     """Keep a plan that moves something, with the snapshot that it came from."""
     packed = zlib.compress(json.dumps(asdict(view.snapshot), default=_plain).encode(), 6)
     cluster = view.cluster
+    plain = json.dumps(asdict(plan), default=_plain)
     return Decision.objects.create(
         cluster=cluster,
         round=cluster.round_epoch + 1,
         at=now,
         policy_name=cluster.policy_name,
         policy_parameters=cluster.policy_parameters,
-        plan=json.loads(json.dumps(asdict(plan), default=_plain)),
+        plan=json.loads(plain),
         snapshot=packed,
-        size_bytes=len(packed),
+        size_bytes=len(packed) + len(plain),
         seconds=seconds,
     )
 

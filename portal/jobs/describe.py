@@ -25,6 +25,10 @@ CURRENCY = "USD"
 _SPREAD = {"measured": 0.05, "user": 0.15, "catalogue": 0.15, "estimated": 0.3, "trial": 0.5}
 
 
+#: "Until I cancel it": an end so far away is none (and no date can hold it).
+_NO_END_IN_SIGHT_S = 50 * 365 * 86_400.0
+
+
 @dataclass
 class Context:
     """What describing jobs needs beyond their rows, fetched once for all of them."""
@@ -223,6 +227,8 @@ def _expected_end(
     if not steps_per_s or State(run.state) not in LIVE or State(run.state) in WAITING:
         return None, None, None
     train_s = max(0, job.total_steps - run.step) / steps_per_s
+    if train_s > _NO_END_IN_SIGHT_S:
+        return None, None, None
     launch_s = run.launch_s if State(run.state) not in TRAINING else 0.0
     spread = _SPREAD.get(source, 0.3)
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from django.conf import settings
+from django.db.models import Sum
 
 from portal.jobs import profiles, run_tokens
 from portal.jobs.models import Accelerator, Hold, Run
@@ -41,7 +42,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         batch_size=job.batch_size,
         checkpoint_every_steps=checkpoint.get("every_steps", 200),
         checkpoint_keep=checkpoint.get("keep", 3),
-        max_duration_s=spec.get("max_duration"),
+        max_duration_s=_time_left_s(run),
         memory_mib=spec.get("memory"),
         cpus=spec.get("cpus"),
         api_url=settings.EVENKEEL_API_URL,
@@ -49,6 +50,15 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         report_interval_s=settings.EVENKEEL_REPORT_INTERVAL_S,
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
     )
+
+
+def _time_left_s(run: Run) -> float | None:
+    """What earlier launches and attempts left of the job's max_duration."""
+    limit_s = run.job.spec.get("max_duration")
+    if limit_s is None:
+        return None
+    used_s = Run.objects.filter(job=run.job).aggregate(total=Sum("running_s"))["total"] or 0.0
+    return max(1.0, float(limit_s) - float(used_s))
 
 
 def pace_of(run: Run, accelerator_type: str, count: int) -> float | None:

@@ -8,6 +8,8 @@ from statistics import median
 from typing import Any
 
 from django.conf import settings
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 
 from portal.jobs.models import Job, ThroughputSample
 from scheduling.domain import Curve
@@ -33,12 +35,17 @@ def speedup() -> float:
 
 def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dict[int, Number]]:
     """(workload, batch, type) -> count -> measured number, from real devices only: one query."""
-    rows = ThroughputSample.objects.filter(workload__in=list(workloads), emulated=False).order_by("-measured_at")
+    newest_first = Window(
+        RowNumber(),
+        partition_by=["workload", "batch_size", "accelerator_type", "count"],
+        order_by=F("measured_at").desc(),
+    )
+    known = ThroughputSample.objects.filter(workload__in=list(workloads), emulated=False)
+    rows = known.annotate(rank=newest_first).filter(rank__lte=_NEWEST).order_by("-measured_at")
     groups: dict[tuple[str, int, str, int], list[ThroughputSample]] = defaultdict(list)
     for row in rows.iterator():
         group = groups[row.workload, row.batch_size, row.accelerator_type, row.count]
-        if len(group) < _NEWEST:
-            group.append(row)
+        group.append(row)
     numbers: dict[tuple[str, int, str], dict[int, Number]] = defaultdict(dict)
     for (workload, batch, kind, count), group in groups.items():
         value = median(r.steps_per_s for r in group)

@@ -46,7 +46,9 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     types: Counter[str] = Counter()
     for node in nodes:
         types[node.type] += len(node.gpu_ids)
-    kind_of = {gpu: node.type for node in nodes for gpu in node.gpu_ids}
+    # Of all accelerators: a job may still be on one that its node no longer reports.
+    everywhere = Accelerator.objects.filter(node__cluster=cluster)
+    kind_of = dict(everywhere.values_list("pk", "node__accelerator_type"))
     known = job_profiles(jobs, types)
     views = tuple(_job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of) for job in jobs)
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.

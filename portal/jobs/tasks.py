@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -17,12 +19,12 @@ from django.utils import timezone
 from portal.jobs import decisions, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Run
-from portal.jobs.services import administration, observation, plans
+from portal.jobs.services import administration, limits, observation, plans
 from portal.jobs.snapshots import take_snapshot
 from scheduling.domain import Plan
 from scheduling.errors import ExecutorError
 from scheduling.executors import load_executor
-from scheduling.executors.base import Executor, ExitInfo
+from scheduling.executors.base import Executor, ExitInfo, Fact
 from scheduling.lifecycle import LIVE, State
 from scheduling.policies import load_policy
 from scheduling.rounds import plan_round
@@ -64,6 +66,7 @@ def _round(cluster: Cluster) -> None:
     now = timezone.now()
     accept(cluster, executor, now)
     observation.advance_clock(cluster_id=cluster.pk, now=now)
+    limits.enforce(cluster_id=cluster.pk, now=now)
     plan_and_commit(cluster, timezone.now())
     plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
     dispatch_commands(cluster)
@@ -88,14 +91,28 @@ def observe(cluster: Cluster, executor: Executor) -> None:
             .distinct()
         )
         for fact in executor.observe([(str(run_id), epoch) for run_id, epoch in known]):
-            observation.record_spooled(fact)
-            observation.record_fact(fact)
+            take_in(fact)
     except ExecutorError as error:
         logger.warning("executor %s: %s", cluster.executor, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
     trust = "single_trust" if executor.single_trust_mode else "accounts"
     if cluster.isolation != trust:
         Cluster.objects.filter(pk=cluster.pk).update(isolation=trust)
+
+
+def take_in(fact: Fact) -> None:
+    """One fact; what a job's own files say must never stop the facts of others."""
+    try:
+        observation.record_spooled(fact)
+    except Exception:
+        logger.exception("spooled reports of run %s", fact.run_id)
+    try:
+        observation.record_fact(fact)
+    except Exception:
+        logger.exception("fact of run %s: taken as a lost runner", fact.run_id)
+        unreadable = ExitInfo("runner_lost", message="Its exit record cannot be read.")
+        with contextlib.suppress(Exception):
+            observation.record_fact(replace(fact, exit=unreadable))
 
 
 def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
@@ -157,7 +174,10 @@ def _send(command: Command, executor: Executor) -> None:
     try:
         match command.verb:
             case Command.Verb.LAUNCH:
-                if State(run.state) is State.LAUNCHING and run.epoch == epoch:
+                if run.epoch == epoch and State(run.state) in LIVE and State(run.state) is not State.LAUNCHING:
+                    # It has launched since: this is the same command, sent once more.
+                    Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
+                elif State(run.state) is State.LAUNCHING and run.epoch == epoch:
                     request = launching.launch_request(run, epoch)
                     Run.objects.filter(pk=run.pk, epoch=epoch).update(pace_steps_per_s=request.pace_steps_per_s)
                     executor.launch(request)

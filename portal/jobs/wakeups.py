@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from django.core.cache import cache
@@ -23,7 +24,7 @@ def wake(countdown_s: float = 0.0) -> None:
     from portal.jobs.tasks import run_round
 
     try:
-        if countdown_s or cache.add(ROUND_KEY, 1, _FLAG_TTL_S):
+        if _first(ROUND_KEY, countdown_s):
             run_round.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("no nudge for the scheduler (%s); its timer will run", error)
@@ -34,10 +35,18 @@ def publish(countdown_s: float = 0.0) -> None:
     from portal.jobs.tasks import publish_live
 
     try:
-        if countdown_s or cache.add(LIVE_KEY, 1, _FLAG_TTL_S):
+        if _first(LIVE_KEY, countdown_s):
             publish_live.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("live views are late (%s)", error)
+
+
+def _first(key: str, countdown_s: float) -> bool:
+    """Nobody asked for the same yet: now, or within the same fifth of a second later."""
+    if not countdown_s:
+        return bool(cache.add(key, 1, _FLAG_TTL_S))
+    slot = int((time.time() + countdown_s) * 5)
+    return bool(cache.add(f"{key}:{slot}", 1, int(countdown_s) + 2))
 
 
 def clear(key: str) -> None:

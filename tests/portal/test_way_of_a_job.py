@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from portal.jobs.models import Assignment, Checkpoint, Command, Decision, Hold, JobEvent, Run
-from portal.jobs.services import observation, plans, reports
+from portal.jobs import launching, tasks
+from portal.jobs.describe import describe_jobs
+from portal.jobs.models import Assignment, Checkpoint, Command, Decision, Hold, Job, JobEvent, Run
+from portal.jobs.services import limits, observation, plans, reports
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from portal.jobs.snapshots import take_snapshot
-from scheduling.executors.base import Fact
+from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.rounds import plan_round
@@ -235,3 +237,52 @@ def test_commands_are_closed_by_observations_only(world: World) -> None:
     assert world.state(job) is State.LAUNCHING
     observation.record_fact(Fact(str(run.pk), 1, "alive", timezone.now().timestamp()))
     assert Command.objects.get().closed_at is not None
+
+
+def test_one_unreadable_exit_does_not_stop_the_facts_of_others(world: World) -> None:
+    first, second = world.submit(gpus={"min": 1, "max": 2}), world.submit(gpus={"min": 1, "max": 2})
+    world.train(first)
+    now = timezone.now().timestamp()
+    poisoned = ExitInfo("user_error", exit_code=1, message="x\0")
+    for job, info in ((first, poisoned), (second, ExitInfo("done", step=1000))):
+        tasks.take_in(Fact(str(world.run(job).pk), 1, "exited", now, info))
+    assert world.run(first).attempt == 2
+    assert world.state(second) is State.FINISHED
+    check_invariants(world)
+
+
+def test_a_job_ends_when_it_has_cost_what_it_may(world: World) -> None:
+    job = world.submit(max_cost="0.01")
+    world.train(job)
+    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
+    assert world.state(job) is State.RUNNING_PROTECTED
+    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(hours=1))
+    assert world.state(job) is State.CANCELLED
+    assert "0.01" in world.run(job).reason_text
+    assert ("kill", 1) in world.open_commands()
+
+
+def test_earlier_attempts_count_towards_max_duration(world: World) -> None:
+    job = world.submit(max_duration=3600)
+    world.round()
+    Run.objects.filter(pk=world.run(job).pk).update(running_s=3000.0)
+    assert launching.launch_request(world.run(job), 1).max_duration_s == 600
+
+
+def test_a_gpu_that_is_no_longer_reported_does_not_stop_the_rounds(world: World) -> None:
+    job = world.submit()
+    world.train(job)
+    world.nodes["a"] = 2
+    world.inventory()
+    assert world.round() is not None
+    assert world.state(job) is State.CHECKPOINTING
+    world.gone(job)
+    world.round()
+    assert world.gpus(job) <= 2
+
+
+def test_a_job_without_an_end_in_sight_is_described(world: World) -> None:
+    job = world.submit(steps=10**12)
+    world.train(job)
+    described = describe_jobs([Job.objects.select_related("run", "project", "owner").get(pk=job.pk)], timezone.now())
+    assert described[0]["expected_end_at"] is None

@@ -36,7 +36,7 @@ def update(run: Run) -> None:
             at=later.at.timestamp(),
         )
         for earlier, later in pairwise(points)
-        if later.step > earlier.step
+        if later.step > earlier.step and later.at > earlier.at
     ]
     latest = samples[-3:]
     now_steps_per_s = sum(s.steps for s in latest) / sum(s.seconds for s in latest) if latest else None

@@ -44,7 +44,8 @@ def record_fact(fact: Fact) -> None:
         if run is None:
             return
         launching = Command.objects.filter(run=run, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None)
-        if fact.kind == "absent" and State(run.state) in LIVE and launching.exists():
+        awaited = State(run.state) is State.LAUNCHING and run.epoch == fact.epoch
+        if fact.kind == "absent" and awaited and launching.exists():
             return  # not started yet: the launch command is still to be carried out
         ended = _end_holds(run, fact.epoch, from_posix(fact.at))
         Command.objects.filter(run=run, epoch=fact.epoch, closed_at=None).update(closed_at=from_posix(fact.at))
@@ -193,18 +194,21 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
 
 def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
-    with transaction.atomic():
-        if event is Event.FAIL:
-            in_words = state.value.lower().replace("_", " ")
-            info = ExitInfo("launch_failed", message=f"More than {limit_s:.0f} s in {in_words}.")
-            fail(run, info, now)
-        elif event is Event.UNASSIGNED:
-            end_assignments(run, now)
-            _try(run, event, now, f"{name} is queued again: its GPUs did not become free in {limit_s:.0f} s")
-        else:
-            end_processes(run, now)
-            text = f"{name} wrote no checkpoint in {limit_s:.0f} s and goes on from step {run.checkpoint_step:,}"
-            _try(run, event, now, text)
+    try:
+        with transaction.atomic():
+            if event is Event.FAIL:
+                in_words = state.value.lower().replace("_", " ")
+                fail(run, ExitInfo("launch_failed", message=f"More than {limit_s:.0f} s in {in_words}."), now)
+            elif event is Event.UNASSIGNED:
+                end_assignments(run, now)
+                text = f"{name} is queued again: its GPUs did not become free in {limit_s:.0f} s"
+                move(run, event, at=now, text=text)
+            else:
+                end_processes(run, now)
+                text = f"{name} wrote no checkpoint in {limit_s:.0f} s and goes on from step {run.checkpoint_step:,}"
+                move(run, event, at=now, text=text)
+    except (StaleRun, InvalidTransition) as error:
+        logger.info("%s is no longer overdue: %s", name, error)
 
 
 def _try(run: Run, event: Event, now: datetime, text: str, why: Why | None = None) -> None:

@@ -144,7 +144,9 @@ def _store_reasons(plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> Non
     """What the policy says about jobs it did not move, where that has changed."""
     still = [seen[job_id].run_id for job_id in plan.reasons if job_id not in moved and job_id in seen]
     changed = []
-    for run in Run.objects.filter(pk__in=still, state__in=[*QUEUED, State.RUNNING]):
+    # Locked: a run that ends meanwhile keeps the reason it ended with.
+    runs = Run.objects.select_for_update().filter(pk__in=still, state__in=[*QUEUED, State.RUNNING])
+    for run in runs.order_by("pk"):
         reason = plan.reasons[str(run.job_id)]
         detail = dict(reason.detail)
         if (run.reason_token, run.reason_text, run.reason_detail) != (reason.token, reason.text, detail):
@@ -171,6 +173,8 @@ def _launch(run: Run, now: datetime) -> bool:
     gpus = list(
         Accelerator.objects.filter(assignments__run=run, assignments__during__upper_inf=True).select_related("node")
     )
+    if not gpus:
+        return False  # cancelled since
     try:
         with transaction.atomic():
             started = {} if run.first_started_at else {"first_started_at": now}

@@ -144,7 +144,9 @@ def _metrics(run: Run, report: Report) -> None:
     for metric in report.metrics:
         values = {k[:60]: v for k, v in metric.items() if k not in ("step", "at") and v is not None}
         if metric.get("step") is not None and metric.get("at"):
-            step, at = int(metric["step"] or 0), from_posix(min(metric["at"] or 0.0, _LATEST))
+            if not (0 <= (metric["step"] or 0) <= 10**13 and 0 <= (metric["at"] or 0) <= _LATEST):
+                continue
+            step, at = int(metric["step"] or 0), from_posix(metric["at"] or 0.0)
             points.append(MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values=values))
     MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
     if points and State(run.state) in TRAINING:
