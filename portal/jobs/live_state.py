@@ -87,7 +87,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
     events = _events(Q(project=None))
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
     queue = sorted((ctx.queue[j.pk], j.number) for j in live if j.pk in ctx.queue)
-    nodes = _nodes(cluster, ctx)
+    nodes = _nodes(cluster, ctx, hungry=any(_could_start(j, ctx.now) for j in live))
     return {
         "cluster": {
             "name": cluster.name,
@@ -167,7 +167,13 @@ def _variance(values: list[float]) -> float | None:
     return round(sum((v - mean) ** 2 for v in values) / len(values), 6)
 
 
-def _nodes(cluster: Cluster, ctx: Context) -> dict[str, Any]:
+def _could_start(job: Job, now: datetime) -> bool:
+    """Queued, and not waiting for its next attempt."""
+    run = job.run
+    return run is not None and State(run.state) in WAITING and (run.not_before is None or run.not_before <= now)
+
+
+def _nodes(cluster: Cluster, ctx: Context, *, hungry: bool) -> dict[str, Any]:
     held = _by_accelerator(Hold)
     assigned = _by_accelerator(Assignment)
     prices = current_prices(ctx.now)
@@ -195,7 +201,7 @@ def _nodes(cluster: Cluster, ctx: Context) -> dict[str, Any]:
     for node in nodes.values():
         node["price_per_hour"] = str(amount(prices.get(node["type"], 0) * node["held"] * 3_600 * 10**6, 2))
         if node["held"] < node["gpus"]:
-            node["free_reason"] = _free_reason(node, ctx)
+            node["free_reason"] = _free_reason(node, hungry)
     return nodes
 
 
@@ -223,9 +229,9 @@ def _cell(gpu: Accelerator, held: dict[int, tuple[int, str]], assigned: dict[int
     return {"state": "draining" if gpu.node.drained or gpu.node.lost else "free"}
 
 
-def _free_reason(node: dict[str, Any], ctx: Context) -> str:
+def _free_reason(node: dict[str, Any], hungry: bool) -> str:
     if node["lost"]:
         return "lost"
     if node["drained"]:
         return "drained"
-    return "no job gains" if not ctx.queue else "too few for the queue"
+    return "too few for the queue" if hungry else "no job gains"
