@@ -241,6 +241,19 @@ def test_logs_rotate_and_lose_nothing_recent(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
+def test_a_pipe_in_place_of_the_programs_words_does_not_keep_us_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rank0.jsonl")
+    assert not Listener(tmp_path, 1).listen()
+
+
+def test_lines_that_go_too_deep_or_too_high_are_skipped(tmp_path: Path) -> None:
+    deep, high = "[" * 200_000, '{"kind": "step", "t": 1, "step": 1e999}'
+    (tmp_path / "rank0.jsonl").write_text(f'{deep}\n{high}\n{{"kind": "step", "t": 2, "step": 7}}\n')
+    listener = Listener(tmp_path, 1)
+    listener.listen()
+    assert listener.heard.step == 7
+
+
 def test_lines_that_make_no_sense_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "rank0.jsonl"
     path.write_bytes(b'nonsense\n[1]\n{"kind": "step"}\n\xff\n{"kind": "ready", "t": 5, "step": 3}\n{"kind": "ste')

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from evenkeel.runner.processes import all_processes, read_process
+from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError, InvalidInput
 from scheduling.executors.base import Executor, LaunchRequest
@@ -383,3 +384,22 @@ def test_pipes_and_links_are_not_read(tmp_path: Path) -> None:
     assert read_object(tmp_path / "pipe") is None
     assert read_object(tmp_path / "link") is None
     assert read_object(tmp_path / "real") == {}
+
+
+def test_pipes_in_the_way_of_what_we_write_are_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f".exit.json.{os.getpid()}")
+    write_atomically(tmp_path / "exit.json", {"reason": "done"})
+    assert read_object(tmp_path / "exit.json") == {"reason": "done"}
+    os.mkfifo(tmp_path / "token")
+    launching._write_private(tmp_path / "token", "secret")
+    assert (tmp_path / "token").read_text() == "secret"
+    (tmp_path / "logs").mkdir()
+    os.mkfifo(tmp_path / "logs" / "runner.log")
+    assert launching._last_line(tmp_path) == "no log"
+
+
+def test_a_directory_is_no_object(tmp_path: Path) -> None:
+    (tmp_path / "exit.json").mkdir()
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    assert read_object(tmp_path / "exit.json") is None
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

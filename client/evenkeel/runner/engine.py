@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.files import open_plain
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, proportional_mib, signal_quietly
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
@@ -61,7 +62,8 @@ class Runner:
         self._ready_at: float | None = None
         self._expects_sdk = spec.mentions_sdk()
         self._oom_kills, self._oom = kernel_oom_kills(), False
-        token = (epoch_dir / "token").read_text().strip()
+        with open_plain(epoch_dir / "token") as file:
+            token = file.read().decode().strip()
         self._reporter = Reporter(
             epoch_dir / "spool", report_url(spec.api_url, spec.run_id), token, self._command_from_portal
         )

@@ -58,7 +58,7 @@ def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool) -> None
 
 
 def _redirect(path: Path) -> None:
-    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(log, 1)

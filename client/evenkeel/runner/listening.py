@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.files import open_plain
+
 SPEED_WINDOW_S = 2.0
 MAX_METRICS = 200
 
@@ -85,13 +87,13 @@ class Listener:
                     content = json.loads(line)
                     if rank == 0 or content["kind"] == "error":
                         urgent |= self.heard.take(content | {"rank": rank})
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                     continue
         return urgent
 
     def _new_lines(self, rank: int, path: Path) -> list[bytes]:
         try:
-            with path.open("rb") as file:
+            with open_plain(path) as file:
                 self.heard.contact = True
                 file.seek(self._offsets[rank])
                 data = file.read(1 << 20)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.files import create_private, open_plain
+
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
@@ -30,7 +32,7 @@ def report_url(api_url: str, run_id: str) -> str:
 
 def write_atomically(path: Path, content: Any, *, durable: bool = True) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    fd = create_private(draft)
     with os.fdopen(fd, "w") as file:
         json.dump(content, file)
         file.flush()
@@ -93,8 +95,9 @@ class Reporter:
     def _send_all(self) -> bool:
         for path in self._spooled():
             try:
-                body = path.read_bytes()
-            except FileNotFoundError:
+                with open_plain(path) as file:
+                    body = file.read()
+            except OSError:
                 continue
             if not self._send(body):
                 return False

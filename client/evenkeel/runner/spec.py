@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.files import open_plain
+
 #: Variables that take effect only when an interpreter starts; a program that sets them starts cold.
 _COLD_PREFIXES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "TORCH_")
 _WARM_EXCEPTIONS = {"PYTHONUNBUFFERED", "OMP_NUM_THREADS"}
@@ -42,7 +44,8 @@ class LaunchSpec:
 
     @classmethod
     def read(cls, epoch_dir: Path) -> LaunchSpec:
-        content: dict[str, Any] = json.loads((epoch_dir / "launch.json").read_bytes())
+        with open_plain(epoch_dir / "launch.json") as file:
+            content: dict[str, Any] = json.load(file)
         return cls(**{field.name: content[field.name] for field in fields(cls)})
 
     def words(self) -> list[str]:

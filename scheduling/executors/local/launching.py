@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.files import create_private, open_plain
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec
 
@@ -69,8 +70,7 @@ def make_job_dir(layout: Layout, job_id: str, account: Account) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "w") as file:
+    with os.fdopen(create_private(path), "w") as file:
         file.write(text)
 
 
@@ -162,7 +162,9 @@ def await_runner(layout: Layout, run_id: str, epoch_dir: Path, account: Account)
 
 def _last_line(epoch_dir: Path) -> str:
     try:
-        lines = (epoch_dir / "logs" / "runner.log").read_text(errors="replace")[-2000:].strip().splitlines()
+        with open_plain(epoch_dir / "logs" / "runner.log") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+            lines = file.read(2000).decode(errors="replace").strip().splitlines()
     except OSError:
         return "no log"
     return lines[-1] if lines else "it said nothing"

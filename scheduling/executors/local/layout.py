@@ -12,13 +12,13 @@ import fcntl
 import json
 import os
 import re
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.files import open_plain
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
@@ -151,14 +151,8 @@ def _try_lock(fd: int) -> bool:
 def read_object(path: Path) -> dict[str, Any] | None:
     """A JSON object from a directory that belongs to a user; None when it is not there or is not one."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        try:
+        with open_plain(path) as file:
             content = json.loads(file.read(MAX_FILE_BYTES))
-        except (ValueError, RecursionError):
-            return None
+    except (OSError, ValueError, RecursionError):
+        return None
     return content if isinstance(content, dict) else None
