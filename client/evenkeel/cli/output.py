@@ -36,10 +36,13 @@ def note(text: str) -> None:
 
 
 def print_error(error: ClientError) -> None:
-    click.echo(f"{click.style('Error:', fg='red')} {clean(error)}", err=True)
-    if isinstance(error, ApiError):
-        for item in error.errors:
-            click.echo(f"  {clean(item.field)}: {clean(item.message)}", err=True)
+    errors = error.errors if isinstance(error, ApiError) else []
+    text = str(error)
+    if isinstance(error, ApiError) and errors and all(item.message in error.detail for item in errors):
+        text = error.title  # the rest is said field by field
+    click.echo(f"{click.style('Error:', fg='red')} {clean(text)}", err=True)
+    for item in errors:
+        click.echo(f"  {clean(item.field)}: {clean(item.message)}", err=True)
 
 
 def clean(value: object) -> str:
