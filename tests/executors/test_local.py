@@ -17,10 +17,10 @@ from evenkeel.runner.processes import all_processes, read_process
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError, InvalidInput
-from scheduling.executors.base import Executor, LaunchRequest
-from scheduling.executors.local import launching
+from scheduling.executors.base import Executor, ExitInfo, LaunchRequest
+from scheduling.executors.local import facts, launching
 from scheduling.executors.local.executor import LocalExecutor
-from scheduling.executors.local.inventory import declared_nodes, type_name
+from scheduling.executors.local.inventory import declared_nodes, real_node, type_name
 from scheduling.executors.local.layout import read_object
 from tests.executors.contract import ExecutorContract, ended, reason, until
 
@@ -403,3 +403,46 @@ def test_a_directory_is_no_object(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     assert read_object(tmp_path / "exit.json") is None
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_what_a_job_left_is_cleaned(tmp_path: Path) -> None:
+    record = {"reason": ["done"], "step": 10**19, "exit_code": -1, "signal": True, "message": "a\0\x1b\ud800b" * 1000}
+    (tmp_path / "exit.json").write_text(json.dumps(record))
+    found = facts.read_exit(tmp_path)
+    assert found
+    assert (found.reason, found.step, found.exit_code, found.signal) == ("runner_lost", None, None, None)
+    assert found.message == "ab" * 250
+    (tmp_path / "exit.json").write_text(json.dumps({"reason": "done", "step": 10**13, "message": 7}))
+    assert facts.read_exit(tmp_path) == ExitInfo("done", step=10**13)
+
+
+def test_spooled_reports_are_cleaned(tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "1.json").write_text(json.dumps({"no\0tices": ["a\0b", {"c": "d\0\n"}], "step": 3}))
+    (tmp_path / "spool" / "2.json").write_text('{"x":' + "[" * 900 + "]" * 900 + "}")
+    (tmp_path / "spool" / "3\u00b2.json").write_text("{}")
+    first, *_ = facts.spooled_reports(tmp_path)
+    assert first == {"notices": ["ab", {"c": "d\n"}], "step": 3}
+
+
+@pytest.mark.parametrize("name", ["NVML_ERROR_UNKNOWN", "NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_NO_PERMISSION"])
+def test_an_nvml_that_fails_is_not_a_machine_without_accelerators(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    nvml_that_raises(monkeypatch, name)
+    with pytest.raises(ExecutorError) as refusal:
+        real_node()
+    assert not refusal.value.permanent
+
+
+@pytest.mark.parametrize("name", ["NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED"])
+def test_without_a_driver_there_are_no_accelerators(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    nvml_that_raises(monkeypatch, name)
+    assert real_node().accelerators == ()
+
+
+def nvml_that_raises(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pynvml = pytest.importorskip("pynvml")
+
+    def fail() -> None:
+        raise pynvml.NVMLError(getattr(pynvml, name))
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)

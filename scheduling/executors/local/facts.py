@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,11 @@ from scheduling.executors.local.layout import RunRecord, read_object
 from scheduling.executors.local.sweeping import RunnerIdentity
 
 MAX_REPORTS = 1000
+MAX_MESSAGE = 500
+MAX_STEP = 10**13
+MAX_CODE = 2**31 - 1
+#: What no database takes, and what steers a terminal; tabs and ends of lines stay.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 REASONS = frozenset(
     {"done", "stopped", "user_error", "signal", "out_of_memory", "time_limit", "runner_lost", "launch_failed"}
 )
@@ -31,16 +37,37 @@ def read_exit(epoch_dir: Path) -> ExitInfo | None:
         return None
     reason = content.get("reason")
     return ExitInfo(
-        reason=reason if reason in REASONS else "runner_lost",
-        exit_code=_integer(content.get("exit_code")),
-        signal=_integer(content.get("signal")),
-        step=_integer(content.get("step")),
-        message=str(content.get("message") or "")[:2000],
+        reason=reason if isinstance(reason, str) and reason in REASONS else "runner_lost",
+        exit_code=_integer(content.get("exit_code"), MAX_CODE),
+        signal=_integer(content.get("signal"), MAX_CODE),
+        step=_integer(content.get("step"), MAX_STEP),
+        message=_text(content.get("message")),
     )
 
 
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _integer(value: Any, most: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+
+
+def _text(value: Any) -> str:
+    return _UNPRINTABLE.sub("", value[: 4 * MAX_MESSAGE])[:MAX_MESSAGE] if isinstance(value, str) else ""
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub("", value)
+    if isinstance(value, dict):
+        return {_UNPRINTABLE.sub("", name): _cleaned(inner) for name, inner in value.items()}
+    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _report(path: Path) -> Mapping[str, Any] | None:
+    content = read_object(path)
+    try:
+        cleaned: Mapping[str, Any] | None = _cleaned(content)
+        return cleaned
+    except RecursionError:
+        return None
 
 
 def leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, **more: Any) -> ExitInfo:
@@ -64,9 +91,9 @@ def leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, reason: str, mess
 
 def spooled_reports(epoch_dir: Path) -> tuple[Mapping[str, Any], ...]:
     """Reports that the portal never took, oldest first."""
-    paths = [path for path in (epoch_dir / "spool").glob("[0-9]*.json") if path.stem.isdigit()]
+    paths = [path for path in (epoch_dir / "spool").glob("[0-9]*.json") if path.stem.isdecimal()]
     paths.sort(key=lambda path: int(path.stem))
-    reports = (read_object(path) for path in paths[-MAX_REPORTS:])
+    reports = (_report(path) for path in paths[-MAX_REPORTS:])
     return tuple(report for report in reports if report is not None)
 
 

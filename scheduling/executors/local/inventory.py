@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
 
 import psutil
 
-from scheduling.errors import InvalidInput
+from scheduling.errors import ExecutorError, InvalidInput
 from scheduling.executors.base import AcceleratorInfo, NodeInfo
 
 _DECLARATION = re.compile(r"(?:(?P<node>[A-Za-z0-9][\w.-]*)=)?(?P<type>[a-z0-9_]+):(?P<count>\d+)")
@@ -34,7 +35,8 @@ def declared_nodes(declaration: str, memory_mib: int) -> tuple[NodeInfo, ...]:
 
 
 def real_node() -> NodeInfo:
-    """This machine with the accelerators NVML finds; none where there is no driver."""
+    """This machine with the accelerators NVML finds; none where there is no driver. ExecutorError when NVML
+    does not answer for another reason, which says nothing about what is there."""
     return _node(socket.gethostname(), tuple(_nvml_accelerators()))
 
 
@@ -46,16 +48,19 @@ def _node(name: str, accelerators: tuple[AcceleratorInfo, ...]) -> NodeInfo:
 def _nvml_accelerators() -> list[AcceleratorInfo]:
     try:
         import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:  # no library, no driver, no permission: no accelerators
+    except ImportError:
         return []
     try:
-        return [_nvml_accelerator(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError:
-        return []
-    finally:
-        pynvml.nvmlShutdown()
+        pynvml.nvmlInit()
+        try:
+            return [_nvml_accelerator(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        finally:
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        if error.value in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED):
+            return []
+        raise ExecutorError(f"NVML does not say which accelerators there are: {error}", permanent=False) from error
 
 
 def _nvml_accelerator(nvml: object, index: int) -> AcceleratorInfo:
