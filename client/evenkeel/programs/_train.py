@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import logging
 import os
 import time
@@ -45,7 +44,6 @@ def train(
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
         run.checkpoint(model=model, optimizer=optimizer)
         wrapped = run.wrap(model)
-        _outlive(run)
         progress = Progress(run, model)
         for step in run.steps():
             _set_learning_rate(optimizer, options.lr, step)
@@ -67,13 +65,6 @@ def _prepare(seed: int) -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.manual_seed(seed)
-
-
-def _outlive(run: evenkeel.Run) -> None:
-    """Keeps the process group from ever being destroyed. Its destructor joins gloo's threads while holding the
-    interpreter's lock, which such a thread needs to let go of the last tensor: one exit in five hung (PyTorch 2.13)."""
-    if run.world_size > 1:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(torch.distributed.group.WORLD))
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, step: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from datetime import timedelta
 from typing import Any
@@ -35,7 +36,14 @@ def init_process_group(settings: Settings, device: str) -> bool:
         world_size=settings.world_size,
         timeout=timedelta(seconds=settings.distributed_timeout_s),
     )
+    _outlive(dist.group.WORLD)
     return True
+
+
+def _outlive(group: object) -> None:
+    """Keeps the process group from ever being destroyed. Its destructor joins gloo's threads while holding the
+    interpreter's lock, which such a thread needs to let go of the last tensor: one exit in five hung (PyTorch 2.13)."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def wrap(model: Any, settings: Settings, device: str) -> Any:
