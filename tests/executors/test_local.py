@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,9 +24,17 @@ from scheduling.executors.local import facts, launching
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, real_node, type_name
 from scheduling.executors.local.layout import read_object
+from scheduling.executors.local.sweeping import sdk_dir_of
 from tests.executors.contract import ExecutorContract, ended, reason, until
 
 SLEEPER = "import time; time.sleep(600)"
+HARM = {
+    "no identity": "os.remove(d + '/runner.json')",
+    "another identity": 'open(d + \'/runner.json\', \'w\').write(\'{"pid": 2, "start_ticks": 1, "boot_id": "x"}\')',
+    "closed": "os.chmod(d, 0)",
+    "gone": "shutil.rmtree(os.path.dirname(d))",
+    "no exit record": "os.makedirs(d + '/exit.json/full')",
+}
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")
 
 
@@ -124,14 +134,78 @@ class TestLocalExecutor(ExecutorContract):
     def test_a_restarted_machine_ends_its_runs(self, executor: Executor, request_for: Any, place: Path) -> None:
         request = request_for(SLEEPER)
         executor.launch(request)
-        identity = epoch_dir(place, request) / "runner.json"
+        identity = place / "data" / "run" / "local" / f"{request.run_id}.1.runner"
         before = json.loads(identity.read_text())
         identity.write_text(json.dumps(before | {"boot_id": "another boot"}))
         [fact] = executor.observe([(request.run_id, 1)])
         assert reason(fact) == "runner_lost"
         assert fact.exit
         assert "restarted" in fact.exit.message
-        os.kill(before["pid"], signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(before["pid"], signal.SIGKILL)
+
+    # Jobs that turn against their own directory
+
+    @pytest.mark.parametrize("harm", HARM)
+    @pytest.mark.parametrize("by_kill", [True, False])
+    def test_harm_to_its_own_directory_frees_no_accelerator(
+        self, executor: Executor, request_for: Any, place: Path, harm: str, by_kill: bool
+    ) -> None:
+        program = f"import os, shutil, time; d = os.path.dirname(os.environ['EVENKEEL_SDK_DIR']); {HARM[harm]}"
+        program += f"; open('{place}/harmed', 'w').close(); time.sleep(600)"
+        request = request_for(program)
+        executor.launch(request)
+        until((place / "harmed").exists, "the harm")
+        [runner] = {found.ppid for found in all_processes() if request.run_id in (sdk_dir_of(found.pid) or "")}
+        later = LocalExecutor(place / "data", "titan_xp:6", warm_start=False)
+        assert later.observe([(request.run_id, 1)])[0].kind == "alive"
+        if by_kill:
+            later.kill(request.run_id, 1)
+        else:
+            os.kill(runner, signal.SIGKILL)
+        fact = ended(later, request.run_id)
+        assert fact.kind == "exited"
+        assert not [found for found in all_processes() if found.alive and found.session == runner]
+
+    def test_a_launch_whose_runner_was_never_learnt_is_ended_before_it_is_absent(
+        self, executor: LocalExecutor, request_for: Any, place: Path
+    ) -> None:
+        request = request_for(SLEEPER)
+        executor.launch(request)
+        workers = until(lambda: workers_of(runner_pid(place, request)), "the worker")
+        (epoch_dir(place, request) / "runner.json").unlink()
+        (place / "data" / "run" / "local" / f"{request.run_id}.1.runner").write_text("")
+        with executor._layout.locked(request.run_id):
+            assert executor.observe([(request.run_id, 1)])[0].kind == "alive"
+        assert executor.observe([(request.run_id, 1)])[0].kind == "absent"
+        found = read_process(workers[0])
+        assert found is None or not found.alive
+
+    def test_a_directory_in_the_name_of_anothers_run_says_nothing_of_it(
+        self, executor: LocalExecutor, request_for: Any, place: Path
+    ) -> None:
+        victim, forger = request_for(project_key="speech"), request_for("pass")
+        crash_before_start(executor, victim)
+        executor.launch(forger)
+        ended(executor, forger.run_id)
+        forged = epoch_dir(place, forger).parent.parent / victim.run_id / "1"
+        forged.parent.mkdir()
+        subprocess.run(["cp", "-a", str(epoch_dir(place, forger)), str(forged)], check=True)  # owned by the forger
+        executor.launch(dataclasses.replace(forger, epoch=2))
+        assert executor._layout.runner(victim.run_id, 1) is None
+        executor.launch(victim)
+        assert reason(ended(executor, victim.run_id)) == "done"
+
+    def test_a_later_epoch_ends_one_whose_directory_is_gone(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        request = request_for(SLEEPER)
+        executor.launch(request)
+        runner = runner_pid(place, request)
+        shutil.rmtree(epoch_dir(place, request).parent)
+        executor.launch(dataclasses.replace(request, epoch=2))
+        found = read_process(runner)
+        assert found is None or not found.alive
 
     def test_a_process_that_left_the_session_is_ended(self, executor: Executor, request_for: Any, place: Path) -> None:
         program = (
@@ -326,11 +400,14 @@ class TestLocalExecutor(ExecutorContract):
             found = read_process(other.pid)
             assert found
             path.write_text(json.dumps(before | {"pid": other.pid, "start_ticks": found.start_ticks}))
+            noted = place / "data" / "run" / "local" / f"{request.run_id}.1.runner"
+            noted.write_text("")  # as if the portal had ended before it took note
             executor.kill(request.run_id, 1)
             assert ended(executor, request.run_id).kind == "exited"
             assert other.poll() is None
             other.kill()
-            os.kill(before["pid"], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(before["pid"], signal.SIGKILL)
 
     @as_root
     def test_a_directory_the_accounts_cannot_reach_is_said_in_one_sentence(self, place: Path, request_for: Any) -> None:

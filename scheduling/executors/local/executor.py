@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -92,14 +93,18 @@ class LocalExecutor:
             launching.make_job_dir(self._layout, record.job_id, account)
             with _as_executor_error("prepare"), account.files():
                 launching.prepare(self._layout, request, devices, epoch_dir)
+            with _as_executor_error("begin"):
+                self._layout.begin(record.run_id, request.epoch)
             with _as_executor_error("start"):
                 launching.start(epoch_dir, account, lock_fd, self._zygotes)
-        launching.await_runner(self._layout, record.run_id, epoch_dir, account)
+        with _as_executor_error("await"):
+            launching.await_runner(self._layout, record.run_id, epoch_dir, account)
+        self._runner(record, request.epoch)
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
         with self._layout.locked(run_id):
-            if record is None or not self._has(record, epoch, "launch.json"):
+            if record is None or not (self._layout.begun(run_id, epoch) or self._prepared(record, epoch)):
                 self._layout.call_off(run_id, epoch)
                 return
             with record.account.files(), _as_executor_error("stop"):
@@ -109,13 +114,16 @@ class LocalExecutor:
         """Returns when the processes are gone, after at most the launch lock's timeout and 15 s."""
         with self._layout.locked(run_id):
             record = self._layout.record(run_id)
-            if record is None or not self._has(record, epoch, "runner.json"):
+            runner = self._runner(record, epoch) if record else None
+            if record is None or runner is None:
                 self._layout.call_off(run_id, epoch)
+                if record:
+                    self._end_unnamed(record, epoch)
                 return
             epoch_dir = self._layout.epoch_dir(record, epoch)
             with record.account.files():
-                runner, ended = facts.read_runner(epoch_dir), facts.read_exit(epoch_dir) is not None
-            if runner and runner.alive(record.account) and not ended:
+                ended = facts.read_exit(epoch_dir) is not None
+            if runner.alive(record.account) and not ended:
                 signal_quietly(runner.pid, signal.SIGUSR1)
                 _wait_for_end(runner, record.account)
             self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
@@ -178,21 +186,20 @@ class LocalExecutor:
         newest = max(self._layout.epochs(record), default=epoch)
         if newest > epoch:
             raise ExecutorError(f"epoch {epoch} of run {record.run_id} is stale: epoch {newest} exists", permanent=True)
-        return not self._has(record, epoch, "runner.json")
+        return self._runner(record, epoch) is None
 
     def _end_earlier(self, record: RunRecord, epoch: int) -> None:
         """Nothing of the job may still run: earlier epochs and earlier runs share its checkpoints."""
-        present = self._layout.epoch_dir(record, epoch)
         earlier = {
             self._layout.epoch_dir(other, older): (other, older)
             for other in self._layout.runs_of_job(record)
             for older in self._layout.epochs(other)
         }
-        earlier.pop(present, None)
+        if not self._layout.begun(record.run_id, epoch):  # else an attempt of which nobody knows what became
+            earlier.pop(self._layout.epoch_dir(record, epoch), None)
         if not earlier:
             return
-        with record.account.files():
-            runners = {path: facts.read_runner(path) for path in earlier}
+        runners = {path: self._runner(other, older) for path, (other, older) in earlier.items()}
         Prey(record.account, runners).end_for_certain()
         for path, (other, older) in earlier.items():
             self._leave_exit(other, older, path, "runner_lost", "ended to make way for a later launch")
@@ -203,14 +210,30 @@ class LocalExecutor:
         record = self._layout.record(run_id)
         return self._layout.epoch_dir(record, epoch) if record else self._layout.jobs / "-"
 
-    def _has(self, record: RunRecord, epoch: int, name: str) -> bool:
+    def _prepared(self, record: RunRecord, epoch: int) -> bool:
+        with record.account.files(), contextlib.suppress(OSError):
+            return (self._layout.epoch_dir(record, epoch) / "launch.json").exists()
+        return False
+
+    def _runner(self, record: RunRecord, epoch: int) -> RunnerIdentity | None:
+        """Who the runner is: what we noted ourselves, or else what the job's file says, noted then for a launch
+        of ours. A job can make directories in the names of other jobs' runs, which says nothing of those."""
+        ours = self._layout.record(record.run_id) == record and self._layout.begun(record.run_id, epoch)
+        noted = self._layout.runner(record.run_id, epoch) if ours else None
+        if noted:
+            return noted
         with record.account.files():
-            return (self._layout.epoch_dir(record, epoch) / name).exists()
+            runner = facts.read_runner(self._layout.epoch_dir(record, epoch))
+        if runner and ours:
+            try:
+                self._layout.remember_runner(record.run_id, epoch, runner)
+            except OSError as error:
+                log.warning("run %s epoch %s: its runner is not noted: %s", record.run_id, epoch, error)
+        return runner
 
     def _live_for(self, record: RunRecord, epoch: int) -> float:
         """The age of the runner in seconds, minus infinity if there is none."""
-        with record.account.files():
-            runner = facts.read_runner(self._layout.epoch_dir(record, epoch))
+        runner = self._runner(record, epoch)
         process = read_process(runner.pid) if runner and runner.alive(record.account) else None
         return process.age_s if process else float("-inf")
 
@@ -219,8 +242,7 @@ class LocalExecutor:
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if epoch_dir in self._swept:
             return
-        with record.account.files():
-            runner = facts.read_runner(epoch_dir)
+        runner = self._runner(record, epoch)
         Prey(record.account, {epoch_dir: runner}).end_for_certain()
         self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
@@ -229,9 +251,20 @@ class LocalExecutor:
     def _leave_exit(
         self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None
     ) -> None:
-        with record.account.files(), _as_executor_error("end"):
-            if facts.read_runner(epoch_dir) and facts.read_exit(epoch_dir) is None:
-                facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=by)
+        """The processes are gone already: a record that cannot be written holds nothing up."""
+        if self._runner(record, epoch) is None:
+            return
+        try:
+            with record.account.files():
+                if facts.read_exit(epoch_dir) is None:
+                    facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=by)
+        except OSError as error:
+            log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+
+    def _end_unnamed(self, record: RunRecord, epoch: int) -> None:
+        """Ends what was begun without our learning who its runner is; the launch lock is ours."""
+        if self._layout.begun(record.run_id, epoch):
+            Prey(record.account, {self._layout.epoch_dir(record, epoch): None}).end_for_certain()
 
     def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process]) -> Fact:
         now = time.time()
@@ -248,10 +281,15 @@ class LocalExecutor:
     def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process]) -> Fact:
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is let go
-        with record.account.files():
-            runner = facts.read_runner(epoch_dir)
+        runner = self._runner(record, epoch)
+        if runner is None and not free:
+            return Fact(run_id, epoch, "alive", now)
         if runner is None:
-            return Fact(run_id, epoch, "absent" if free else "alive", now)
+            with self._layout.locked(run_id, timeout_s=0):
+                runner = self._runner(record, epoch)  # it may have been launched since
+                if runner is None:
+                    self._end_unnamed(record, epoch)
+                    return Fact(run_id, epoch, "absent", now)
         if runner.alive(record.account):
             return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
         self._end(record, epoch, "runner_lost", _how_lost(runner))

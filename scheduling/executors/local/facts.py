@@ -91,7 +91,10 @@ def leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, reason: str, mess
 
 def spooled_reports(epoch_dir: Path) -> tuple[Mapping[str, Any], ...]:
     """Reports that the portal never took, oldest first."""
-    paths = [path for path in (epoch_dir / "spool").glob("[0-9]*.json") if path.stem.isdecimal()]
+    try:
+        paths = [path for path in (epoch_dir / "spool").glob("[0-9]*.json") if path.stem.isdecimal()]
+    except OSError:  # closed to us by the job
+        return ()
     paths.sort(key=lambda path: int(path.stem))
     reports = (_report(path) for path in paths[-MAX_REPORTS:])
     return tuple(report for report in reports if report is not None)

@@ -1,7 +1,9 @@
 """Where the local executor keeps what it knows (docs/contracts.md, "Data directory").
 
 DATA/run/local/ is the executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
-launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came.
+launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came,
+`<run_id>.<epoch>.runner` says that a launch was begun and, once known, who its runner is: what the job
+does to its own directory changes neither.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,10 @@ from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.sweeping import RunnerIdentity
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_EPOCH = re.compile(r"[0-9]{1,9}")
 LOCK_TIMEOUT_S = 120.0
 MAX_FILE_BYTES = 4 << 20
 
@@ -69,9 +73,11 @@ class Layout:
         return self.run_dir(record) / str(int(epoch))
 
     def epochs(self, record: RunRecord) -> list[int]:
+        """Those with a directory, and those that were begun whatever became of it."""
+        names = {path.name.split(".")[-2] for path in self.own.glob(f"{record.run_id}.*.runner")}
         with record.account.files(), contextlib.suppress(OSError):
-            return sorted(int(path.name) for path in self.run_dir(record).iterdir() if path.name.isdigit())
-        return []
+            names.update(path.name for path in self.run_dir(record).iterdir())
+        return sorted(int(name) for name in names if _EPOCH.fullmatch(name))
 
     def records(self) -> list[RunRecord]:
         """Every run there is a directory of; what is known of others is forgotten."""
@@ -83,11 +89,12 @@ class Layout:
         return [record for record in found if self.job_dir(record.job_id).exists()]
 
     def runs_of_job(self, record: RunRecord) -> list[RunRecord]:
-        """The runs that have a directory in the job's."""
+        """The runs that have a directory in the job's, and those we remember."""
+        known = (self.record(path.stem) for path in self.own.glob("*.json"))
+        names = {other.run_id for other in known if other and other.job_id == record.job_id}
         with record.account.files(), contextlib.suppress(OSError):
-            names = [path.name for path in (self.job_dir(record.job_id) / "runs").iterdir()]
-            return [RunRecord(name, record.job_id, record.uid) for name in names if _NAME.fullmatch(name)]
-        return []
+            names.update(path.name for path in (self.job_dir(record.job_id) / "runs").iterdir())
+        return [RunRecord(name, record.job_id, record.uid) for name in sorted(names) if _NAME.fullmatch(name)]
 
     def record(self, run_id: str) -> RunRecord | None:
         with contextlib.suppress(FileNotFoundError):
@@ -98,6 +105,23 @@ class Layout:
     def remember(self, record: RunRecord) -> None:
         if self.record(record.run_id) != record:
             write_atomically(self.own / f"{record.run_id}.json", {"job_id": record.job_id, "uid": record.uid})
+
+    # Runners, as far as they are known without asking the job's own files
+
+    def begin(self, run_id: str, epoch: int) -> None:
+        self._runner_file(run_id, epoch).touch(mode=0o600)
+
+    def begun(self, run_id: str, epoch: int) -> bool:
+        return self._runner_file(run_id, epoch).exists()
+
+    def runner(self, run_id: str, epoch: int) -> RunnerIdentity | None:
+        return RunnerIdentity.parse(read_object(self._runner_file(run_id, epoch)))
+
+    def remember_runner(self, run_id: str, epoch: int, runner: RunnerIdentity) -> None:
+        write_atomically(self._runner_file(run_id, epoch), asdict(runner))
+
+    def _runner_file(self, run_id: str, epoch: int) -> Path:
+        return self.own / f"{checked_name(run_id)}.{int(epoch)}.runner"
 
     # Launches that shall not happen any more
 
@@ -125,12 +149,12 @@ class Layout:
         return True
 
     @contextlib.contextmanager
-    def locked(self, run_id: str) -> Iterator[int]:
+    def locked(self, run_id: str, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[int]:
         """The launch lock of a run. It belongs to the open file, so a runner that inherited it keeps it
         when we close ours, or die."""
         fd = self.open_lock(run_id)
         try:
-            give_up_at = time.monotonic() + LOCK_TIMEOUT_S
+            give_up_at = time.monotonic() + timeout_s
             while not _try_lock(fd):
                 if time.monotonic() > give_up_at:
                     raise ExecutorError(f"run {run_id} is being launched by somebody else", permanent=False)

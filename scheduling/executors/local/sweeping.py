@@ -27,9 +27,10 @@ class RunnerIdentity:
     @classmethod
     def parse(cls, content: dict[str, Any] | None) -> RunnerIdentity | None:
         try:
-            return cls(int(content["pid"]), int(content["start_ticks"]), str(content["boot_id"])) if content else None
-        except (KeyError, TypeError, ValueError):
+            found = cls(int(content["pid"]), int(content["start_ticks"]), str(content["boot_id"])) if content else None
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
+        return found if found and found.pid > 1 and len(found.boot_id) <= 64 else None  # session 0 is not a job's
 
     def alive(self, account: Account) -> bool:
         """The file this was read from belongs to the account: it may name no process but its own."""
