@@ -4,14 +4,13 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0001_initial'),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='ledgerentry',
-            index=models.Index(fields=['to_at'], name='accounts_le_to_at_caba18_idx'),
+            model_name="ledgerentry",
+            index=models.Index(fields=["to_at"], name="accounts_le_to_at_caba18_idx"),
         ),
     ]
