@@ -14,12 +14,11 @@ from accounts.pricing import amount
 from accounts.quotas import gpu_limits
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso
-from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
-from scheduling.lifecycle import LIVE, WAITING, State
+from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job, JobEvent
+from scheduling.lifecycle import WAITING, State
 
 RECENT = timedelta(hours=1)
 MAX_ENDED, MAX_EVENTS = 200, 50
-LIVE_VALUES = [s.value for s in LIVE]
 KINDS = {
     State.LAUNCHING: "launching",
     State.RUNNING_PROTECTED: "protected",
@@ -49,10 +48,9 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
         for job in live + recent:
             by_project[job.project_id][str(job.number)] = described[job.pk]
         limits = gpu_limits()
-        for project in Project.objects.all():
-            stream = f"project:{project.key}"
-            if only in (None, stream):
-                streams[stream] = _project(project, by_project[project.pk], limits.get(project.pk))
+        wanted = Project.objects.all() if only is None else Project.objects.filter(key=only.removeprefix("project:"))
+        for project in wanted:
+            streams[f"project:{project.key}"] = _project(project, by_project[project.pk], limits.get(project.pk))
     return streams
 
 
@@ -70,6 +68,8 @@ def describe_event(event: JobEvent) -> dict[str, Any]:
 
 
 def _events(condition: Q) -> dict[str, Any]:
+    """The newest few. One short walk along the (project, id) index for each stream: ranking all projects in one
+    query would read every event that is kept."""
     newest = JobEvent.objects.filter(condition).select_related("job", "project").order_by("-id")[:MAX_EVENTS]
     return {str(event.pk): describe_event(event) for event in newest}
 

@@ -10,13 +10,11 @@ from typing import Any
 
 from accounts.quotas import gpu_limits
 from portal.jobs import profiles
-from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
+from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job
 from portal.jobs.services.plans import Seen
 from scheduling import domain
-from scheduling.lifecycle import LIVE, State
+from scheduling.lifecycle import State
 from scheduling.throughput import Profile
-
-LIVE_VALUES = [s.value for s in LIVE]
 
 
 @dataclass(frozen=True)
