@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts.selectors import visible_projects
+from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
 from portal.api.operations import IsAdministrator, operation, signed_in
@@ -30,7 +31,7 @@ from scheduling.policies import POLICIES
 
 
 class LiveView(APIView):
-    @operation("get_live", Live, tag="cluster", path=["stream"])
+    @operation("get_live", Live, access=Access.SIGNED_IN, tag="cluster", path=["stream"])
     def get(self, request: Request, stream: str, query: Query) -> Response:
         """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to."""
         allowed = {
@@ -49,7 +50,7 @@ class EventsQuery(PageQuery):
 
 
 class EventsView(APIView):
-    @operation("list_events", EventPage, tag="cluster", query=EventsQuery)
+    @operation("list_events", EventPage, access=Access.SIGNED_IN, tag="cluster", query=EventsQuery)
     def get(self, request: Request, query: EventsQuery) -> Response:
         """What happened to my projects' jobs and to the cluster, newest first."""
         rows = visible_events(signed_in(request))
@@ -62,14 +63,14 @@ class EventsView(APIView):
 
 
 class ModelTypesView(APIView):
-    @operation("list_model_types", shapes.ModelTypes, tag="catalogue")
+    @operation("list_model_types", shapes.ModelTypes, access=Access.SIGNED_IN, tag="catalogue")
     def get(self, request: Request, query: Query) -> Response:
         """The catalogue, with what each program's throughput is known to be."""
         return Response(offers.describe_model_types(timezone.now()))
 
 
 class AcceleratorTypesView(APIView):
-    @operation("list_accelerator_types", shapes.AcceleratorTypes, tag="catalogue")
+    @operation("list_accelerator_types", shapes.AcceleratorTypes, access=Access.SIGNED_IN, tag="catalogue")
     def get(self, request: Request, query: Query) -> Response:
         """Accelerator types of the cluster and their prices."""
         return Response(offers.describe_accelerator_types(timezone.now()))
@@ -80,7 +81,7 @@ def _mine(request: Request) -> set[int]:
 
 
 class NodesView(APIView):
-    @operation("list_nodes", shapes.Nodes, tag="cluster")
+    @operation("list_nodes", shapes.Nodes, access=Access.SIGNED_IN, tag="cluster")
     def get(self, request: Request, query: Query) -> Response:
         """Nodes with their accelerators and who holds them."""
         return Response(offers.describe_nodes(_mine(request)))
@@ -90,7 +91,7 @@ class DrainView(APIView):
     permission_classes = [IsAuthenticated, IsAdministrator]
     drained = True
 
-    @operation("drain_node", shapes.Node, tag="cluster", path=["name"], problems=(403,))
+    @operation("drain_node", shapes.Node, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
     def post(self, request: Request, name: str, query: Query) -> Response:
         """Place nothing new on the node; its jobs move away by checkpoint."""
         return Response(_set_drained(request, name, drained=True))
@@ -99,7 +100,7 @@ class DrainView(APIView):
 class ResumeView(APIView):
     permission_classes = [IsAuthenticated, IsAdministrator]
 
-    @operation("resume_node", shapes.Node, tag="cluster", path=["name"], problems=(403,))
+    @operation("resume_node", shapes.Node, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
     def post(self, request: Request, name: str, query: Query) -> Response:
         """Use a drained node again."""
         return Response(_set_drained(request, name, drained=False))
@@ -111,7 +112,7 @@ def _set_drained(request: Request, name: str, *, drained: bool) -> dict[str, Any
 
 
 class PoliciesView(APIView):
-    @operation("list_policies", shapes.PolicyKinds, tag="policy")
+    @operation("list_policies", shapes.PolicyKinds, access=Access.SIGNED_IN, tag="policy")
     def get(self, request: Request, query: Query) -> Response:
         """Policies to choose from, each with the schema of its parameters."""
         return Response(policies.describe_policies())
@@ -131,12 +132,12 @@ class PolicyView(APIView):
     parser_classes = [JsonParser]
     get_permissions = _readers_and_administrators
 
-    @operation("get_policy", shapes.Policy, tag="policy")
+    @operation("get_policy", shapes.Policy, access=Access.SIGNED_IN, tag="policy")
     def get(self, request: Request, query: Query) -> Response:
         """The policy in force."""
         return Response(policies.describe_policy(Cluster.objects.get()))
 
-    @operation("set_policy", shapes.Policy, tag="policy", body=PolicyChoice, problems=(403,))
+    @operation("set_policy", shapes.Policy, access=Access.ADMIN, tag="policy", body=PolicyChoice, problems=(403,))
     def put(self, request: Request, query: Query, body: PolicyChoice) -> Response:
         """Choose a policy and its parameters, from the next round on."""
         if body.name not in POLICIES:
@@ -151,7 +152,7 @@ class PolicyView(APIView):
 class UndoPolicyView(APIView):
     permission_classes = [IsAuthenticated, IsAdministrator]
 
-    @operation("undo_policy", shapes.Policy, tag="policy", problems=(403, 409))
+    @operation("undo_policy", shapes.Policy, access=Access.ADMIN, tag="policy", problems=(403, 409))
     def post(self, request: Request, query: Query) -> Response:
         """Back to the policy before. 409 where there is none."""
         cluster = Cluster.objects.get()
@@ -161,7 +162,7 @@ class UndoPolicyView(APIView):
 
 
 class PolicyHistoryView(APIView):
-    @operation("list_policy_changes", shapes.PolicyChangePage, tag="policy", query=PageQuery)
+    @operation("list_policy_changes", shapes.PolicyChangePage, access=Access.SIGNED_IN, tag="policy", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
         """Who chose what, newest first."""
         rows = Cluster.objects.get().policy_changes.select_related("changed_by")

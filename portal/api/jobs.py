@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts.models import ApiToken, User
+from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import PageQuery, Query, Several, Word
 from portal.api.operations import operation, signed_in
@@ -69,7 +70,7 @@ class JobsQuery(PageQuery):
 class JobsView(APIView):
     parser_classes = [JsonParser, YamlParser]
 
-    @operation("list_jobs", JobPage, tag="jobs", query=JobsQuery)
+    @operation("list_jobs", JobPage, access=Access.SIGNED_IN, tag="jobs", query=JobsQuery)
     def get(self, request: Request, query: JobsQuery) -> Response:
         """Jobs of my projects, newest first."""
         rows = _matching(visible_jobs(signed_in(request)), query, signed_in(request))
@@ -80,6 +81,7 @@ class JobsView(APIView):
     @operation(
         "submit_job",
         Job,
+        access=Access.MEMBER,
         tag="jobs",
         status=201,
         also={200: Job},
@@ -102,14 +104,14 @@ class JobsView(APIView):
 
 
 class JobView(APIView):
-    @operation("get_job", JobDetail, tag="jobs", path=["job"])
+    @operation("get_job", JobDetail, access=Access.VIEWER, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
         """One job with its job file, attempts, checkpoints and throughput curves."""
         return Response(describe_detail(access_job(signed_in(request), job), timezone.now()))
 
 
 class CancelView(APIView):
-    @operation("cancel_job", Job, tag="jobs", path=["job"], problems=(403, 409))
+    @operation("cancel_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
         """End the job now. A second call changes nothing; 409 where it has succeeded or failed."""
         row = cancel_job(user=signed_in(request), job=access_job(signed_in(request), job, write=True))
@@ -117,7 +119,7 @@ class CancelView(APIView):
 
 
 class JobEventsView(APIView):
-    @operation("list_job_events", EventPage, tag="jobs", path=["job"], query=PageQuery)
+    @operation("list_job_events", EventPage, access=Access.VIEWER, tag="jobs", path=["job"], query=PageQuery)
     def get(self, request: Request, job: str, query: PageQuery) -> Response:
         """What happened to the job, newest first."""
         rows = visible_events(signed_in(request)).filter(job=access_job(signed_in(request), job))

@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal.api.access import Access
 from portal.api.inputs import Query, Word
 from portal.api.operations import operation
 from portal.api.shapes.jobs import Log
@@ -44,6 +45,7 @@ class LogsView(APIView):
     @operation(
         "get_job_logs",
         Log,
+        access=Access.VIEWER,
         tag="jobs",
         path=["job"],
         query=LogsQuery,

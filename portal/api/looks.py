@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts.selectors import visible_projects
+from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import At, Query, Several, Word
 from portal.api.operations import operation, signed_in
@@ -35,28 +36,28 @@ class MetricsQuery(Query):
 
 
 class MetricsView(APIView):
-    @operation("get_job_metrics", Metrics, tag="jobs", path=["job"], query=MetricsQuery)
+    @operation("get_job_metrics", Metrics, access=Access.VIEWER, tag="jobs", path=["job"], query=MetricsQuery)
     def get(self, request: Request, job: str, query: MetricsQuery) -> Response:
         """What the job reported, over all its runs."""
         return Response(job_metrics(access_job(signed_in(request), job), query.names, query.points, timezone.now()))
 
 
 class JobTimelineView(APIView):
-    @operation("get_job_timeline", JobTimeline, tag="jobs", path=["job"])
+    @operation("get_job_timeline", JobTimeline, access=Access.VIEWER, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
         """Its states, what it held, and its rescales."""
         return Response(job_timeline(access_job(signed_in(request), job)))
 
 
 class CostView(APIView):
-    @operation("get_job_cost", Cost, tag="jobs", path=["job"])
+    @operation("get_job_cost", Cost, access=Access.VIEWER, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
         """What it has cost, what it is expected to cost, and what its restarts cost."""
         return Response(job_cost(access_job(signed_in(request), job), timezone.now()))
 
 
 class ExplanationView(APIView):
-    @operation("explain_job", Explanation, tag="jobs", path=["job"])
+    @operation("explain_job", Explanation, access=Access.VIEWER, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
         """Why it has what it has."""
         return Response(explain_job(signed_in(request), access_job(signed_in(request), job)))
@@ -68,7 +69,7 @@ class TimelineQuery(Query):
 
 
 class TimelineView(APIView):
-    @operation("get_timeline", Timeline, tag="cluster", query=TimelineQuery)
+    @operation("get_timeline", Timeline, access=Access.SIGNED_IN, tag="cluster", query=TimelineQuery)
     def get(self, request: Request, query: TimelineQuery) -> Response:
         """Who held which accelerator when: 24 hours and 20,000 holds at most."""
         from_at, to_at = _window(query, timezone.now())
@@ -90,7 +91,7 @@ class HistoryQuery(Query):
 
 
 class HistoryView(APIView):
-    @operation("get_history", History, tag="cluster", query=HistoryQuery)
+    @operation("get_history", History, access=Access.SIGNED_IN, tag="cluster", query=HistoryQuery)
     def get(self, request: Request, query: HistoryQuery) -> Response:
         """The cluster's last minutes in at most 500 points."""
         return Response(cluster_history(Cluster.objects.get(), query.minutes, timezone.now()))

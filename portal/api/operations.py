@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from accounts.models import User
 from portal.api import openapi  # noqa: F401 - registers how models become schemas
+from portal.api.access import Access, Scope, scope_for, sentence
 from portal.api.errors import TITLES
 from portal.api.inputs import Query, query_parameters, read_body, read_query
 from portal.api.shapes.problems import Problem
@@ -51,11 +52,18 @@ def _problems(statuses: set[int]) -> dict[Any, Any]:
     }
 
 
+def _summary(said: str) -> str:
+    """The first sentence, without its full stop."""
+    return said.split(". ")[0].rstrip(".")
+
+
 def operation(
     name: str,
     answer: Any,
     *,
     tag: str,
+    access: Access | None = None,
+    scope: Scope | None = None,
     status: int = 200,
     path: Sequence[str] = (),
     query: type[BaseModel] = Query,
@@ -70,14 +78,21 @@ def operation(
     """Checks the query parameters and the body and hands them to the method as `query` and `body`.
 
     `also`: further successful answers. `request`: documentation of a body that the method reads itself.
+    `access`: the least that somebody must be; `scope`: of tokens, where it is not the usual one for that access.
     """
-    failures = {400, *problems} | (set() if public else {401}) | ({404} if path else set())
+    failures = {400, 429, *problems} | (set() if public else {401}) | ({404} if path else set())
     failures |= {413, 415} if body or request else set()
     responses = {status: answer, **(also or {}), **_problems(failures)}
 
     def decorate(method: Method) -> Method:
+        needed = scope or (scope_for(access, method.__name__) if access else None)
+        said = " ".join((method.__doc__ or "").split())
+
         @extend_schema(
             operation_id=name,
+            summary=_summary(said),
+            description=f"{said}\n\n{sentence(access, needed)}" if access else said,
+            extensions={"x-access": access.value, "x-scope": needed} if access else {},
             tags=[tag],
             request=body or request,
             responses=responses,

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Query, read_body
 from portal.api.operations import operation
@@ -63,7 +64,14 @@ class ReportsView(APIView):
     parser_classes = [ReportParser]
 
     @operation(
-        "report_run", ReportAnswer, tag="runs", path=["run"], request=Report, problems=(401, 409, 503), public=True
+        "report_run",
+        ReportAnswer,
+        access=Access.RUN,
+        tag="runs",
+        path=["run"],
+        request=Report,
+        problems=(401, 409, 503),
+        public=True,
     )
     def post(self, request: Request, run: UUID, query: Query) -> Response:
         """A runner's steps, metrics and checkpoints. 409: another launch has taken over; checkpoint and stop."""

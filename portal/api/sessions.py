@@ -20,6 +20,7 @@ from rest_framework.views import APIView
 from accounts import attempts
 from accounts.models import User
 from accounts.selectors import projects_with_roles
+from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, Query
 from portal.api.operations import operation
@@ -56,13 +57,15 @@ class SessionView(APIView):
     parser_classes = [JsonParser]
     throttle_classes = [SignInThrottle]
 
-    @operation("get_session", Session, tag="session", public=True)
+    @operation("get_session", Session, access=Access.PUBLIC, tag="session", public=True)
     def get(self, request: Request, query: Query) -> Response:
         """Who I am and where. Answers without sign-in too, and sets the CSRF cookie."""
         get_token(request._request)
         return Response(describe_session(request.user))
 
-    @operation("sign_in", Session, tag="session", body=Credentials, problems=(401, 403, 429), public=True)
+    @operation(
+        "sign_in", Session, access=Access.PUBLIC, tag="session", body=Credentials, problems=(401, 403, 429), public=True
+    )
     def post(self, request: Request, query: Query, body: Credentials) -> Response:
         """Sign in with a session cookie. Needs the CSRF token, like every change with a cookie."""
         SessionAuthentication().enforce_csrf(request)
@@ -73,7 +76,7 @@ class SessionView(APIView):
         attempts.forget(_address(request), body.email)
         return Response(describe_session(user))
 
-    @operation("sign_out", None, tag="session", status=204, problems=(403,), public=True)
+    @operation("sign_out", None, access=Access.PUBLIC, tag="session", status=204, problems=(403,), public=True)
     def delete(self, request: Request, query: Query) -> Response:
         """Sign out; the session cannot be used again."""
         SessionAuthentication().enforce_csrf(request)

@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from accounts.models import ApiToken
 from accounts.tokens import DEFAULT_EXPIRY_DAYS, create_token, revoke_token
+from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query
 from portal.api.operations import operation, signed_in
@@ -30,14 +31,16 @@ class TokenWish(Body):
 class TokensView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("list_tokens", TokenPage, tag="tokens", query=PageQuery)
+    @operation("list_tokens", TokenPage, access=Access.SIGNED_IN, tag="tokens", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
         """My tokens that are not revoked, newest first."""
         rows = ApiToken.objects.filter(user=signed_in(request), revoked_at=None)
         tokens, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [_describe(token) for token in tokens]})
 
-    @operation("create_token", NewToken, tag="tokens", status=201, body=TokenWish, problems=(403,))
+    @operation(
+        "create_token", NewToken, access=Access.SESSION, tag="tokens", status=201, body=TokenWish, problems=(403,)
+    )
     def post(self, request: Request, query: Query, body: TokenWish) -> Response:
         """A new token; its secret is in this answer only. Needs a signed-in session."""
         if request.auth is not None:
@@ -47,7 +50,7 @@ class TokensView(APIView):
 
 
 class TokenView(APIView):
-    @operation("revoke_token", None, tag="tokens", status=204, path=["token"])
+    @operation("revoke_token", None, access=Access.SIGNED_IN, tag="tokens", status=204, path=["token"])
     def delete(self, request: Request, token: int, query: Query) -> Response:
         """The token stops working at once."""
         revoke_token(actor=signed_in(request), token=ApiToken.objects.get(pk=token, user=signed_in(request)))

@@ -11,7 +11,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Accelerator types of the cluster and their prices. */
+        /**
+         * Accelerator types of the cluster and their prices
+         * @description Accelerator types of the cluster and their prices.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_accelerator_types"];
         put?: never;
         post?: never;
@@ -28,7 +33,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What happened to my projects' jobs and to the cluster, newest first. */
+        /**
+         * What happened to my projects' jobs and to the cluster, newest first
+         * @description What happened to my projects' jobs and to the cluster, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_events"];
         put?: never;
         post?: never;
@@ -45,7 +55,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The cluster's last minutes in at most 500 points. */
+        /**
+         * The cluster's last minutes in at most 500 points
+         * @description The cluster's last minutes in at most 500 points.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["get_history"];
         put?: never;
         post?: never;
@@ -62,10 +77,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Jobs of my projects, newest first. */
+        /**
+         * Jobs of my projects, newest first
+         * @description Jobs of my projects, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_jobs"];
         put?: never;
-        /** @description Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before. */
+        /**
+         * Submit a job file
+         * @description Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
         post: operations["submit_job"];
         delete?: never;
         options?: never;
@@ -80,7 +105,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One job with its job file, attempts, checkpoints and throughput curves. */
+        /**
+         * One job with its job file, attempts, checkpoints and throughput curves
+         * @description One job with its job file, attempts, checkpoints and throughput curves.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
         get: operations["get_job"];
         put?: never;
         post?: never;
@@ -99,7 +129,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description End the job now. A second call changes nothing; 409 where it has succeeded or failed. */
+        /**
+         * End the job now
+         * @description End the job now. A second call changes nothing; 409 where it has succeeded or failed.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
         post: operations["cancel_job"];
         delete?: never;
         options?: never;
@@ -114,7 +149,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What it has cost, what it is expected to cost, and what its restarts cost. */
+        /**
+         * What it has cost, what it is expected to cost, and what its restarts cost
+         * @description What it has cost, what it is expected to cost, and what its restarts cost.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
         get: operations["get_job_cost"];
         put?: never;
         post?: never;
@@ -131,7 +171,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What happened to the job, newest first. */
+        /**
+         * What happened to the job, newest first
+         * @description What happened to the job, newest first.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
         get: operations["list_job_events"];
         put?: never;
         post?: never;
@@ -148,7 +193,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Why it has what it has. */
+        /**
+         * Why it has what it has
+         * @description Why it has what it has.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
         get: operations["explain_job"];
         put?: never;
         post?: never;
@@ -165,7 +215,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A range of the log. `Accept: text/plain` gives the text alone, `follow=1` text as it is written. */
+        /**
+         * A range of the log
+         * @description A range of the log. `Accept: text/plain` gives the text alone, `follow=1` text as it is written.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
         get: operations["get_job_logs"];
         put?: never;
         post?: never;
@@ -182,7 +237,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the job reported, over all its runs. */
+        /**
+         * What the job reported, over all its runs
+         * @description What the job reported, over all its runs.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
         get: operations["get_job_metrics"];
         put?: never;
         post?: never;
@@ -199,7 +259,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Its states, what it held, and its rescales. */
+        /**
+         * Its states, what it held, and its rescales
+         * @description Its states, what it held, and its rescales.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
         get: operations["get_job_timeline"];
         put?: never;
         post?: never;
@@ -216,7 +281,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A live stream's state, to apply the WebSocket's diffs with a greater `seq` to. */
+        /**
+         * A live stream's state, to apply the WebSocket's diffs with a greater `seq` to
+         * @description A live stream's state, to apply the WebSocket's diffs with a greater `seq` to.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["get_live"];
         put?: never;
         post?: never;
@@ -233,7 +303,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The catalogue, with what each program's throughput is known to be. */
+        /**
+         * The catalogue, with what each program's throughput is known to be
+         * @description The catalogue, with what each program's throughput is known to be.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_model_types"];
         put?: never;
         post?: never;
@@ -250,7 +325,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Nodes with their accelerators and who holds them. */
+        /**
+         * Nodes with their accelerators and who holds them
+         * @description Nodes with their accelerators and who holds them.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_nodes"];
         put?: never;
         post?: never;
@@ -269,7 +349,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Place nothing new on the node; its jobs move away by checkpoint. */
+        /**
+         * Place nothing new on the node; its jobs move away by checkpoint
+         * @description Place nothing new on the node; its jobs move away by checkpoint.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
         post: operations["drain_node"];
         delete?: never;
         options?: never;
@@ -286,7 +371,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Use a drained node again. */
+        /**
+         * Use a drained node again
+         * @description Use a drained node again.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
         post: operations["resume_node"];
         delete?: never;
         options?: never;
@@ -301,7 +391,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Policies to choose from, each with the schema of its parameters. */
+        /**
+         * Policies to choose from, each with the schema of its parameters
+         * @description Policies to choose from, each with the schema of its parameters.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_policies"];
         put?: never;
         post?: never;
@@ -318,9 +413,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The policy in force. */
+        /**
+         * The policy in force
+         * @description The policy in force.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["get_policy"];
-        /** @description Choose a policy and its parameters, from the next round on. */
+        /**
+         * Choose a policy and its parameters, from the next round on
+         * @description Choose a policy and its parameters, from the next round on.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
         put: operations["set_policy"];
         post?: never;
         delete?: never;
@@ -336,7 +441,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who chose what, newest first. */
+        /**
+         * Who chose what, newest first
+         * @description Who chose what, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_policy_changes"];
         put?: never;
         post?: never;
@@ -355,7 +465,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Back to the policy before. 409 where there is none. */
+        /**
+         * Back to the policy before
+         * @description Back to the policy before. 409 where there is none.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
         post: operations["undo_policy"];
         delete?: never;
         options?: never;
@@ -370,7 +485,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Projects that I may see, with their quota and what they use now. */
+        /**
+         * Projects that I may see, with their quota and what they use now
+         * @description Projects that I may see, with their quota and what they use now.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_projects"];
         put?: never;
         post?: never;
@@ -389,7 +509,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description A runner's steps, metrics and checkpoints. 409: another launch has taken over; checkpoint and stop. */
+        /**
+         * A runner's steps, metrics and checkpoints
+         * @description A runner's steps, metrics and checkpoints. 409: another launch has taken over; checkpoint and stop.
+         *
+         *     **Access:** The runner, with the token of its run and epoch.
+         */
         post: operations["report_run"];
         delete?: never;
         options?: never;
@@ -404,12 +529,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who I am and where. Answers without sign-in too, and sets the CSRF cookie. */
+        /**
+         * Who I am and where
+         * @description Who I am and where. Answers without sign-in too, and sets the CSRF cookie.
+         *
+         *     **Access:** Anybody, signed in or not.
+         */
         get: operations["get_session"];
         put?: never;
-        /** @description Sign in with a session cookie. Needs the CSRF token, like every change with a cookie. */
+        /**
+         * Sign in with a session cookie
+         * @description Sign in with a session cookie. Needs the CSRF token, like every change with a cookie.
+         *
+         *     **Access:** Anybody, signed in or not.
+         */
         post: operations["sign_in"];
-        /** @description Sign out; the session cannot be used again. */
+        /**
+         * Sign out; the session cannot be used again
+         * @description Sign out; the session cannot be used again.
+         *
+         *     **Access:** Anybody, signed in or not.
+         */
         delete: operations["sign_out"];
         options?: never;
         head?: never;
@@ -423,7 +563,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who held which accelerator when: 24 hours and 20,000 holds at most. */
+        /**
+         * Who held which accelerator when: 24 hours and 20,000 holds at most
+         * @description Who held which accelerator when: 24 hours and 20,000 holds at most.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["get_timeline"];
         put?: never;
         post?: never;
@@ -440,10 +585,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description My tokens that are not revoked, newest first. */
+        /**
+         * My tokens that are not revoked, newest first
+         * @description My tokens that are not revoked, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
         get: operations["list_tokens"];
         put?: never;
-        /** @description A new token; its secret is in this answer only. Needs a signed-in session. */
+        /**
+         * A new token; its secret is in this answer only
+         * @description A new token; its secret is in this answer only. Needs a signed-in session.
+         *
+         *     **Access:** People signed in with a session, not tokens.
+         */
         post: operations["create_token"];
         delete?: never;
         options?: never;
@@ -461,7 +616,12 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description The token stops working at once. */
+        /**
+         * The token stops working at once
+         * @description The token stops working at once.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
         delete: operations["revoke_token"];
         options?: never;
         head?: never;
@@ -1632,6 +1792,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_events: {
@@ -1677,6 +1846,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_history: {
@@ -1709,6 +1887,15 @@ export interface operations {
             };
             /** @description Not signed in */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1762,6 +1949,15 @@ export interface operations {
             };
             /** @description Not signed in */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1858,6 +2054,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_job: {
@@ -1900,6 +2105,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1974,6 +2188,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_job_cost: {
@@ -2016,6 +2239,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2077,6 +2309,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     explain_job: {
@@ -2119,6 +2360,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2191,6 +2441,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_job_metrics: {
@@ -2238,6 +2497,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2294,6 +2562,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_live: {
@@ -2343,6 +2620,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_model_types: {
@@ -2380,6 +2666,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_nodes: {
@@ -2410,6 +2705,15 @@ export interface operations {
             };
             /** @description Not signed in */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2475,6 +2779,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     resume_node: {
@@ -2533,6 +2846,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_policies: {
@@ -2570,6 +2892,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_policy: {
@@ -2600,6 +2931,15 @@ export interface operations {
             };
             /** @description Not signed in */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2675,6 +3015,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_policy_changes: {
@@ -2710,6 +3059,15 @@ export interface operations {
             };
             /** @description Not signed in */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2772,6 +3130,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_projects: {
@@ -2802,6 +3169,15 @@ export interface operations {
             };
             /** @description Not signed in */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2889,6 +3265,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unavailable */
             503: {
                 headers: {
@@ -2919,6 +3304,15 @@ export interface operations {
             };
             /** @description Bad request */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3039,6 +3433,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_timeline: {
@@ -3081,6 +3484,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_tokens: {
@@ -3116,6 +3528,15 @@ export interface operations {
             };
             /** @description Not signed in */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3191,6 +3612,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     revoke_token: {
@@ -3232,6 +3662,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
