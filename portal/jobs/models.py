@@ -88,10 +88,18 @@ class Accelerator(models.Model):
     memory_mib = models.PositiveIntegerField(default=0)
     #: False: the node no longer reports it; nothing is placed on it.
     present = models.BooleanField(default=True)
+    #: Kept by triggers on Hold and Assignment: what nobody holds, and what no plan has given away.
+    free_share_percent = models.SmallIntegerField(default=100, editable=False)
+    unplanned_share_percent = models.SmallIntegerField(default=100, editable=False)
 
     class Meta:
         ordering = ["node", "index"]
-        constraints = [models.UniqueConstraint(fields=["node", "index"], name="one_accelerator_per_index")]
+        constraints = [
+            models.UniqueConstraint(fields=["node", "index"], name="one_accelerator_per_index"),
+            models.CheckConstraint(
+                condition=Q(free_share_percent__gte=0, unplanned_share_percent__gte=0), name="accelerator_not_overfull"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.node}/{self.index}"
@@ -239,6 +247,7 @@ class Assignment(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="assignments")
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="assignments")
     epoch = models.PositiveIntegerField()
+    share_percent = models.PositiveSmallIntegerField(default=100)
     during = DateTimeRangeField()
 
     class Meta:
@@ -246,7 +255,9 @@ class Assignment(models.Model):
             ExclusionConstraint(
                 name="accelerator_assigned_once",
                 expressions=[(_gpu_range(), RangeOperators.OVERLAPS), ("during", RangeOperators.OVERLAPS)],
-            )
+                condition=Q(share_percent=100),
+            ),
+            models.CheckConstraint(condition=Q(share_percent__range=(1, 100)), name="assignment_share_in_percent"),
         ]
         indexes = [models.Index(fields=["run", "epoch"])]
 
@@ -260,6 +271,7 @@ class Hold(models.Model):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="holds")
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="holds")
     epoch = models.PositiveIntegerField()
+    share_percent = models.PositiveSmallIntegerField(default=100)
     during = DateTimeRangeField()
 
     class Meta:
@@ -267,7 +279,9 @@ class Hold(models.Model):
             ExclusionConstraint(
                 name="accelerator_held_once",
                 expressions=[(_gpu_range(), RangeOperators.OVERLAPS), ("during", RangeOperators.OVERLAPS)],
-            )
+                condition=Q(share_percent=100),
+            ),
+            models.CheckConstraint(condition=Q(share_percent__range=(1, 100)), name="hold_share_in_percent"),
         ]
         indexes = [
             models.Index(fields=["run", "epoch"]),

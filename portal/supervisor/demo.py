@@ -39,7 +39,7 @@ BATCH_SIZE = 90
 # Training is real, and its pace must not exceed what the machine's cores can do. At the fastest the workload is nearly
 # the paper's (2,000 steps each); at any speed-up it takes about five minutes.
 SLOWEST, FASTEST, SPEEDUP_PER_CORE = 1.5, 4.5, 0.75
-STEPS_PER_SPEEDUP = 400
+STEPS_PER_SPEEDUP = 350
 
 
 def fitting_speedup(cores: int) -> float:

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, F
+from django.db.models import Count, F, Sum
 from django.utils import timezone
 
 from accounts.ledger import prices_for, product_sum
 from accounts.models import LedgerEntry, Membership, Project, Rate, User
 from accounts.pricing import charge, total_product
 from portal.jobs import tasks
-from portal.jobs.models import Assignment, Cluster, Command, Hold, Job, Run
+from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.schema import parse_job_file
 from portal.jobs.services import administration, observation, plans, reports
 from portal.jobs.services.submission import submit_job
@@ -135,7 +135,15 @@ def check_invariants(world: World) -> None:
         if state is State.STANDBY:
             assert planned
             assert not held
+    _counters_equal_rows()
     _ledger_equals_holds()
+
+
+def _counters_equal_rows() -> None:
+    for gpu in Accelerator.objects.all():
+        held = gpu.holds.filter(during__upper_inf=True).aggregate(n=Sum("share_percent"))["n"] or 0
+        planned = gpu.assignments.filter(during__upper_inf=True).aggregate(n=Sum("share_percent"))["n"] or 0
+        assert (gpu.free_share_percent, gpu.unplanned_share_percent) == (100 - held, 100 - planned)
 
 
 def _held_once(rows: Any) -> None:
