@@ -23,6 +23,11 @@ EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCEL
 EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_ROUND_INTERVAL_S = env.number("EVENKEEL_ROUND_INTERVAL_S", 5.0, minimum=0.2, maximum=600)
+EVENKEEL_KEEP_EVENTS_DAYS = env.integer("EVENKEEL_KEEP_EVENTS_DAYS", 90, minimum=1, maximum=3_660)
+EVENKEEL_KEEP_SAMPLES_DAYS = env.integer("EVENKEEL_KEEP_SAMPLES_DAYS", 14, minimum=1, maximum=3_660)
+_keep_decisions_mib = env.integer("EVENKEEL_KEEP_DECISIONS_MIB", 256, minimum=1, maximum=1024**2)
+EVENKEEL_KEEP_DECISION_BYTES = _keep_decisions_mib * 1024**2
+EVENKEEL_EMPTY_DECISION_EVERY_S = env.number("EVENKEEL_EMPTY_DECISION_EVERY_S", 600, minimum=1, maximum=86_400)
 EVENKEEL_DEBUG = env.flag("EVENKEEL_DEBUG")
 
 _layout = Layout(EVENKEEL_DATA)

@@ -1,46 +1,57 @@
-"""Decisions as they were made, kept by bytes, and the cluster's history in points."""
+"""Decisions as they were made: kept by bytes, small because each is stored as its difference from a shared base."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import zlib
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
-from django.db.models import Count, Sum
+import zstandard
+from django.conf import settings
+from django.db.models import Sum
+from pydantic import TypeAdapter
 
-from accounts.ledger import current_prices
-from portal.jobs.models import (
-    Accelerator,
-    Cluster,
-    ClusterSample,
-    Decision,
-    Hold,
-    JobEvent,
-    MetricPoint,
-    Run,
-)
+from portal.jobs.models import Cluster, Decision, DecisionBase
 from portal.jobs.snapshots import ClusterView
-from scheduling.domain import Plan
-from scheduling.lifecycle import QUEUED
+from scheduling.domain import Plan, Snapshot
+from scheduling.policies import load_policy
+from scheduling.rounds import plan_round
 
-KEEP_DECISION_BYTES = 256 * 1024 * 1024
-KEEP_EVENTS = timedelta(days=90)
-KEEP_SAMPLES = timedelta(days=14)
-#: A run with more metric points than this keeps every second one of the older half.
-MAX_POINTS = 4_000
+_MAX_SNAPSHOT_BYTES = 512 * 1024 * 1024
+#: A difference larger than this share of its base pays for a new one.
+_NEW_BASE_AT = 0.25
+_SNAPSHOTS = TypeAdapter(Snapshot)
 
 
 def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, (set, frozenset)) else str(value)
 
 
+def _text(snapshot: Snapshot) -> bytes:
+    """Jobs in a fixed order and one per line, so that two rounds' texts are alike."""
+    document = asdict(snapshot)
+    jobs = sorted(document.pop("jobs"), key=lambda job: job["number"])
+    lines = [json.dumps(document, default=_plain, sort_keys=True)]
+    lines += [json.dumps(job, default=_plain, sort_keys=True) for job in jobs]
+    return "\n".join(lines).encode()
+
+
+def _snapshot(text: bytes) -> Snapshot:
+    head, *jobs = text.decode().split("\n")
+    return _SNAPSHOTS.validate_python(json.loads(head) | {"jobs": [json.loads(job) for job in jobs]})
+
+
 def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> Decision:
-    """Keep a plan that moves something, with the snapshot that it came from."""
-    packed = zlib.compress(json.dumps(asdict(view.snapshot), default=_plain).encode(), 6)
-    cluster = view.cluster
+    """Keep a plan with the snapshot that it came from."""
+    cluster, text = view.cluster, _text(view.snapshot)
+    newest = Decision.objects.filter(cluster=cluster).select_related("base").order_by("-round").first()
+    base = newest.base if newest else None
+    packed = _difference(text, _unpack(base)) if base else b""
+    if base is None or len(packed) > _NEW_BASE_AT * base.size_bytes:
+        base = _keep_base(text)
+        packed = _difference(text, text)
     plain = json.dumps(asdict(plan), default=_plain)
     return Decision.objects.create(
         cluster=cluster,
@@ -49,47 +60,66 @@ def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> De
         policy_name=cluster.policy_name,
         policy_parameters=cluster.policy_parameters,
         plan=json.loads(plain),
+        base=base,
         snapshot=packed,
         size_bytes=len(packed) + len(plain),
         seconds=seconds,
     )
 
 
-def sample(cluster: Cluster, now: datetime) -> None:
-    prices = current_prices(now)
-    held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
-    types = list(held.values_list("accelerator__node__accelerator_type", flat=True))
-    ClusterSample.objects.create(
-        cluster=cluster,
-        at=now,
-        gpus_total=Accelerator.objects.filter(node__cluster=cluster, present=True, node__lost=False).count(),
-        gpus_held=len(types),
-        queued=Run.objects.filter(job__cluster=cluster, state__in=list(QUEUED)).count(),
-        variance=cluster.figures.get("variance"),
-        spend_micro_per_hour=sum(prices.get(kind, 0) for kind in types),
-    )
+def sampling_is_due(cluster: Cluster, now: datetime) -> bool:
+    """Rounds that move nothing are kept now and then, so that a quiet night can be replayed too."""
+    every = timedelta(seconds=settings.EVENKEEL_EMPTY_DECISION_EVERY_S)
+    return not Decision.objects.filter(cluster=cluster, at__gt=now - every).exists()
 
 
-def prune(now: datetime) -> None:
-    JobEvent.objects.filter(at__lt=now - KEEP_EVENTS).delete()
-    ClusterSample.objects.filter(at__lt=now - KEEP_SAMPLES).delete()
-    _prune_decisions()
-    crowded = MetricPoint.objects.values("run").annotate(n=Count("pk")).filter(n__gt=MAX_POINTS)
-    for run_id in list(crowded.values_list("run", flat=True)[:1_000]):
-        _thin(run_id)
+def _keep_base(text: bytes) -> DecisionBase:
+    packed = zstandard.compress(text, 9)
+    digest = hashlib.sha256(text).hexdigest()
+    return DecisionBase.objects.get_or_create(digest=digest, defaults={"text": packed, "size_bytes": len(packed)})[0]
 
 
-def _thin(run_id: UUID) -> None:
-    """Every second point of a crowded run's older half goes."""
-    points = list(MetricPoint.objects.filter(run=run_id).order_by("at").values_list("pk", flat=True))
-    MetricPoint.objects.filter(pk__in=points[: len(points) // 2 : 2]).delete()
+def _unpack(base: DecisionBase) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(bytes(base.text), max_output_size=_MAX_SNAPSHOT_BYTES)
 
 
-def _prune_decisions() -> None:
-    """The oldest go first, until what is left fits."""
-    total = Decision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0
+def _difference(text: bytes, base: bytes) -> bytes:
+    window = max(10, min(27, (len(text) + len(base)).bit_length()))
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window, enable_ldm=True)
+    dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    return zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters).compress(text)
+
+
+def snapshot_of(decision: Decision) -> Snapshot:
+    """What the round saw."""
+    dictionary = zstandard.ZstdCompressionDict(_unpack(decision.base), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    packed = bytes(decision.snapshot)
+    text = zstandard.ZstdDecompressor(dict_data=dictionary).decompress(packed, max_output_size=_MAX_SNAPSHOT_BYTES)
+    return _snapshot(text)
+
+
+def replay(decision: Decision, policy_name: str = "", parameters: dict[str, Any] | None = None) -> Plan:
+    """Plan the same round again, by default under the policy that was in force."""
+    if policy_name:
+        return plan_round(snapshot_of(decision), load_policy(policy_name, parameters or {}))
+    return plan_round(snapshot_of(decision), load_policy(decision.policy_name, decision.policy_parameters))
+
+
+def same_plan(plan: Plan, decision: Decision) -> bool:
+    return bool(json.loads(json.dumps(asdict(plan), default=_plain)) == decision.plan)
+
+
+def prune() -> None:
+    """The oldest go first, until what is left fits; bases go with their last decision."""
+    total = (Decision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0) + _base_bytes()
     for pk, size in Decision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():
-        if total <= KEEP_DECISION_BYTES:
-            return
+        if total <= settings.EVENKEEL_KEEP_DECISION_BYTES:
+            break
         Decision.objects.filter(pk=pk).delete()
-        total -= size
+        before = _base_bytes()
+        DecisionBase.objects.filter(decisions=None).delete()
+        total -= size + before - _base_bytes()
+
+
+def _base_bytes() -> int:
+    return DecisionBase.objects.aggregate(n=Sum("size_bytes"))["n"] or 0

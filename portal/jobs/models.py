@@ -323,7 +323,8 @@ class Command(models.Model):
 
 
 class JobEvent(models.Model):
-    """What happened, for people and for streams. Never changed, pruned by age and count."""
+    """What happened, for people and for streams. Never changed; in one partition per month (portal.jobs.partitions),
+    whose database key is (id, at)."""
 
     at = models.DateTimeField(default=timezone.now)
     kind = models.CharField(max_length=40)
@@ -398,8 +399,19 @@ class ThroughputSample(models.Model):
         return f"{self.workload} {self.count} x {self.accelerator_type}: {self.steps_per_s}"
 
 
+class DecisionBase(models.Model):
+    """A snapshot's text, compressed, that later ones are stored as differences from; found by its content."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    text = models.BinaryField()
+    size_bytes = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return self.digest[:12]
+
+
 class Decision(models.Model):
-    """A round's snapshot and plan, compressed JSON; kept by bytes."""
+    """A round's plan, and its snapshot as the difference from a base; kept by bytes."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="decisions")
     round = models.BigIntegerField()
@@ -407,6 +419,7 @@ class Decision(models.Model):
     policy_name = models.CharField(max_length=60)
     policy_parameters = models.JSONField(default=dict)
     plan = models.JSONField()
+    base = models.ForeignKey(DecisionBase, on_delete=models.PROTECT, related_name="decisions")
     snapshot = models.BinaryField()
     size_bytes = models.PositiveIntegerField()
     seconds = models.FloatField()

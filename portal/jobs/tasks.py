@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from portal.jobs import decisions, launching, live, wakeups
+from portal.jobs import decisions, history, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Run
 from portal.jobs.services import administration, limits, observation, plans
@@ -116,7 +116,7 @@ def take_in(fact: Fact) -> None:
 
 
 def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
-    """One decision, stored when it moves something; None where another round was faster."""
+    """One decision, stored when it moves something, others now and then; None where another round was faster."""
     started = time.monotonic()
     view = take_snapshot(cluster, now)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
@@ -128,7 +128,7 @@ def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
                 cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
             )
             plans.note_round(cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
-            if applied:
+            if applied or decisions.sampling_is_due(cluster, now):
                 decisions.store(view=view, plan=plan, seconds=seconds, now=now)
     except plans.StaleRound as stale:
         logger.info("%s", stale)
@@ -218,7 +218,7 @@ def publish_live() -> None:
 def sample_cluster() -> None:
     """One point of the overview's sparklines per cluster."""
     for cluster in Cluster.objects.all():
-        decisions.sample(cluster, timezone.now())
+        history.sample(cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.reap_orphans", ignore_result=True)
@@ -234,4 +234,4 @@ def reap_orphans() -> None:
 @shared_task(name="evenkeel.prune", ignore_result=True)
 def prune() -> None:
     """Keep events, metrics, samples and decisions within their bounds."""
-    decisions.prune(timezone.now())
+    history.prune(timezone.now())

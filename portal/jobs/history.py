@@ -1,0 +1,50 @@
+"""What is kept of the cluster's past besides decisions: points for charts, and how long rows stay."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Count
+
+from accounts.ledger import current_prices
+from portal.jobs import decisions, partitions
+from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, MetricPoint, Run
+from scheduling.lifecycle import QUEUED
+
+#: A run with more metric points than this keeps every second one of the older half.
+MAX_POINTS = 4_000
+
+
+def sample(cluster: Cluster, now: datetime) -> None:
+    prices = current_prices(now)
+    held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
+    types = list(held.values_list("accelerator__node__accelerator_type", flat=True))
+    ClusterSample.objects.create(
+        cluster=cluster,
+        at=now,
+        gpus_total=Accelerator.objects.filter(node__cluster=cluster, present=True, node__lost=False).count(),
+        gpus_held=len(types),
+        queued=Run.objects.filter(job__cluster=cluster, state__in=list(QUEUED)).count(),
+        variance=cluster.figures.get("variance"),
+        spend_micro_per_hour=sum(prices.get(kind, 0) for kind in types),
+    )
+
+
+def prune(now: datetime) -> None:
+    """Keep events, samples, decisions and metrics within their bounds."""
+    partitions.ensure(now)
+    partitions.drop_before(now - timedelta(days=settings.EVENKEEL_KEEP_EVENTS_DAYS))
+    kept_samples = timedelta(days=settings.EVENKEEL_KEEP_SAMPLES_DAYS)
+    ClusterSample.objects.filter(at__lt=now - kept_samples).delete()
+    decisions.prune()
+    crowded = MetricPoint.objects.values("run").annotate(n=Count("pk")).filter(n__gt=MAX_POINTS)
+    for run_id in list(crowded.values_list("run", flat=True)[:1_000]):
+        _thin(run_id)
+
+
+def _thin(run_id: UUID) -> None:
+    """Every second point of a crowded run's older half goes."""
+    points = list(MetricPoint.objects.filter(run=run_id).order_by("at").values_list("pk", flat=True))
+    MetricPoint.objects.filter(pk__in=points[: len(points) // 2 : 2]).delete()
