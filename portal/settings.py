@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import django_stubs_ext
+from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
 from portal.supervisor.layout import Layout
@@ -49,6 +50,8 @@ INSTALLED_APPS = [
     "rest_framework",
     "django_filters",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "csp",
     "channels",
     "accounts",
     "portal.jobs",
@@ -58,6 +61,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "portal.middleware.ContentPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -144,6 +148,18 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("EVENKEEL_HTTPS")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("EVENKEEL_HTTPS") else None
 SECURE_REFERRER_POLICY = "same-origin"
+# Everything is served by the portal itself. Mantine and Swagger UI write style elements; scripts are files.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "style-src": [SELF, UNSAFE_INLINE],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    },
+}
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 
 LANGUAGE_CODE = "en-us"
@@ -177,7 +193,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
-    "POSTPROCESSING_HOOKS": [],
+    "POSTPROCESSING_HOOKS": ["portal.api.examples.add_examples"],
 }
 UNFOLD = {"SITE_TITLE": "Evenkeel", "SITE_HEADER": "Evenkeel", "SITE_URL": "/"}
 

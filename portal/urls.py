@@ -7,6 +7,7 @@ from portal.api import errors
 urlpatterns = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
+    path("api/docs", views.api_docs),
     path("api/v1/", include("portal.api.urls")),
     path("admin/", admin.site.urls),
     re_path(r"^(?!api/|admin/|static/|ws/).*$", views.index),

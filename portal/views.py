@@ -7,6 +7,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
@@ -23,6 +24,13 @@ def index(request: HttpRequest) -> HttpResponseBase:
     if not page.is_file():
         return HttpResponse(NOT_BUILT, status=503, content_type="text/plain")
     return HttpResponse(page.read_bytes())
+
+
+@require_safe
+@ensure_csrf_cookie
+def api_docs(request: HttpRequest) -> HttpResponse:
+    """The API's description to read and to try, all of it served from here."""
+    return render(request, "docs/api.html")
 
 
 @require_safe

@@ -37,17 +37,17 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Makes a repetition safe: the same key answers with the same job.",
 )
-EXAMPLE = OpenApiExample(
-    "A catalogue program",
-    {
-        "name": "resnet-night",
-        "project": "vision",
-        "model_type": "resnet50",
-        "total_steps": 20_000,
-        "gpus": {"min": 1, "max": 4},
-    },
-    request_only=True,
-)
+_JOB_FILE = {
+    "name": "resnet-night",
+    "project": "vision",
+    "model_type": "resnet50",
+    "total_steps": 20_000,
+    "gpus": {"min": 1, "max": 4},
+}
+EXAMPLES = [
+    OpenApiExample("A catalogue program", _JOB_FILE, request_only=True, media_type=kind)
+    for kind in ("application/json", "application/yaml")
+]
 
 
 def _pair(label: str) -> str:
@@ -88,7 +88,7 @@ class JobsView(APIView):
         request={"application/json": JobFile, "application/yaml": JobFile},
         parameters=[IDEMPOTENCY_KEY],
         problems=(403, 409),
-        examples=[EXAMPLE],
+        examples=EXAMPLES,
     )
     def post(self, request: Request, query: Query) -> Response:
         """Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before."""
