@@ -6,11 +6,15 @@ from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import BaseUserManager
 from django.contrib.auth.models import AbstractUser
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+#: Levels of the project tree.
+MAX_DEPTH = 12
 KEY = RegexValidator(r"^[a-z][a-z0-9-]{0,39}\Z", "Lower-case letters, digits and dashes; starts with a letter.")
 
 
@@ -35,6 +39,9 @@ class User(AbstractUser):
 
     username = None  # type: ignore[assignment]
     email = models.EmailField(unique=True)
+    #: Set on the copy that a request with an API token works with (see accounts.tokens): what this user may do
+    #: is then bounded by the token, and the copy is never saved.
+    acting_token: ApiToken | None = None
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -43,18 +50,36 @@ class User(AbstractUser):
     def __str__(self) -> str:
         return self.get_full_name() or self.email
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.acting_token is not None:
+            raise RuntimeError("a user as bounded by a token is not what the database should have")
+        super().save(*args, **kwargs)
+
 
 class Project(models.Model):
+    """One place in the tree of projects. `ancestry` is kept by triggers, whoever writes the row: the ids from the
+    root down to the project itself. It is not known on an instance that was just created."""
+
     key = models.CharField(max_length=40, unique=True, validators=[KEY])
     name = models.CharField(max_length=120)
+    ancestry = ArrayField(models.BigIntegerField(), default=list, blank=True, editable=False)
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="children")
     members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
         User, through="Membership", related_name="projects"
     )
     created_at = models.DateTimeField(auto_now_add=True)
+    archived_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         ordering = ["key"]
+        indexes = [GinIndex(fields=["ancestry"], name="project_ancestry")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(ancestry__len__lte=MAX_DEPTH),
+                name="project_depth_bounded",
+                violation_error_message=f"A tree of projects has {MAX_DEPTH} levels at most.",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -95,6 +120,14 @@ class Quota(models.Model):
         return f"{self.project}: {self.limit} {self.get_kind_display()}"
 
 
+class Scope(models.TextChoices):
+    """What a token may be used for, within what its user may do."""
+
+    JOBS_READ = "jobs:read", "Read jobs and what concerns them"
+    JOBS_WRITE = "jobs:write", "Submit and change jobs"
+    ADMIN = "admin", "Administer: projects, people, tokens, the cluster"
+
+
 class ApiToken(models.Model):
     """The secret is high-entropy and shown once; only its SHA-256 is kept, found by its prefix."""
 
@@ -102,9 +135,19 @@ class ApiToken(models.Model):
     name = models.CharField(max_length=80)
     prefix = models.CharField(max_length=12, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
+    scopes = ArrayField(models.CharField(max_length=20, choices=Scope), default=list, editable=False)
+    project = models.ForeignKey(
+        Project,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="tokens",
+        help_text="It works in this project and below only.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_address = models.GenericIPAddressField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

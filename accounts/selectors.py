@@ -1,45 +1,69 @@
-"""Who may see what of people and projects."""
+"""Who may see what of people and projects. Roles are inherited downwards; the highest on the way to the root counts."""
 
 from __future__ import annotations
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import QuerySet
+from django.db.models import Case, IntegerField, QuerySet, Subquery, Value, When
 
 from accounts.models import Membership, Project, User
+from accounts.tree import below, is_above
 
 WRITERS = (Membership.Role.MEMBER, Membership.Role.MANAGER)
+#: From least to most.
+ROLES = (Membership.Role.VIEWER, Membership.Role.MEMBER, Membership.Role.MANAGER)
+#: To order memberships by what they allow.
+RANK = Case(*(When(role=role, then=Value(rank)) for rank, role in enumerate(ROLES)), output_field=IntegerField())
 
 
 def visible_projects(user: User | AnonymousUser) -> QuerySet[Project]:
-    """Projects whose jobs the user may read: all for administrators, else those of their memberships."""
-    if not isinstance(user, User) or not user.is_active:
-        return Project.objects.none()
-    if user.is_superuser:
-        return Project.objects.all()
-    return Project.objects.filter(memberships__user=user)
+    """Projects whose jobs the user may read: all for administrators, else those where a role is theirs."""
+    return _with_role(user, ROLES)
 
 
 def writable_projects(user: User | AnonymousUser) -> QuerySet[Project]:
-    """Projects in which the user may submit and change jobs."""
+    """Projects in which the user may submit and change jobs; none that is archived."""
+    return _with_role(user, WRITERS).filter(archived_at=None)
+
+
+def manageable_projects(user: User | AnonymousUser) -> QuerySet[Project]:
+    """Projects that the user may change, with their members and what is below them."""
+    return _with_role(user, (Membership.Role.MANAGER,))
+
+
+def _with_role(user: User | AnonymousUser, roles: tuple[Membership.Role, ...]) -> QuerySet[Project]:
     if not isinstance(user, User) or not user.is_active:
         return Project.objects.none()
     if user.is_superuser:
         return Project.objects.all()
-    return Project.objects.filter(memberships__user=user, memberships__role__in=WRITERS)
+    granted = Membership.objects.filter(user=user, role__in=roles).values("project")
+    return _within_token(user).filter(ancestry__overlap=Array(granted))
+
+
+def _within_token(user: User) -> QuerySet[Project]:
+    """All projects, or those that the token of this request is bound to."""
+    token = user.acting_token
+    return below(token.project_id) if token and token.project_id else Project.objects.all()
+
+
+class Array(Subquery):
+    """`ARRAY(SELECT ...)`: evaluated once, so that the index on ancestries serves."""
+
+    template = "ARRAY(%(subquery)s)"
 
 
 def role_in(user: User, project: Project) -> str | None:
-    if user.is_superuser:
-        return Membership.Role.MANAGER
-    return Membership.objects.filter(user=user, project=project).values_list("role", flat=True).first()
+    """The user's role there, own or inherited; None without one."""
+    ranked = _ranked(user, visible_projects(user).filter(pk=project.pk))
+    return next((role for _, role in ranked), None)
 
 
 def projects_with_roles(user: User | AnonymousUser) -> list[tuple[Project, str]]:
     """What the user may see, each with the user's role there: an administrator is a manager everywhere."""
-    projects = visible_projects(user)
-    if not isinstance(user, User):
-        return []
+    return _ranked(user, visible_projects(user)) if isinstance(user, User) else []
+
+
+def _ranked(user: User, projects: QuerySet[Project]) -> list[tuple[Project, str]]:
     if user.is_superuser:
         return [(project, Membership.Role.MANAGER.value) for project in projects]
-    memberships = Membership.objects.filter(user=user, project__in=projects).select_related("project")
-    return [(m.project, m.role) for m in memberships.order_by("project__key")]
+    highest = Membership.objects.filter(is_above("ancestry"), user=user).order_by(RANK.desc()).values("role")[:1]
+    return [(project, project.role) for project in projects.annotate(role=Subquery(highest))]

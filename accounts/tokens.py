@@ -1,10 +1,15 @@
-"""API tokens: `ek_<prefix>_<secret>`, the secret with 256 bits of entropy, kept as SHA-256."""
+"""API tokens: `ek_<prefix>_<secret>`, the secret with 256 bits of entropy, kept as SHA-256.
+
+A token does at most what its user may do: its scopes bound what for (portal.api.operations.HasScope), its project
+bounds where (accounts.selectors), and without the scope `admin`, or bound to a project, its user is no administrator.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -14,11 +19,13 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, Project, Scope, User
 from accounts.services import record_audit
 
 SCHEME = "ek"
 DEFAULT_EXPIRY_DAYS = 90
+DEFAULT_SCOPES = (Scope.JOBS_READ, Scope.JOBS_WRITE)
+ALL_SCOPES = tuple(Scope)
 _TOUCH_EVERY = timedelta(minutes=1)
 
 
@@ -26,14 +33,23 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def create_token(*, user: User, name: str, expires_in_days: int | None = DEFAULT_EXPIRY_DAYS) -> tuple[ApiToken, str]:
+def create_token(
+    *,
+    user: User,
+    name: str,
+    expires_in_days: int | None = DEFAULT_EXPIRY_DAYS,
+    scopes: Sequence[str] = DEFAULT_SCOPES,
+    project: Project | None = None,
+) -> tuple[ApiToken, str]:
     """A new token and its text, which cannot be shown again."""
     prefix, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
     expires_at = timezone.now() + timedelta(days=expires_in_days) if expires_in_days else None
+    token = ApiToken(user=user, name=name, prefix=prefix, digest=_digest(secret), expires_at=expires_at)
+    token.scopes, token.project = [scope.value for scope in Scope if scope in scopes], project
+    detail = {"scopes": token.scopes, "project": project.key if project else None}
     with transaction.atomic():
-        digest = _digest(secret)
-        token = ApiToken.objects.create(user=user, name=name, prefix=prefix, digest=digest, expires_at=expires_at)
-        record_audit(actor=user, action="token.create", target=str(token))
+        token.save(force_insert=True)
+        record_audit(actor=user, action="token.create", target=str(token), detail=detail)
     return token, f"{SCHEME}_{prefix}_{secret}"
 
 
@@ -70,8 +86,18 @@ class TokenAuthentication(BaseAuthentication):
         if token is None:
             raise AuthenticationFailed("This token is unknown, expired or revoked. Create a new one under API tokens.")
         if token.last_used_at is None or now - token.last_used_at > _TOUCH_EVERY:
-            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-        return token.user, token
+            address = request.META.get("REMOTE_ADDR") or None
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_used_address=address)
+        return bounded_user(token), token
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def bounded_user(token: ApiToken) -> User:
+    """The token's user with no more power than the token has."""
+    user = token.user
+    user.acting_token = token
+    if Scope.ADMIN not in token.scopes or token.project_id:
+        user.is_superuser = user.is_staff = False
+    return user

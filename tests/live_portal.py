@@ -69,8 +69,8 @@ class LivePortal(RunningPortal):
     def token(self) -> str:
         if not self._token:
             code = (
-                "from accounts.models import User; from accounts.tokens import create_token; "
-                "print(create_token(user=User.objects.get(is_superuser=True), name='tests')[1])"
+                "from accounts.models import User; from accounts.tokens import ALL_SCOPES, create_token; "
+                "print(create_token(user=User.objects.get(is_superuser=True), name='tests', scopes=ALL_SCOPES)[1])"
             )
             self._token = self.manage("shell", "-v", "0", "-c", code).split()[-1]
         return self._token

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.utils import timezone
 from pydantic import Field
-from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -15,9 +14,10 @@ from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
-from portal.api.operations import IsAdministrator, operation, signed_in
+from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
+from portal.api.permissions import ADMINISTRATORS, SIGNED_IN
 from portal.api.shapes import clusters as shapes
 from portal.api.shapes.jobs import EventPage
 from portal.api.shapes.live import Live
@@ -88,7 +88,7 @@ class NodesView(APIView):
 
 
 class DrainView(APIView):
-    permission_classes = [IsAuthenticated, IsAdministrator]
+    permission_classes = ADMINISTRATORS
     drained = True
 
     @operation("drain_node", shapes.Node, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
@@ -98,7 +98,7 @@ class DrainView(APIView):
 
 
 class ResumeView(APIView):
-    permission_classes = [IsAuthenticated, IsAdministrator]
+    permission_classes = ADMINISTRATORS
 
     @operation("resume_node", shapes.Node, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
     def post(self, request: Request, name: str, query: Query) -> Response:
@@ -125,7 +125,7 @@ class PolicyChoice(Body):
 
 def _readers_and_administrators(view: APIView) -> list[Any]:
     changing = view.request.method not in ("GET", "HEAD", "OPTIONS")
-    return [IsAuthenticated(), *([IsAdministrator()] if changing else [])]
+    return [permission() for permission in (ADMINISTRATORS if changing else SIGNED_IN)]
 
 
 class PolicyView(APIView):
@@ -150,7 +150,7 @@ class PolicyView(APIView):
 
 
 class UndoPolicyView(APIView):
-    permission_classes = [IsAuthenticated, IsAdministrator]
+    permission_classes = ADMINISTRATORS
 
     @operation("undo_policy", shapes.Policy, access=Access.ADMIN, tag="policy", problems=(403, 409))
     def post(self, request: Request, query: Query) -> Response:

@@ -9,7 +9,6 @@ from typing import Any
 from django.http import HttpResponseBase
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import BaseModel
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -36,13 +35,6 @@ def signed_in(request: Request) -> User:
     """Who asks, where only somebody signed in gets this far."""
     assert isinstance(request.user, User)
     return request.user
-
-
-class IsAdministrator(BasePermission):
-    message = "Only administrators of the cluster may do this."
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        return bool(request.user.is_authenticated and request.user.is_superuser)
 
 
 def _problems(statuses: set[int]) -> dict[Any, Any]:
@@ -80,7 +72,7 @@ def operation(
     `also`: further successful answers. `request`: documentation of a body that the method reads itself.
     `access`: the least that somebody must be; `scope`: of tokens, where it is not the usual one for that access.
     """
-    failures = {400, 429, *problems} | (set() if public else {401}) | ({404} if path else set())
+    failures = {400, 429, *problems} | (set() if public else {401, 403}) | ({404} if path else set())
     failures |= {413, 415} if body or request else set()
     responses = {status: answer, **(also or {}), **_problems(failures)}
 
@@ -107,6 +99,7 @@ def operation(
                 kwargs["body"] = read_body(given.data, body)
             return method(view, given, **kwargs)
 
+        checked.access, checked.scope = access, needed  # type: ignore[attr-defined]  # read by HasScope
         return checked
 
     return decorate

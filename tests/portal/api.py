@@ -12,7 +12,7 @@ from django.test import Client
 from jsonschema import Draft202012Validator
 
 from accounts.models import User
-from accounts.tokens import create_token
+from accounts.tokens import ALL_SCOPES, create_token
 from portal.api.schema import document
 
 ROOT = "/api/v1/"
@@ -77,7 +77,7 @@ class Api:
     def __init__(self, user: User | None = None, *, token: str | None = None) -> None:
         self.client = Client(raise_request_exception=False)
         if user is not None:
-            token = create_token(user=user, name="test")[1]
+            token = create_token(user=user, name="test", scopes=ALL_SCOPES)[1]
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def request(

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from accounts.models import User
-from accounts.tokens import create_token
+from accounts.tokens import ALL_SCOPES, create_token
 from portal.api.schema import FILE
 from portal.api.shapes.base import JobState, Role, Source
 from portal.jobs.models import MetricPoint, ModelType
@@ -65,7 +65,7 @@ class Asker:
         run = world.run(job)
         MetricPoint.objects.create(run=run, epoch=1, step=1, at=timezone.now(), values={"loss": 1.0})
         self.known = {"job": str(job.number), "stream": "project:vision", "name": "a", "run": str(run.pk)}
-        self.token = create_token(user=boss, name="fuzz")[1]
+        self.token = create_token(user=boss, name="fuzz", scopes=ALL_SCOPES)[1]
         self.run_token = run_token(run.pk, 1)
         self.asked = 0
 

@@ -1,0 +1,38 @@
+"""The tree of projects. Every function is one query or a part of one, however deep the tree is."""
+
+from __future__ import annotations
+
+from django.db.models import BooleanField, Func, OuterRef, QuerySet, Subquery
+
+from accounts.models import Project
+
+
+def is_above(ancestry: str) -> Func:
+    """In a subquery over memberships: that its project is in the outer row's `ancestry` column."""
+    return Func(
+        "project_id",
+        OuterRef(ancestry),
+        template="%(expressions)s)",
+        arg_joiner=" = ANY(",
+        output_field=BooleanField(),
+    )
+
+
+def ancestors(project: Project) -> QuerySet[Project]:
+    """Root first, the project itself last."""
+    ids = Project.objects.filter(pk=project.pk).annotate(above=Func("ancestry", function="unnest")).values("above")
+    return Project.objects.filter(pk__in=ids).order_by("ancestry__len")
+
+
+def descendants(project: Project) -> QuerySet[Project]:
+    """The project itself and all below it."""
+    return below(project.pk)
+
+
+def below(project_id: int) -> QuerySet[Project]:
+    return Project.objects.filter(ancestry__contains=[project_id])
+
+
+def ancestry_of(project: Project) -> Subquery:
+    """The project's ancestry as the database has it now."""
+    return Subquery(Project.objects.filter(pk=project.pk).values("ancestry"))

@@ -1,0 +1,57 @@
+"""Scopes of tokens, on every operation of the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, get_resolver
+
+from accounts.models import User
+from accounts.tokens import TokenAuthentication, create_token
+from portal.api import urls
+from portal.api.access import Access
+from portal.api.permissions import HasScope
+from tests.portal.api import Api
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+def _views() -> list[Any]:
+    assert get_resolver()
+    patterns = [p for p in urls.urlpatterns if isinstance(p, URLPattern)]
+    return [cls for p in patterns if (cls := getattr(p.callback, "cls", None)) is not None]
+
+
+@pytest.mark.parametrize("view", _views(), ids=lambda view: view.__name__)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def test_every_view_that_takes_tokens_checks_scopes(view: Any, method: str, rf: Any) -> None:
+    instance = view()
+    instance.request = rf.generic(method, "/")
+    if TokenAuthentication not in instance.authentication_classes or not hasattr(instance, method.lower()):
+        return
+    handler = getattr(instance, method.lower())
+    public = handler.access in (Access.PUBLIC, Access.RUN)
+    assert public or any(isinstance(permission, HasScope) for permission in instance.get_permissions())
+
+
+def api(user: User, *scopes: str) -> Api:
+    return Api(token=create_token(user=user, name="ci", scopes=scopes)[1])
+
+
+def test_reading_submitting_and_administering_are_apart() -> None:
+    world = World()
+    root = User.objects.create_superuser("root@example.org", "x")
+    wish = {"command": "x", "project": "vision", "total_steps": 1}
+    reader, writer, boss = api(world.user, "jobs:read"), api(world.user, "jobs:write"), api(root, "admin")
+    assert reader.get("jobs").status == 200
+    refused = reader.post("jobs", wish)
+    assert refused.status == 403
+    assert "jobs:write" in refused.json["detail"]
+    assert writer.post("jobs", wish).status == 201
+    assert writer.get("jobs").status == 403
+    assert boss.post("nodes/a/drain").status == 200
+    assert boss.get("jobs").status == 403
+    assert api(root, "jobs:read", "jobs:write").post("nodes/a/drain").status == 403
+    assert api(world.user).get("jobs").status == 403
