@@ -6,6 +6,9 @@ from csp.constants import SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from csp.middleware import CSPMiddleware, PolicyParts
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
+
+from portal.api.rates import Standing
 
 #: The administration's own pages evaluate attributes as scripts (Alpine); only staff reach them.
 _ADMINISTRATION = {"script-src": [SELF, UNSAFE_INLINE, UNSAFE_EVAL]}
@@ -19,3 +22,13 @@ class ContentPolicy(CSPMiddleware):
         if request.path.startswith("/admin/"):
             parts.replace = _ADMINISTRATION
         return parts
+
+
+class RateLimitHeaders(MiddlewareMixin):
+    """Where a request was counted, its answer says how that count stands."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        standing: Standing | None = getattr(request, "rate_standing", None)
+        for name, value in standing.headers().items() if standing else ():
+            response[name] = value
+        return response

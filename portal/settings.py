@@ -29,6 +29,10 @@ EVENKEEL_KEEP_SAMPLES_DAYS = env.integer("EVENKEEL_KEEP_SAMPLES_DAYS", 14, minim
 _keep_decisions_mib = env.integer("EVENKEEL_KEEP_DECISIONS_MIB", 256, minimum=1, maximum=1024**2)
 EVENKEEL_KEEP_DECISION_BYTES = _keep_decisions_mib * 1024**2
 EVENKEEL_EMPTY_DECISION_EVERY_S = env.number("EVENKEEL_EMPTY_DECISION_EVERY_S", 600, minimum=1, maximum=86_400)
+#: Requests a minute; 0: as many as they like.
+EVENKEEL_RATE_USER_PER_MINUTE = env.integer("EVENKEEL_RATE_USER_PER_MINUTE", 3_000, minimum=0, maximum=10**9)
+EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = env.integer("EVENKEEL_RATE_ANONYMOUS_PER_MINUTE", 300, minimum=0, maximum=10**9)
+EVENKEEL_RATE_RUN_PER_MINUTE = env.integer("EVENKEEL_RATE_RUN_PER_MINUTE", 1_200, minimum=0, maximum=10**9)
 EVENKEEL_DEBUG = env.flag("EVENKEEL_DEBUG")
 
 _layout = Layout(EVENKEEL_DATA)
@@ -64,7 +68,9 @@ MIDDLEWARE = [
     "portal.middleware.ContentPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "portal.middleware.RateLimitHeaders",
     "django.middleware.common.CommonMiddleware",
+    "django.middleware.http.ConditionalGetMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -179,6 +185,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated", "portal.api.permissions.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.rates.RateThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.api.parsing.JsonParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsing.AlwaysJson",
@@ -193,7 +200,11 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
-    "POSTPROCESSING_HOOKS": ["portal.api.examples.add_examples"],
+    "POSTPROCESSING_HOOKS": [
+        "portal.api.editing.document_editing",
+        "portal.api.rates.document_rates",
+        "portal.api.examples.add_examples",
+    ],
 }
 UNFOLD = {"SITE_TITLE": "Evenkeel", "SITE_HEADER": "Evenkeel", "SITE_URL": "/"}
 

@@ -18,3 +18,4 @@ if "EVENKEEL_TEST_SESSION" not in os.environ:
 from portal.settings import *
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+EVENKEEL_RATE_USER_PER_MINUTE = EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = EVENKEEL_RATE_RUN_PER_MINUTE = 0

@@ -13,6 +13,7 @@ from django.views import defaults
 from redis.exceptions import RedisError
 from rest_framework import exceptions
 
+from portal.api import rates
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.administration import NothingToUndo
 from portal.jobs.services.moves import StaleRun
@@ -69,7 +70,7 @@ def problem(
 def problem_exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
     """The one translation of exceptions to HTTP."""
     if isinstance(error, exceptions.APIException):
-        return _of_framework(error)
+        return _of_framework(_counted(error, context))
     if isinstance(error, Refused):
         return problem(error.status, error.detail, error.problems)
     if isinstance(error, Problems):
@@ -89,6 +90,14 @@ def problem_exception_handler(error: Exception, context: dict[str, Any]) -> Http
     return _unexpected(error)
 
 
+def _counted(error: exceptions.APIException, context: dict[str, Any]) -> exceptions.APIException:
+    try:
+        rates.charge_refused(context["request"], error)
+    except exceptions.Throttled as throttled:
+        return throttled
+    return error
+
+
 def _of_framework(error: exceptions.APIException) -> JsonResponse:
     headers = {}
     if header := getattr(error, "auth_header", None):
@@ -98,6 +107,8 @@ def _of_framework(error: exceptions.APIException) -> JsonResponse:
     detail = error.detail if isinstance(error.detail, str) else "This request cannot be answered."
     if isinstance(error, exceptions.NotAuthenticated):
         detail = "Sign in, or send an API token as `Authorization: Bearer ek_…`."
+    if isinstance(error, exceptions.Throttled):
+        detail = f"Too many requests. Try again in {headers['Retry-After']} s."
     return problem(error.status_code, str(detail), headers=headers)
 
 

@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from accounts.models import User
-from portal.api import openapi  # noqa: F401 - registers how models become schemas
+from portal.api import editing, openapi  # noqa: F401 - registers how models become schemas
 from portal.api.access import Access, Scope, scope_for, sentence
+from portal.api.editing import Version
 from portal.api.errors import TITLES
 from portal.api.inputs import Query, query_parameters, read_body, read_query
 from portal.api.shapes.problems import Problem
@@ -66,11 +67,13 @@ def operation(
     request: Any = None,
     also: dict[Any, Any] | None = None,
     examples: Sequence[OpenApiExample] = (),
+    version: Version | None = None,
 ) -> Callable[[Method], Method]:
     """Checks the query parameters and the body and hands them to the method as `query` and `body`.
 
     `also`: further successful answers. `request`: documentation of a body that the method reads itself.
     `access`: the least that somebody must be; `scope`: of tokens, where it is not the usual one for that access.
+    `version`: of an answer that also changes by itself, the part that people edit (see `portal.api.editing`).
     """
     failures = {400, 429, *problems} | (set() if public else {401, 403}) | ({404} if path else set())
     failures |= {413, 415} if body or request else set()
@@ -94,10 +97,15 @@ def operation(
         )
         @wraps(method)
         def checked(view: APIView, given: Request, **kwargs: Any) -> HttpResponseBase:
+            where = dict(kwargs)
             kwargs["query"] = read_query(given, query)
             if body is not None:
                 kwargs["body"] = read_body(given.data, body)
-            return method(view, given, **kwargs)
+            with editing.unchanged(view, method.__name__, given, where):
+                response = method(view, given, **kwargs)
+            if method.__name__ == "get" and editing.is_edited(view):
+                editing.tag(response, version)
+            return response
 
         checked.access, checked.scope = access, needed  # type: ignore[attr-defined]  # read by HasScope
         return checked

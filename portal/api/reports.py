@@ -20,11 +20,14 @@ from portal.api.errors import Refused
 from portal.api.inputs import Query, read_body
 from portal.api.operations import operation
 from portal.api.parsing import JsonParser, malformed, read_text
+from portal.api.rates import charge_address, charge_run, count
 from portal.api.shapes.base import Shape
 from portal.jobs.run_tokens import is_run_token
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.reports import Report, StaleEpoch, record_report
 
+#: Notices of a run in an hour: each is an event that everybody in the project reads.
+MAX_NOTICES = 100
 MAX_BYTES = 1024 * 1024
 
 
@@ -61,6 +64,7 @@ def _storable(value: Any) -> Any:
 class ReportsView(APIView):
     authentication_classes = []
     permission_classes = []
+    throttle_classes = []  # counted once its token is known to be right: nobody else can use up what it may send
     parser_classes = [ReportParser]
 
     @operation(
@@ -78,7 +82,10 @@ class ReportsView(APIView):
         report = read_body(request.data, Report)
         scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not is_run_token(token.strip(), run, report.epoch):
+            charge_address(request)
             raise Refused(401, "This is not the token of that run and epoch.")
+        charge_run(request, run)
+        report = report.model_copy(update={"notices": _bounded(run, report.notices)})
         try:
             command = record_report(run_id=run, report=report, now=timezone.now())
         except StaleEpoch as error:
@@ -86,3 +93,14 @@ class ReportsView(APIView):
         except StaleRun as error:  # not the runner's fault: it keeps the report and sends it again
             raise Refused(503, str(error)) from None
         return Response({"command": command, "next_report_s": settings.EVENKEEL_REPORT_INTERVAL_S})
+
+
+def _bounded(run: UUID, notices: list[str]) -> list[str]:
+    if not notices:
+        return notices
+    standing = count("notices", str(run), MAX_NOTICES, by=len(notices), window_s=3_600)
+    if standing is None or standing.allowed:
+        return notices
+    room = MAX_NOTICES - (standing.used - len(notices))
+    last = [f"more than {MAX_NOTICES} notices in an hour: the rest of them is left out"]
+    return notices[:room] + last if room >= 0 else []

@@ -25,6 +25,7 @@ from portal.api.errors import Refused
 from portal.api.inputs import Body, Query
 from portal.api.operations import operation
 from portal.api.parsing import JsonParser
+from portal.api.rates import RateThrottle, address_of
 from portal.api.shapes.accounts import Session
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
@@ -42,20 +43,16 @@ class SignInThrottle(BaseThrottle):
     def allow_request(self, request: Request, view: APIView) -> bool:
         if request.method != "POST" or not isinstance(request.data, dict):
             return True
-        return attempts.may_try(_address(request), str(request.data.get("email")))
+        return attempts.may_try(address_of(request), str(request.data.get("email")))
 
     def wait(self) -> float:
         return attempts.WINDOW_S
 
 
-def _address(request: Request) -> str:
-    return str(request.META.get("REMOTE_ADDR"))
-
-
 class SessionView(APIView):
     permission_classes = [AllowAny]
     parser_classes = [JsonParser]
-    throttle_classes = [SignInThrottle]
+    throttle_classes = [RateThrottle, SignInThrottle]
 
     @operation("get_session", Session, access=Access.PUBLIC, tag="session", public=True)
     def get(self, request: Request, query: Query) -> Response:
@@ -73,7 +70,7 @@ class SessionView(APIView):
         if not isinstance(user, User):
             raise Refused(401, WRONG)
         login(request._request, user)
-        attempts.forget(_address(request), body.email)
+        attempts.forget(address_of(request), body.email)
         return Response(describe_session(user))
 
     @operation("sign_out", None, access=Access.PUBLIC, tag="session", status=204, problems=(403,), public=True)

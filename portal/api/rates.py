@@ -1,0 +1,154 @@
+"""How many requests somebody may send: fixed windows, counted in Redis where one increment is one step for everybody.
+
+Whoever is signed in has a count per token, or one for their sessions; everybody else one per address; a run its own.
+What is refused before it is looked at (no sign-in, a wrong token) counts for the address too, so that tokens cannot
+be guessed at any speed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.conf import settings
+from django.core.cache import cache
+from django.http import HttpRequest
+from redis.exceptions import RedisError
+from rest_framework import exceptions
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from accounts.models import ApiToken, User
+
+if TYPE_CHECKING:  # views read the settings that name what is here
+    from rest_framework.views import APIView
+
+logger = logging.getLogger(__name__)
+WINDOW_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one count stands in its window."""
+
+    policy: str
+    limit: int
+    used: int
+    reset_s: int
+
+    @property
+    def allowed(self) -> bool:
+        return self.used <= self.limit
+
+    def headers(self) -> dict[str, str]:
+        """As draft-ietf-httpapi-ratelimit-headers has them."""
+        left = max(0, self.limit - self.used)
+        return {
+            "RateLimit-Policy": f'"{self.policy}";q={self.limit};w={WINDOW_S}',
+            "RateLimit": f'"{self.policy}";r={left};t={self.reset_s}',
+        }
+
+
+def count(policy: str, who: str, limit: int, *, by: int = 1, window_s: int = WINDOW_S) -> Standing | None:
+    """Counts `by` and says where that leaves `who`; None: nobody is kept out, for no limit is set or Redis is away."""
+    if limit == 0:
+        return None
+    now = time.time()
+    window = int(now // window_s)
+    key = f"rate:{policy}:{hashlib.sha256(who.encode()).hexdigest()[:32]}:{window}"
+    try:
+        used = by if cache.add(key, by, 2 * window_s) else cache.incr(key, by)
+    except ValueError:  # forgotten between the two: as good as the first
+        used = by
+    except RedisError as error:
+        logger.warning("requests are not counted: %s", error)
+        return None
+    return Standing(policy, limit, used, max(1, int((window + 1) * window_s - now)))
+
+
+def address_of(request: Request | HttpRequest) -> str:
+    return str(request.META.get("REMOTE_ADDR"))
+
+
+def _count_anonymous(request: Request | HttpRequest) -> Standing | None:
+    return _keep(request, count("anonymous", address_of(request), settings.EVENKEEL_RATE_ANONYMOUS_PER_MINUTE))
+
+
+def _keep(request: Request | HttpRequest, standing: Standing | None) -> Standing | None:
+    """For the headers of the answer."""
+    plain = request._request if isinstance(request, Request) else request
+    plain.rate_standing = standing  # type: ignore[attr-defined]
+    return standing
+
+
+def _count_person(request: Request) -> Standing | None:
+    """Per token, else per user, else per address."""
+    if isinstance(request.auth, ApiToken):
+        return _keep(request, count("token", str(request.auth.pk), settings.EVENKEEL_RATE_USER_PER_MINUTE))
+    if isinstance(request.user, User):
+        return _keep(request, count("user", str(request.user.pk), settings.EVENKEEL_RATE_USER_PER_MINUTE))
+    return _count_anonymous(request)
+
+
+class RateThrottle(BaseThrottle):
+    standing: Standing | None = None
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        self.standing = _count_person(request)
+        return self.standing is None or self.standing.allowed
+
+    def wait(self) -> float | None:
+        return self.standing.reset_s if self.standing else None
+
+
+def charge_run(request: Request, run: UUID) -> None:
+    """A runner reports every few seconds and at once when something happens: plenty, and still an end."""
+    _require(_keep(request, count("run", str(run), settings.EVENKEEL_RATE_RUN_PER_MINUTE)))
+
+
+def charge_address(request: Request) -> None:
+    """Whoever has no right to be here is nobody. Raises Throttled."""
+    _require(_count_anonymous(request))
+
+
+def charge_refused(request: Request, error: exceptions.APIException) -> None:
+    """Counts what was refused before the throttles saw it. Raises Throttled."""
+    if hasattr(request._request, "rate_standing"):
+        return
+    if isinstance(error, exceptions.AuthenticationFailed | exceptions.NotAuthenticated):
+        charge_address(request)
+    elif isinstance(error, exceptions.PermissionDenied):
+        _require(_count_person(request))
+
+
+def _require(standing: Standing | None) -> None:
+    if standing and not standing.allowed:
+        raise exceptions.Throttled(standing.reset_s)
+
+
+_HEADERS: dict[str, Any] = {
+    "RateLimit-Policy": {
+        "schema": {"type": "string"},
+        "description": 'Whose count, its limit and window in seconds: `"token";q=3000;w=60`. On every counted answer.',
+    },
+    "RateLimit": {
+        "schema": {"type": "string"},
+        "description": 'What is left of it, and the seconds until it begins anew: `"token";r=2990;t=17`.',
+    },
+    "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."},
+}
+
+
+def document_rates(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """A drf-spectacular hook: the headers of a refusal."""
+    result["components"]["headers"] = _HEADERS
+    references = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
+    for methods in result["paths"].values():
+        for operation in methods.values():
+            if "429" in operation["responses"]:
+                operation["responses"]["429"]["headers"] = references
+    return result

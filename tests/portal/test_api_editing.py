@@ -1,0 +1,80 @@
+"""ETag and If-Match: nobody undoes what somebody else did meanwhile without seeing it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from accounts.models import User
+from tests.portal.api import Api
+from tests.portal.world import World
+
+CHOICE = {"name": "static_partition", "parameters": {}}
+BACK = {"name": "f_scheduling", "parameters": {}}
+
+
+@pytest.fixture
+def api(db: None) -> Api:
+    World()
+    return Api(User.objects.create_superuser("root@example.org", "x"))
+
+
+def test_a_change_of_what_was_read_is_taken(api: Api) -> None:
+    etag = api.get("policy").headers["ETag"]
+    assert api.put("policy", CHOICE, If_Match=etag).status == 200
+    assert api.get("policy").headers["ETag"] != etag
+
+
+def test_a_change_of_what_has_changed_is_refused(api: Api) -> None:
+    etag = api.get("policy").headers["ETag"]
+    api.put("policy", CHOICE)
+    refused = api.put("policy", BACK, If_Match=etag)
+    assert (refused.status, refused.json["title"]) == (412, "Changed meanwhile")
+    assert api.get("policy").json["name"] == "static_partition"
+
+
+@pytest.mark.parametrize("given", ['"nonsense"', 'W/"x"', "x"])
+def test_a_tag_that_is_none_is_refused(api: Api, given: str) -> None:
+    assert api.put("policy", CHOICE, If_Match=given).status == 412
+
+
+def test_any_of_several_tags_or_none_at_all_will_do(api: Api) -> None:
+    etag = api.get("policy").headers["ETag"]
+    assert api.put("policy", CHOICE, If_Match=f'"other", {etag}').status == 200
+    assert api.put("policy", BACK, If_Match="*").status == 200
+    assert api.put("policy", CHOICE).status == 200
+
+
+def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
+    for path in ("policy", "policies", "model-types", "schema"):
+        first = api.client.get(f"/api/v1/{path}", headers=api.headers)
+        again = api.client.get(f"/api/v1/{path}", headers=api.headers | {"If-None-Match": first["ETag"]})
+        assert (again.status_code, again.content) == (304, b""), path
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_changes_at_once_one_is_refused() -> None:
+    World()
+    api = Api(User.objects.create_superuser("root@example.org", "x"))
+    etag = api.get("policy").headers["ETag"]
+    statuses: list[int] = []
+    together = threading.Barrier(4)
+
+    def change() -> None:
+        headers: Any = api.headers | {"If-Match": etag}
+        together.wait(10)
+        try:
+            other = Api(token=headers["Authorization"].removeprefix("Bearer "))
+            statuses.append(other.put("policy", CHOICE, If_Match=etag).status)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=change) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(statuses) == [200, 412, 412, 412]
