@@ -13,4 +13,4 @@ project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 print("\n".join(project["dependencies"] + project["optional-dependencies"]["dev"]))
 PYTHON
 pip install -q -r "$scratch/wanted.txt"
-pip freeze --exclude setuptools | sed -E 's/\+[a-z0-9.]+$//' | tr 'A-Z_' 'a-z-' | LC_ALL=C sort >requirements.lock
+pip freeze --all --exclude setuptools | sed -E 's/\+[a-z0-9.]+$//' | tr 'A-Z_' 'a-z-' | LC_ALL=C sort >requirements.lock

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -87,6 +88,13 @@ class Run:
         if self._device is None:
             self._device = distributed.pick_device(self._settings)
         return self._device
+
+    @property
+    def artifact_dir(self) -> Path:
+        """What is left here is kept with the run, to be downloaded; outside the cluster `./artifacts`."""
+        place = self._settings.artifact_dir or Path("artifacts")
+        place.mkdir(parents=True, exist_ok=True)
+        return place
 
     @property
     def is_main(self) -> bool:

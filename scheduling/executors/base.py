@@ -29,8 +29,48 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Secret:
+    """A value for the program alone: as the variable `env`, or in the file `file` of EVENKEEL_SECRETS_DIR. It is
+    never written to disk but as that file, and removed from every log."""
+
+    name: str
+    env: str | None = None
+    file: str | None = None
+    value: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Work on a project's files beside its runs, by its account: idempotent by (kind, key, attempt).
+
+    kind: `environment` (key: its digest), `git` and `bundle` (key: the job), `artifacts` (key: the run).
+    `options` are those of evenkeel.preparation; `source` is a file of the portal's that is handed over.
+    """
+
+    kind: str
+    key: str
+    attempt: int
+    project_key: str
+    job_id: str
+    options: Mapping[str, Any]
+    timeout_s: float
+    max_bytes: int
+    source: str | None = None
+    secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """state: `working`, `done` (with what came of it in `detail`) or `failed` (with one sentence)."""
+
+    state: str
+    message: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """All that an executor needs to start one epoch of a run. Secrets are in `env` only."""
+    """All that an executor needs to start one epoch of a run."""
 
     job_id: str
     job_number: int
@@ -53,6 +93,12 @@ class LaunchRequest:
     token: str
     report_interval_s: float
     pace_steps_per_s: float | None = None  # emulated devices: ceiling on speed
+    #: Start in this directory of the code that was prepared for the job ("" is its root); None: there is none.
+    code_subdir: str | None = None
+    #: Key of the prepared environment (see Preparation), and whose it is.
+    environment: str | None = None
+    environment_owner: str | None = None
+    secrets: tuple[Secret, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +123,8 @@ class ExitInfo:
     """How an epoch ended.
 
     reason: `done` (all steps), `stopped` (checkpointed as told), `user_error` (non-zero exit code),
-    `signal` (killed by `signal`), `out_of_memory`, `time_limit`, `runner_lost`, `launch_failed`.
+    `signal` (killed by `signal`), `out_of_memory`, `time_limit`, `runner_lost`, `launch_failed`,
+    `not_prepared` (its code or environment cannot be had).
     """
 
     reason: str
@@ -89,7 +136,7 @@ class ExitInfo:
     @property
     def retryable(self) -> bool:
         """A user program's own error is retried too (up to the job's limit); a time limit is not."""
-        return self.reason not in ("done", "stopped", "time_limit")
+        return self.reason not in ("done", "stopped", "time_limit", "not_prepared")
 
 
 class Executor(Protocol):
@@ -97,6 +144,11 @@ class Executor(Protocol):
     supports_containers: bool
     supports_multi_node: bool
     supports_warm_start: bool
+    supports_git: bool
+    supports_bundles: bool
+    supports_environments: bool
+    supports_secrets: bool
+    supports_artifacts: bool
     #: Why no job may be started here at all, as a sentence; None where all is well.
     isolation_problem: str | None
 
@@ -119,6 +171,13 @@ class Executor(Protocol):
 
     def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
         """One Fact for each known (run, epoch); never raises for a single run."""
+
+    def prepare(self, preparation: Preparation) -> Progress:
+        """Begin it unless that was done before, and say how far it is; returns at once."""
+
+    def discard(self, project_key: str, paths: Iterable[str]) -> None:
+        """Remove files and directories (`jobs/...`, `environments/...`) that belong to the project; what is not
+        there is no error."""
 
     def warm_up(self, project_keys: Iterable[str]) -> None:
         """Prepare the next launch of these projects, where that helps; returns at once."""

@@ -110,6 +110,7 @@ def launch(place: Path, portal: Portal, program: str = SLOW, **changes: Any) -> 
         "report_interval_s": 0.2,
         "limits": {},
         "log_bytes": 1 << 20,
+        "secret_variables": [],
     }
     (epoch_dir / "launch.json").write_text(json.dumps(content | changes))
     return subprocess.Popen([sys.executable, "-m", "evenkeel.runner", str(epoch_dir)], start_new_session=True)
@@ -331,7 +332,7 @@ def spec(**changes: Any) -> LaunchSpec:
         "job_id": "j", "run_id": "r", "epoch": 1, "argv": ["python", "x.py"], "shell": False, "workdir": "/",
         "workers": 1, "cuda_visible_devices": "", "environment": {"PATH": here + ":/usr/bin:/bin"}, "env": {},
         "total_steps": 1, "max_duration_s": None, "memory_mib": None, "api_url": "", "report_interval_s": 1.0,
-        "limits": {}, "log_bytes": 1,
+        "limits": {}, "log_bytes": 1, "secret_variables": [],
     }  # fmt: skip
     return LaunchSpec(**(content | changes))
 

@@ -1,4 +1,4 @@
-"""`python -m evenkeel.runner EPOCH_DIR [--detach] [--lock-fd N]`"""
+"""`python -m evenkeel.runner EPOCH_DIR [--detach] [--lock-fd N] [--secrets-fd N]`"""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ def main() -> None:
     parser.add_argument("epoch_dir", type=Path)
     parser.add_argument("--detach", action="store_true", help="leave the caller's session first")
     parser.add_argument("--lock-fd", type=int, help="closed once runner.json is written")
+    parser.add_argument("--secrets-fd", type=int, help="where the secrets can be read, once")
     options = parser.parse_args()
     epoch_dir = options.epoch_dir.resolve()
     if options.detach:
         detach()
-    run_epoch(epoch_dir, lock_fd=options.lock_fd, can_fork=False)
+    run_epoch(epoch_dir, lock_fd=options.lock_fd, secrets_fd=options.secrets_fd, can_fork=False)
 
 
 if __name__ == "__main__":

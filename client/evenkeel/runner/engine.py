@@ -16,6 +16,7 @@ from evenkeel.runner.files import open_plain
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, proportional_mib, signal_quietly
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
+from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.verdict import Order, Verdict, judge
 from evenkeel.runner.workers import Worker, start_workers
@@ -48,8 +49,10 @@ def woken_by_signals() -> Iterator[int]:
 
 
 class Runner:
-    def __init__(self, epoch_dir: Path, spec: LaunchSpec, *, can_fork: bool) -> None:
+    def __init__(self, epoch_dir: Path, spec: LaunchSpec, *, can_fork: bool, secrets: Secrets | None = None) -> None:
         self._dir, self._spec, self._can_fork = epoch_dir, spec, can_fork
+        self._secrets = secrets or Secrets()
+        self._redactor = self._secrets.redactor()
         self._started = time.monotonic()
         self._listener = Listener(epoch_dir / "sdk", spec.workers)
         self._heard = self._listener.heard
@@ -87,7 +90,7 @@ class Runner:
             self._finish(Verdict("stopped", "stopped before it started"))
             return
         try:
-            self._workers = start_workers(self._spec, self._dir / "logs", self._can_fork)
+            self._workers = start_workers(self._spec, self._dir / "logs", self._can_fork, self._secrets)
         except OSError as error:
             self._end_descendants()
             self._finish(Verdict("launch_failed", f"the program could not be started: {error}"))
@@ -123,7 +126,7 @@ class Runner:
         if urgent or now >= self._report_at:
             interval_s = self._reporter.interval_s or self._spec.report_interval_s
             self._report_at = now + (max(interval_s, CROWDED_INTERVAL_S) if self._reporter.crowded else interval_s)
-            self._reporter.put(self._report(), urgent=urgent)
+            self._reporter.put(self._redactor.clean_object(self._report()), urgent=urgent)
 
     def _reap(self) -> None:
         by_pid = {worker.pid: worker for worker in self._workers}
@@ -256,11 +259,11 @@ class Runner:
             "exit_code": verdict.exit_code,
             "signal": verdict.signal,
             "step": self._heard.step,
-            "message": verdict.message,
+            "message": self._redactor.clean_text(verdict.message),
             "at": time.time(),
         }
-        log.info("ended: %s %s", verdict.reason, verdict.message)
-        self._reporter.put(self._report(record), urgent=True)
+        log.info("ended: %s %s", record["reason"], record["message"])
+        self._reporter.put(self._redactor.clean_object(self._report(record)), urgent=True)
         if not self._workers:
             self._reporter.start()
         self._reporter.flush(FINAL_REPORT_S)

@@ -12,6 +12,7 @@ from pathlib import Path
 from evenkeel.runner.engine import Runner
 from evenkeel.runner.processes import adopt_orphans, forbid_new_privileges, identity, limit_resources, set_name
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.verdict import Order
 
@@ -23,7 +24,7 @@ def detach() -> None:
     os.setsid()
 
 
-def run_epoch(epoch_dir: Path, *, lock_fd: int | None, can_fork: bool) -> None:
+def run_epoch(epoch_dir: Path, *, lock_fd: int | None, can_fork: bool, secrets_fd: int | None = None) -> None:
     """The whole life of a runner. `lock_fd` holds the launch lock until `runner.json` is written, so
     nobody can take a launch that is under way for one that never happened. Never returns."""
     code = 1
@@ -31,7 +32,7 @@ def run_epoch(epoch_dir: Path, *, lock_fd: int | None, can_fork: bool) -> None:
         os.chdir(epoch_dir)
         _redirect(epoch_dir / "logs" / "runner.log")
         if not (epoch_dir / "runner.json").exists():
-            _claim_and_run(epoch_dir, lock_fd, can_fork)
+            _claim_and_run(epoch_dir, lock_fd, can_fork, secrets_fd)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -40,13 +41,14 @@ def run_epoch(epoch_dir: Path, *, lock_fd: int | None, can_fork: bool) -> None:
         os._exit(code)
 
 
-def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool) -> None:
+def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool, secrets_fd: int | None) -> None:
     spec = LaunchSpec.read(epoch_dir)
     set_name(f"ek-runner-{spec.epoch}")
     adopt_orphans()
     forbid_new_privileges()
     limit_resources(spec.limits)
-    runner = Runner(epoch_dir, spec, can_fork=can_fork)
+    secrets = Secrets.read(secrets_fd)
+    runner = Runner(epoch_dir, spec, can_fork=can_fork, secrets=secrets)
     signal.signal(signal.SIGTERM, lambda *_: runner.order(Order.STOP))
     signal.signal(signal.SIGUSR1, lambda *_: runner.order(Order.KILL))
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
@@ -54,7 +56,8 @@ def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool) -> None
     write_atomically(epoch_dir / "runner.json", identity())
     if lock_fd is not None:
         os.close(lock_fd)
-    runner.run()
+    with secrets.files_in(epoch_dir / "secrets"):
+        runner.run()
 
 
 def _redirect(path: Path) -> None:

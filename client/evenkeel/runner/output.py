@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from evenkeel.runner.redaction import Redactor
+
 READ_BYTES = 1 << 16
 KEPT = 2  # .1 and .2
 
@@ -44,7 +46,8 @@ class RotatingLog:
 class Output:
     """The reading end of one worker's stdout and stderr."""
 
-    def __init__(self, log: Path, max_bytes: int) -> None:
+    def __init__(self, log: Path, max_bytes: int, redactor: Redactor) -> None:
+        self._redacted = redactor.stream()
         self.read_fd, self.write_fd = os.pipe()
         os.set_blocking(self.read_fd, False)
         self._log = RotatingLog(log, max_bytes)
@@ -61,11 +64,14 @@ class Output:
         except BlockingIOError:
             return True
         if data:
-            self._log.write(data)
-            self.tail = (self.tail + data)[-4096:]
+            self._keep(self._redacted.feed(data))
             return True
         self.close()
         return False
+
+    def _keep(self, data: bytes) -> None:
+        self._log.write(data)
+        self.tail = (self.tail + data)[-4096:]
 
     def drain(self) -> None:
         """All that is left in the pipe, whoever may still hold its other end."""
@@ -76,12 +82,12 @@ class Output:
                 break
             if not data:
                 break
-            self._log.write(data)
-            self.tail = (self.tail + data)[-4096:]
+            self._keep(self._redacted.feed(data))
         self.close()
 
     def close(self) -> None:
         if self.open:
             self.open = False
+            self._keep(self._redacted.close())
             os.close(self.read_fd)
             self._log.close()

@@ -41,6 +41,7 @@ class LaunchSpec:
     report_interval_s: float
     limits: dict[str, int]
     log_bytes: int
+    secret_variables: list[str]  # their names
 
     @classmethod
     def read(cls, epoch_dir: Path) -> LaunchSpec:
@@ -76,7 +77,10 @@ class LaunchSpec:
         words = self.words()
         if not words or not _is_this_python(words[0], self.environment["PATH"]):
             return None
-        if any(name.startswith(_COLD_PREFIXES) and name not in _WARM_EXCEPTIONS for name in self.env):
+        if any(
+            name.startswith(_COLD_PREFIXES) and name not in _WARM_EXCEPTIONS
+            for name in [*self.env, *self.secret_variables]
+        ):
             return None
         arguments = words[1:]
         while arguments[:1] == ["-u"]:

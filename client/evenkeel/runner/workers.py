@@ -14,6 +14,7 @@ from pathlib import Path
 from evenkeel.runner import warm
 from evenkeel.runner.output import Output
 from evenkeel.runner.processes import die_with_parent, signal_quietly
+from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
 
 
@@ -49,15 +50,15 @@ class Worker:
             signal_quietly(self.pid, number)
 
 
-def start_workers(spec: LaunchSpec, logs: Path, can_fork: bool) -> list[Worker]:
+def start_workers(spec: LaunchSpec, logs: Path, can_fork: bool, secrets: Secrets) -> list[Worker]:
     """Raises OSError when the program cannot be started; nothing is left running then."""
     arguments = spec.python_arguments() if can_fork else None
-    command, port = spec.command(), free_port()
+    command, port, redactor = spec.command(), free_port(), secrets.redactor()
     workers: list[Worker] = []
     try:
         for rank in range(spec.workers):
-            output = Output(logs / f"rank{rank}.log", spec.log_bytes)
-            environment = spec.worker_environment(rank, port)
+            output = Output(logs / f"rank{rank}.log", spec.log_bytes, redactor)
+            environment = spec.worker_environment(rank, port) | secrets.variables
             if arguments is None:
                 pid = _spawn(command, environment, spec.workdir, output.write_fd)
             else:

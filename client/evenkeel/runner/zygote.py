@@ -1,8 +1,8 @@
 """The fork server: an interpreter with the framework imported, which forks runners on request.
 
 `python -m evenkeel.runner.zygote --listen-fd N`; the executor owns the socket, so only it can connect.
-One connection is one launch: we say `ready <pid>`, it sends the epoch directory and the launch lock,
-we fork and answer with the runner's pid. Until it hears `ready` the executor has asked for nothing,
+One connection is one launch: we say `ready <pid>`, it sends the epoch directory, the launch lock and the
+secrets, we fork and answer with the runner's pid. Until it hears `ready` the executor has asked for nothing,
 so it may give up waiting and start cold.
 """
 
@@ -57,7 +57,7 @@ def serve(listener: socket.socket, idle_s: float) -> None:
 
 def _answer(connection: socket.socket, listener: socket.socket) -> None:
     connection.sendall(f"ready {os.getpid()}\n".encode())
-    data, fds, _, _ = socket.recv_fds(connection, 4096, 1)
+    data, fds, _, _ = socket.recv_fds(connection, 4096, 2)
     if not data:
         return
     try:
@@ -67,7 +67,8 @@ def _answer(connection: socket.socket, listener: socket.socket) -> None:
             connection.close()
             listener.close()
             os.setsid()
-            run_epoch(epoch_dir, lock_fd=fds[0] if fds else None, can_fork=True)
+            lock_fd, secrets_fd = (*fds, None, None)[:2]
+            run_epoch(epoch_dir, lock_fd=lock_fd, secrets_fd=secrets_fd, can_fork=True)
         connection.sendall(f"{pid}\n".encode())
     finally:
         for fd in fds:

@@ -22,6 +22,7 @@ class Settings:
     epoch: int
     pace_steps_per_s: float | None
     distributed_timeout_s: float
+    artifact_dir: Path | None = None
 
     @property
     def in_cluster(self) -> bool:
@@ -51,4 +52,5 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         epoch=integer("EVENKEEL_EPOCH", 0),
         pace_steps_per_s=float(env.get("EVENKEEL_PACE_STEPS_PER_S") or 0) or None,
         distributed_timeout_s=float(env.get("EVENKEEL_DISTRIBUTED_TIMEOUT_S") or 300),
+        artifact_dir=path("EVENKEEL_ARTIFACT_DIR"),
     )

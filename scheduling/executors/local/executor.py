@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -13,8 +14,8 @@ from pathlib import Path
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo
-from scheduling.executors.local import facts, launching
+from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.inventory import declared_nodes, real_node
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
@@ -37,6 +38,7 @@ class LocalExecutor:
     name = "local"
     supports_containers = False
     supports_warm_start = True
+    supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class LocalExecutor:
             with _as_executor_error("begin"):
                 self._layout.begin(record.run_id, request.epoch)
             with _as_executor_error("start"):
-                launching.start(epoch_dir, account, lock_fd, self._zygotes)
+                launching.start(epoch_dir, account, lock_fd, self._zygotes, request.secrets)
         with _as_executor_error("await"):
             launching.await_runner(self._layout, record.run_id, epoch_dir, account)
         self._runner(record, request.epoch)
@@ -127,6 +129,20 @@ class LocalExecutor:
                 signal_quietly(runner.pid, signal.SIGUSR1)
                 _wait_for_end(runner, record.account)
             self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
+
+    def prepare(self, preparation: Preparation) -> Progress:
+        if self.isolation_problem:
+            raise ExecutorError(self.isolation_problem, permanent=True)
+        account = self._accounts.of_project(preparation.project_key)
+        return preparing.prepare(self._layout, account, preparation, launching.own_environment())
+
+    def discard(self, project_key: str, paths: Iterable[str]) -> None:
+        account = self._accounts.of_project(project_key)
+        for path in paths:
+            try:
+                preparing.discard(self._layout, account, path)
+            except OSError as error:
+                raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
 
     def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
         processes = list(all_processes()) if known else []
@@ -244,6 +260,8 @@ class LocalExecutor:
             return
         runner = self._runner(record, epoch)
         Prey(record.account, {epoch_dir: runner}).end_for_certain()
+        with record.account.files():
+            shutil.rmtree(epoch_dir / "secrets", ignore_errors=True)  # of a runner that was killed
         self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
             self._swept.add(epoch_dir)

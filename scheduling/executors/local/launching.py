@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,10 @@ from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import AcceleratorInfo, LaunchRequest
+from scheduling.executors.base import AcceleratorInfo, LaunchRequest, Secret
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout
+from scheduling.executors.local.preparing import code_dir, environment_dir
 from scheduling.executors.local.zygotes import Zygotes
 
 log = logging.getLogger(__name__)
@@ -53,14 +57,37 @@ def own_environment() -> dict[str, str]:
 def prepare(layout: Layout, request: LaunchRequest, devices: list[AcceleratorInfo], epoch_dir: Path) -> None:
     """Everything the runner reads, `launch.json` last. Owned by the account, written as the account."""
     account_dir = layout.job_dir(request.job_id)
-    workdir = Path(request.workdir) if request.workdir else account_dir / "work"
+    workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
-    for path in (*above, epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs"):
+    places = (epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs", epoch_dir.parent / "artifacts")
+    for path in (*above, *places):
         path.mkdir(mode=0o700, exist_ok=True)
     if not workdir.is_dir():
         raise ExecutorError(f"the working directory {workdir} is not there", permanent=True)
     _write_private(epoch_dir / "token", request.token)
-    write_atomically(epoch_dir / "launch.json", _launch_content(request, devices, account_dir, workdir, epoch_dir))
+    content = _launch_content(request, devices, account_dir, workdir, epoch_dir)
+    if request.environment:
+        content["environment"] |= _in_environment(layout, request, content["environment"])
+    write_atomically(epoch_dir / "launch.json", content)
+
+
+def _workdir(layout: Layout, request: LaunchRequest) -> Path:
+    if request.code_subdir is None:
+        return Path(request.workdir) if request.workdir else layout.job_dir(request.job_id) / "work"
+    tree = code_dir(layout, request.job_id) / "tree"
+    workdir = (tree / request.code_subdir).resolve()
+    if not workdir.is_relative_to(tree.resolve()):
+        raise ExecutorError(f"subdir {request.code_subdir} leads out of the job's code", permanent=True)
+    return workdir
+
+
+def _in_environment(layout: Layout, request: LaunchRequest, before: dict[str, str]) -> dict[str, str]:
+    """Variables of a program in the job's virtual environment, which must have been prepared."""
+    owner = request.environment_owner or request.project_key
+    place = environment_dir(layout, owner, str(request.environment)) / "venv"
+    if not (place / "bin" / "python").exists():
+        raise ExecutorError(f"environment {request.environment} is not there any more", permanent=True)
+    return {"PATH": f"{place / 'bin'}:{before['PATH']}", "VIRTUAL_ENV": str(place)}
 
 
 def make_job_dir(layout: Layout, job_id: str, account: Account) -> None:
@@ -79,7 +106,8 @@ def _launch_content(
 ) -> dict[str, Any]:
     emulated = all(device.emulated for device in devices)
     content = asdict(request)
-    del content["token"]
+    for name in ("token", "secrets"):
+        del content[name]
     visible = "" if emulated else ",".join(device.uuid for device in devices)
     environment = own_environment() | {"HOME": str(job_dir / "work")} | dict(request.env)
     environment |= _job_environment(request, job_dir, epoch_dir)
@@ -96,6 +124,7 @@ def _launch_content(
         "environment": environment,
         "limits": limits,
         "log_bytes": LOG_BYTES,
+        "secret_variables": [secret.env for secret in request.secrets if secret.env],
     }
 
 
@@ -119,21 +148,43 @@ def _job_environment(request: LaunchRequest, job_dir: Path, epoch_dir: Path) -> 
         "EVENKEEL_TOTAL_STEPS": str(request.total_steps),
         "EVENKEEL_BATCH_SIZE": str(request.batch_size),
         "EVENKEEL_SDK_DIR": str(epoch_dir / "sdk"),
+        "EVENKEEL_ARTIFACT_DIR": str(epoch_dir.parent / "artifacts"),
+        "EVENKEEL_SECRETS_DIR": str(epoch_dir / "secrets"),
     }
 
 
-def start(epoch_dir: Path, account: Account, lock_fd: int, zygotes: Zygotes) -> None:
+def start(epoch_dir: Path, account: Account, lock_fd: int, zygotes: Zygotes, secrets: tuple[Secret, ...] = ()) -> None:
+    """Secrets travel in memory: a file without a name whose descriptor the runner inherits."""
     with account.files():
         warm = LaunchSpec.read(epoch_dir).python_arguments() is not None
-    if warm and zygotes.fork_runner(account, epoch_dir, lock_fd):
+    with _in_memory(secrets) as secrets_fd:
+        if warm and zygotes.fork_runner(account, epoch_dir, lock_fd, secrets_fd):
+            return
+        _start_cold(epoch_dir, account, lock_fd, secrets_fd)
+
+
+@contextlib.contextmanager
+def _in_memory(secrets: tuple[Secret, ...]) -> Iterator[int | None]:
+    if not secrets:
+        yield None
         return
+    fd = os.memfd_create("evenkeel-secrets", os.MFD_CLOEXEC)
+    with os.fdopen(fd, "wb", closefd=True) as file:
+        file.write(json.dumps([asdict(secret) for secret in secrets]).encode())
+        file.flush()
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield fd
+
+
+def _start_cold(epoch_dir: Path, account: Account, lock_fd: int, secrets_fd: int | None) -> None:
+    more = ["--secrets-fd", str(secrets_fd)] if secrets_fd is not None else []
     result = subprocess.run(
-        [sys.executable, "-m", "evenkeel.runner", str(epoch_dir), "--detach", "--lock-fd", str(lock_fd)],
+        [sys.executable, "-m", "evenkeel.runner", str(epoch_dir), "--detach", "--lock-fd", str(lock_fd), *more],
         env=own_environment(),
         cwd="/",
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        pass_fds=(lock_fd,),
+        pass_fds=(lock_fd,) if secrets_fd is None else (lock_fd, secrets_fd),
         start_new_session=True,
         timeout=START_TIMEOUT_S,
         umask=0o077,

@@ -1,0 +1,4 @@
+"""What is done with a project's files beside training, as the project's account: code, environments, artefacts.
+
+`python -m evenkeel.preparation` reads one request from its standard input and leaves `result.json`.
+"""

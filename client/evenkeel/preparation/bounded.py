@@ -1,0 +1,115 @@
+"""Runs a program within a time and a size, what it says going to a log of bounded length."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evenkeel.preparation.errors import PreparationError
+from evenkeel.runner.files import create_private
+from evenkeel.runner.redaction import Redactor
+
+LOOK_S = 1.0
+LOG_BYTES = 4 << 20
+
+
+@dataclass
+class Work:
+    """One preparation: where it happens, until when, and how much it may leave there."""
+
+    directory: Path
+    deadline: float  # monotonic
+    max_bytes: int
+    redactor: Redactor = field(default_factory=lambda: Redactor(()))
+    timeout_s: float = 0.0
+    _log_bytes: int = 0
+    _log_fd: int = -1
+
+    def say(self, text: str) -> None:
+        self._write(self.redactor.clean_text(text.rstrip("\n") + "\n").encode())
+
+    def _write(self, data: bytes) -> None:
+        if self._log_fd < 0:
+            self._log_fd = create_private(self.directory / "log")
+        data = data[: max(0, LOG_BYTES - self._log_bytes)]
+        self._log_bytes += len(data)
+        while data:
+            data = data[os.write(self._log_fd, data) :]
+
+    def run(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, what: str) -> None:
+        """PreparationError where it fails, takes too long, or leaves more than it may."""
+        process = subprocess.Popen(
+            command,
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+        try:
+            self._follow(process, what)
+        finally:
+            _kill_group(process)
+        if process.returncode != 0:
+            raise PreparationError(f"{what} failed with exit code {process.returncode}")
+
+    def _follow(self, process: subprocess.Popen[bytes], what: str) -> None:
+        assert process.stdout is not None
+        stream, look_at = self.redactor.stream(), time.monotonic() + LOOK_S
+        os.set_blocking(process.stdout.fileno(), False)
+        with process.stdout, selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while True:
+                if selector.select(LOOK_S):
+                    data = process.stdout.read(1 << 16)
+                    if data == b"":
+                        break
+                    self._write(stream.feed(data or b""))
+                if time.monotonic() >= look_at:
+                    self._check(what)
+                    look_at = time.monotonic() + LOOK_S
+            self._write(stream.close())
+        try:
+            process.wait(max(0.1, self.deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise self._too_long(what) from None
+        self._check(what)
+
+    def _check(self, what: str) -> None:
+        if time.monotonic() > self.deadline:
+            raise self._too_long(what)
+        if directory_bytes(self.directory) > self.max_bytes:
+            raise PreparationError(f"{what} needs more than the {self.max_bytes >> 20:,} MiB that it may have")
+
+    def _too_long(self, what: str) -> PreparationError:
+        return PreparationError(f"{what} took longer than the {self.timeout_s:g} s that it may take")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def directory_bytes(directory: Path) -> int:
+    """Bytes of the files below, each counted as often as it is named; what vanishes meanwhile counts nothing."""
+    total, todo = 0, [directory]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(Path(entry.path))
+                    elif entry.is_file(follow_symlinks=False):
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            continue
+    return total

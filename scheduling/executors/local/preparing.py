@@ -1,0 +1,167 @@
+"""Work on a project's files beside its runs: a detached process of the project's account, known by its lock.
+
+Whoever finds the lock free and no result of this attempt may begin (again, three times at most); the process
+inherits the lock, so it is free once the process is gone, whatever became of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.reports import write_atomically
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Preparation, Progress
+from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.layout import Layout, checked_name, read_object
+
+START_TIMEOUT_S = 30.0
+MAX_STARTS = 3
+MAX_MESSAGE = 500
+SHARED = "_shared"  # no project's key
+_KINDS = frozenset({"environment", "git", "bundle", "artifacts"})
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "PIP_DEFAULT_TIMEOUT")
+
+
+def directory_of(layout: Layout, preparation: Preparation) -> Path:
+    key = checked_name(preparation.key)
+    match preparation.kind:
+        case "environment":
+            return environment_dir(layout, preparation.project_key, key)
+        case "git" | "bundle":
+            return code_dir(layout, key)
+        case _:
+            return layout.job_dir(preparation.job_id) / "runs" / key / "listing"
+
+
+def environment_dir(layout: Layout, owner: str, digest: str) -> Path:
+    return layout.data / "environments" / (owner if owner == SHARED else checked_name(owner)) / checked_name(digest)
+
+
+def code_dir(layout: Layout, job_id: str) -> Path:
+    return layout.job_dir(job_id) / "code"
+
+
+def prepare(layout: Layout, account: Account, preparation: Preparation, environ: dict[str, str]) -> Progress:
+    if preparation.kind not in _KINDS:
+        raise ExecutorError(f"{preparation.kind!r} is no kind of preparation", permanent=True)
+    directory = directory_of(layout, preparation)
+    own = layout.own / "prepare"
+    own.mkdir(mode=0o700, exist_ok=True)
+    name = f"{preparation.kind}-{preparation.project_key}-{checked_name(preparation.key)}"
+    lock = os.open(own / f"{name}.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return Progress("working")
+        with account.files():
+            result = read_object(directory / "result.json")
+        if result and result.get("attempt") == preparation.attempt:
+            return _progress(result)
+        if not _may_start(own / f"{name}.starts", preparation.attempt):
+            return Progress("failed", "It ended without a result, several times.")
+        _make_directory(layout, account, preparation, directory)
+        _start(account, preparation, directory, lock, environ)
+    except OSError as error:
+        raise ExecutorError(f"cannot prepare {preparation.kind}: {error}", permanent=False) from error
+    finally:
+        os.close(lock)
+    return Progress("working")
+
+
+def _progress(result: dict[str, Any]) -> Progress:
+    detail = result.get("detail")
+    message = "".join(c for c in str(result.get("message") or "") if c.isprintable())[:MAX_MESSAGE]
+    state = "done" if result.get("state") == "done" else "failed"
+    return Progress(state, message, detail if isinstance(detail, dict) else {})
+
+
+def _may_start(path: Path, attempt: int) -> bool:
+    """Counts the starts of an attempt where the account cannot reach."""
+    before = read_object(path) or {}
+    starts = int(before.get("starts", 0)) if before.get("attempt") == attempt else 0
+    if starts >= MAX_STARTS:
+        return False
+    write_atomically(path, {"attempt": attempt, "starts": starts + 1})
+    return True
+
+
+def _make_directory(layout: Layout, account: Account, preparation: Preparation, directory: Path) -> None:
+    if preparation.kind == "environment":
+        top, mode = layout.data / "environments", 0o711
+        top.mkdir(mode=mode, exist_ok=True)
+        top.chmod(mode)
+        parent = directory.parent
+        parent.mkdir(mode=0o700, exist_ok=True)
+    else:
+        parent = layout.job_dir(preparation.job_id)
+        parent.mkdir(mode=0o700, exist_ok=True)
+    account.give(parent)
+    shared = preparation.project_key == SHARED
+    with account.files():
+        if shared:
+            parent.chmod(0o755)
+        directory.mkdir(mode=0o755 if shared else 0o700, parents=True, exist_ok=True)
+        for name in ("result.json", "log"):
+            (directory / name).unlink(missing_ok=True)
+
+
+def _start(account: Account, preparation: Preparation, directory: Path, lock: int, environ: dict[str, str]) -> None:
+    with contextlib.ExitStack() as stack:
+        options, passed = dict(preparation.options), [lock]
+        if preparation.source is not None:
+            source = stack.enter_context(Path(preparation.source).open("rb"))
+            options["source_fd"] = source.fileno()
+            passed.append(source.fileno())
+        if preparation.kind == "artifacts":
+            options["root"] = str(directory.parent / "artifacts")
+        request = {
+            "kind": preparation.kind,
+            "directory": str(directory),
+            "attempt": preparation.attempt,
+            "options": options,
+            "secret": preparation.secret,
+            "timeout_s": preparation.timeout_s,
+            "max_bytes": preparation.max_bytes,
+            "umask": 0o022 if preparation.project_key == SHARED else 0o077,
+            "limits": {"core": 0, "fsize": preparation.max_bytes + (64 << 20), "nproc": 4_096},
+        }
+        kept = {name: os.environ[name] for name in _PROXIES if name in os.environ}
+        begun = subprocess.run(
+            [sys.executable, "-m", "evenkeel.preparation"],
+            env=environ | kept,
+            cwd="/",
+            input=json.dumps(request).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=passed,
+            start_new_session=True,
+            timeout=START_TIMEOUT_S,
+            check=False,
+            **account.spawn_as(),
+        )
+    if begun.returncode != 0:
+        said = begun.stderr.decode(errors="replace")[-500:]
+        raise ExecutorError(f"the preparation did not start: {said}", permanent=False)
+
+
+def discard(layout: Layout, account: Account, path: str) -> None:
+    """Removes what the account may remove; `shutil.rmtree` follows no link."""
+    parts = path.split("/")
+    if parts[0] not in ("jobs", "environments") or len(parts) < 3 or any(p in ("", ".", "..") for p in parts):
+        raise ExecutorError(f"{path!r} is nothing that can be discarded", permanent=True)
+    target = layout.data.joinpath(*parts)
+    with account.files(), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if target.is_symlink() or not target.is_dir():
+            target.unlink()
+        else:
+            shutil.rmtree(target)
