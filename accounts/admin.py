@@ -14,9 +14,10 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, AuthenticationForm, UserChangeForm, UserCreationForm
 
 from accounts import attempts
+from accounts.audit import record_audit
 from accounts.models import ApiToken, AuditEntry, Membership, Project, Quota, Rate, User
 from accounts.pricing import amount
-from accounts.services import RateNotAfter, check_follows, record_audit, set_rate
+from accounts.services import RateNotAfter, check_follows, set_rate
 from accounts.tokens import revoke_token
 
 M = TypeVar("M", bound=Model)
@@ -164,10 +165,13 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnlyAdmin):
-    list_display = ("at", "actor", "action", "target")
+    list_display = ("at", "actor_email", "action", "target", "address", "credential")
     list_filter: ClassVar[tuple[str, ...]] = ("action",)
-    list_select_related = ("actor",)
-    search_fields = ("target", "actor__email", "action")
+    search_fields = ("target", "actor_email", "action", "address", "request_id")
+    fields = (
+        "at", "actor_email", "action", "target", "detail", "address", "credential", "request_id",
+        "position", "previous_hash", "hash",
+    )  # fmt: skip
     date_hierarchy = "at"
     show_full_result_count = False
 

@@ -211,13 +211,23 @@ class LedgerEntry(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what to what."""
+    """Who did what to what from where. Append-only; the last three columns are the database's (see accounts.audit).
+
+    People come and go, their acts stay as they were written: nothing refers to the actor's row.
+    """
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
-    actor = models.ForeignKey(User, null=True, on_delete=models.SET_NULL)
-    action = models.CharField(max_length=60)
+    actor = models.ForeignKey(User, null=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
+    actor_email = models.CharField(max_length=254, default="", blank=True)
+    action = models.CharField(max_length=60, db_index=True)
     target = models.CharField(max_length=200)
     detail = models.JSONField(default=dict)
+    address = models.CharField(max_length=45, default="", blank=True)
+    credential = models.CharField(max_length=40, default="", blank=True, help_text="Which token or session.")
+    request_id = models.CharField(max_length=64, default="", blank=True)
+    position = models.BigIntegerField(null=True, unique=True, editable=False)
+    previous_hash = models.CharField(max_length=64, default="", editable=False)
+    hash = models.CharField(max_length=64, default="", editable=False)
 
     class Meta:
         ordering = ["-at", "-id"]

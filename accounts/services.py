@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
 
-from accounts.models import AuditEntry, Membership, Project, Quota, Rate, User
-
-
-def record_audit(*, actor: User | None, action: str, target: str, detail: dict[str, Any] | None = None) -> AuditEntry:
-    return AuditEntry.objects.create(actor=actor, action=action, target=target[:200], detail=detail or {})
+from accounts.audit import record_audit as record_audit
+from accounts.models import Membership, Project, Quota, Rate, User
 
 
 @transaction.atomic

@@ -19,8 +19,10 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from accounts.audit import record_audit
+from accounts.denials import record_denial
 from accounts.models import ApiToken, Project, Scope, User
-from accounts.services import record_audit
+from accounts.origin import address_of, note_token
 
 SCHEME = "ek"
 DEFAULT_EXPIRY_DAYS = 90
@@ -74,6 +76,14 @@ def find_token(text: str, now: datetime) -> ApiToken | None:
     return token if token and hmac.compare_digest(token.digest, _digest(secret)) else None
 
 
+def _note_refusal(text: str, request: Request) -> None:
+    """Somebody uses a token that was real: expired, revoked, of a person who left, or with a wrong secret."""
+    known = ApiToken.objects.select_related("user").filter(prefix=text.split("_")[1][:12].replace("\0", "")).first()
+    if known:
+        detail = {"status": 401, "token": known.prefix, "method": request.method}
+        record_denial(actor=known.user, target=request.path, detail=detail, who=f"token:{known.prefix}")
+
+
 class TokenAuthentication(BaseAuthentication):
     """`Authorization: Bearer ek_...`. Other bearer tokens are left to other authenticators."""
 
@@ -84,10 +94,12 @@ class TokenAuthentication(BaseAuthentication):
         now = timezone.now()
         token = find_token(text.strip(), now)
         if token is None:
+            _note_refusal(text.strip(), request)
             raise AuthenticationFailed("This token is unknown, expired or revoked. Create a new one under API tokens.")
         if token.last_used_at is None or now - token.last_used_at > _TOUCH_EVERY:
-            address = request.META.get("REMOTE_ADDR") or None
+            address = address_of(request) or None
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_used_address=address)
+        note_token(token.prefix)
         return bounded_user(token), token
 
     def authenticate_header(self, request: Request) -> str:

@@ -64,6 +64,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "accounts.origin.origin_middleware",
     "django.middleware.security.SecurityMiddleware",
     "portal.middleware.ContentPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from rest_framework import exceptions
 
 from portal.api import rates
+from portal.api.denials import note_denial
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.administration import NothingToUndo
 from portal.jobs.services.moves import StaleRun
@@ -68,7 +69,13 @@ def problem(
 
 
 def problem_exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
-    """The one translation of exceptions to HTTP."""
+    """The one translation of exceptions to HTTP; what was denied is audited."""
+    response = _translate(error)
+    note_denial(context["request"], response.status_code)
+    return response
+
+
+def _translate(error: Exception) -> HttpResponseBase:
     if isinstance(error, exceptions.APIException):
         return _of_framework(_counted(error, context))
     if isinstance(error, Refused):

@@ -66,18 +66,20 @@ def operation(
     parameters: Sequence[OpenApiParameter] = (),
     request: Any = None,
     also: dict[Any, Any] | None = None,
+    media_type: str | None = None,
     examples: Sequence[OpenApiExample] = (),
     version: Version | None = None,
 ) -> Callable[[Method], Method]:
     """Checks the query parameters and the body and hands them to the method as `query` and `body`.
 
-    `also`: further successful answers. `request`: documentation of a body that the method reads itself.
-    `access`: the least that somebody must be; `scope`: of tokens, where it is not the usual one for that access.
+    `also`: further successful answers. `media_type`: of the answer, where it is not JSON. `request`: documentation
+    of a body that the method reads itself. `access`: the least that somebody must be; `scope`: of tokens, where it is
+    not the usual one for that access.
     `version`: of an answer that also changes by itself, the part that people edit (see `portal.api.editing`).
     """
     failures = {400, 429, *problems} | (set() if public else {401, 403}) | ({404} if path else set())
     failures |= {413, 415} if body or request else set()
-    responses = {status: answer, **(also or {}), **_problems(failures)}
+    responses = {(status, media_type) if media_type else status: answer, **(also or {}), **_problems(failures)}
 
     def decorate(method: Method) -> Method:
         needed = scope or (scope_for(access, method.__name__) if access else None)

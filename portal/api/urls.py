@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path, register_converter
 
-from portal.api import clusters, jobs, logs, looks, projects, reports, sessions, tokens
+from portal.api import audit, clusters, jobs, logs, looks, projects, reports, sessions, tokens
 from portal.api.schema import SchemaView, unknown
 
 
@@ -45,6 +45,8 @@ urlpatterns = [
     path("policy/history", clusters.PolicyHistoryView.as_view()),
     path("tokens", tokens.TokensView.as_view()),
     path("tokens/<int:token>", tokens.TokenView.as_view()),
+    path("audit", audit.AuditView.as_view()),
+    path("audit/export", audit.AuditExportView.as_view()),
     path("runs/<uuid:run>/reports", reports.ReportsView.as_view()),
     path("schema", SchemaView.as_view()),
     re_path(r"^.*$", unknown),

@@ -26,6 +26,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who did what to what from where, newest first; denied accesses too, as `access.denied`
+         * @description Who did what to what from where, newest first; denied accesses too, as `access.denied`.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All that match, oldest first, as CSV or JSON lines
+         * @description All that match, oldest first, as CSV or JSON lines. A line of JSON holds the text that its hash is over.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["export_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -668,6 +712,35 @@ export interface components {
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
             gpus: number;
+        };
+        AuditEntry: {
+            id: number;
+            /** @description In the chain; null while the entry's transaction is open. */
+            position: number | null;
+            /** Format: date-time */
+            at: string;
+            /** @description Email, as it was then. Null: the portal itself, or nobody signed in. */
+            actor: string | null;
+            /** @example token.create */
+            action: string;
+            target: string;
+            detail: {
+                [key: string]: unknown;
+            };
+            address: string | null;
+            /**
+             * @description Which token or session.
+             * @example token ek_0a1b2c3d4e
+             */
+            credential: string | null;
+            request_id: string | null;
+            hash: string | null;
+        };
+        AuditPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["AuditEntry"][];
         };
         Cell: {
             /** @enum {string} */
@@ -1779,6 +1852,152 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AcceleratorTypes"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                /** @description Such as `token.create`; `token.` takes all that begin so. */
+                action?: string;
+                /** @description Somebody's email. */
+                actor?: string;
+                address?: string;
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                from_at?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description The X-Request-ID of an answer. */
+                request_id?: string;
+                /** @description Part of it. */
+                target?: string;
+                to_at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_audit: {
+        parameters: {
+            query?: {
+                /** @description Such as `token.create`; `token.` takes all that begin so. */
+                action?: string;
+                /** @description Somebody's email. */
+                actor?: string;
+                address?: string;
+                format?: "csv" | "jsonl";
+                from_at?: string;
+                /** @description The X-Request-ID of an answer. */
+                request_id?: string;
+                /** @description Part of it. */
+                target?: string;
+                to_at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/jsonl": string;
                 };
             };
             /** @description Bad request */

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field, RootModel
 
-from portal.api.shapes.base import Money, Role, Shape
+from portal.api.shapes.base import Detail, Money, Page, Role, Shape
 
 
 class SignedIn(Shape):
@@ -72,3 +72,21 @@ class TokenPage(Shape):
 
 class NewToken(Token):
     secret: str = Field(description="The whole token. It is shown in this answer only.")
+
+
+class AuditEntry(Shape):
+    id: int
+    position: int | None = Field(description="In the chain; null while the entry's transaction is open.")
+    at: datetime
+    actor: str | None = Field(description="Email, as it was then. Null: the portal itself, or nobody signed in.")
+    action: str = Field(examples=["token.create"])
+    target: str
+    detail: Detail
+    address: str | None
+    credential: str | None = Field(description="Which token or session.", examples=["token ek_0a1b2c3d4e"])
+    request_id: str | None
+    hash: str | None
+
+
+class AuditPage(Page):
+    results: list[AuditEntry]

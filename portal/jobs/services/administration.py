@@ -9,8 +9,8 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from accounts.audit import record_audit
 from accounts.models import User
-from accounts.services import record_audit
 from portal.jobs import events, wakeups
 from portal.jobs.models import Accelerator, Cluster, Node, PolicyChange
 from scheduling.executors.base import NodeInfo

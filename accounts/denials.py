@@ -1,0 +1,47 @@
+"""Denied accesses in the audit log, bounded so that it cannot be flooded.
+
+Per minute at most LIMIT of one person (or token, or address) and TOTAL of all are written; one more entry then says
+that further ones were left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import time
+from typing import Any
+
+from django.core.cache import cache
+from redis.exceptions import RedisError
+
+from accounts.audit import record_audit
+from accounts.models import User
+
+logger = logging.getLogger(__name__)
+ACTION = "access.denied"
+LIMIT = 20
+TOTAL = 300
+WINDOW_S = 60
+
+
+def record_denial(*, actor: User | None, target: str, detail: dict[str, Any], who: str, action: str = ACTION) -> None:
+    """`who` is counted; without Redis nothing can be, and the denial is logged only."""
+    window = int(time()) // WINDOW_S
+    try:
+        own, all_together = _count(f"denied:{who}:{window}"), _count(f"denied:{window}")
+    except RedisError as error:
+        logger.warning("denied and not audited: %s %s (%s)", target, detail, error)
+        return
+    if own > LIMIT + 1 or all_together > TOTAL + 1:
+        return
+    if own == LIMIT + 1 or all_together == TOTAL + 1:
+        detail = {"left_out": f"more of these until {(window + 1) * WINDOW_S}", "limit": LIMIT, "total": TOTAL}
+    record_audit(actor=actor, action=action, target=target, detail=detail)
+
+
+def _count(key: str) -> int:
+    if cache.add(key, 1, 2 * WINDOW_S):
+        return 1
+    try:
+        return int(cache.incr(key))
+    except ValueError:  # it ended between the two
+        return 1

@@ -1,0 +1,92 @@
+"""Where a request comes from: for the audit log, which services write without knowing of requests."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.decorators import sync_and_async_middleware
+
+HEADER = "X-Request-ID"
+_GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass
+class Origin:
+    """`token` is the prefix of the API token that was accepted, empty for a session."""
+
+    request: HttpRequest
+    request_id: str
+    token: str = ""
+
+    @property
+    def address(self) -> str:
+        return address_of(self.request)
+
+    @property
+    def credential(self) -> str:
+        """Which token or session, in a form that cannot be used."""
+        if self.token:
+            return f"token ek_{self.token}"
+        session = getattr(self.request, "session", None)
+        key = session.session_key if session is not None else None
+        return f"session {hashlib.sha256(key.encode()).hexdigest()[:12]}" if key else ""
+
+
+_origin: ContextVar[Origin | None] = ContextVar("origin", default=None)
+
+
+def current() -> Origin | None:
+    """The request that is being answered, None in a command or a task."""
+    return _origin.get()
+
+
+def note_token(prefix: str) -> None:
+    if origin := _origin.get():
+        origin.token = prefix
+
+
+def address_of(request: Any) -> str:
+    return str(request.META.get("REMOTE_ADDR") or "")
+
+
+def _begin(request: HttpRequest) -> Origin:
+    given = request.headers.get(HEADER, "")
+    return Origin(request, given if _GIVEN.fullmatch(given) else secrets.token_hex(8))
+
+
+@sync_and_async_middleware
+def origin_middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Names each request, in its answer and in what it leaves in the audit log."""
+    if iscoroutinefunction(get_response):
+
+        async def answer_async(request: HttpRequest) -> HttpResponseBase:
+            origin = _begin(request)
+            token = _origin.set(origin)
+            try:
+                response: HttpResponseBase = await get_response(request)
+            finally:
+                _origin.reset(token)
+            response.headers[HEADER] = origin.request_id
+            return response
+
+        return answer_async
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        origin = _begin(request)
+        token = _origin.set(origin)
+        try:
+            response: HttpResponseBase = get_response(request)
+        finally:
+            _origin.reset(token)
+        response.headers[HEADER] = origin.request_id
+        return response
+
+    return answer

@@ -1,0 +1,128 @@
+"""The audit log through the API, and what of the API's refusals is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.cache import cache
+from django.test import AsyncClient
+
+from accounts.models import AuditEntry, Project, User
+from accounts.tokens import ALL_SCOPES, create_token, revoke_token
+from tests.portal.api import Api
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    cache.clear()
+    yield World()
+    cache.clear()
+
+
+@pytest.fixture
+def boss(world: World) -> Api:
+    return Api(User.objects.create_superuser("root@example.org", "x"))
+
+
+def denied() -> list[tuple[str | None, str, int]]:
+    entries = AuditEntry.objects.filter(action="access.denied").order_by("id")
+    return [(e.actor_email, e.target, e.detail["status"]) for e in entries]
+
+
+def test_only_administrators_read_it(world: World, boss: Api) -> None:
+    assert Api(world.user).get("audit").status == 403
+    assert Api(world.user).get("audit/export").status == 403
+    assert Api().get("audit").status == 401
+    assert boss.get("audit").status == 200
+
+
+def test_an_entry_says_who_what_and_where_from(world: World, boss: Api) -> None:
+    answer = boss.post("nodes/a/drain", X_Request_ID="my-id.1")
+    assert answer.headers["X-Request-ID"] == "my-id.1"
+    (entry,) = boss.get("audit?action=node.drained").json["results"]
+    assert (entry["actor"], entry["target"], entry["address"]) == ("root@example.org", "a", "127.0.0.1")
+    assert entry["credential"].startswith("token ek_")
+    assert entry["request_id"] == "my-id.1"
+
+
+def test_a_request_id_that_is_none_is_replaced(boss: Api) -> None:
+    assert boss.get("audit", X_Request_ID="a b\tc").headers["X-Request-ID"].isalnum()
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ("actor=ROOT@example.org", 1),
+        ("actor=eve@example.org", 0),
+        ("action=node.", 1),
+        ("action=node", 0),
+        ("target=a&action=node.drained", 1),
+        ("address=127.0.0.1&action=node.drained", 1),
+        ("from_at=2200-01-01T00:00:00Z", None),
+        ("from_at=2100-01-01T00:00:00Z", 0),
+    ],
+)
+def test_it_is_filtered(world: World, boss: Api, filters: str, found: int | None) -> None:
+    boss.post("nodes/a/drain")
+    answer = boss.get(f"audit?{filters}")
+    if found is None:
+        assert answer.fields == ["from_at"]
+    else:
+        assert len([e for e in answer.json["results"] if e["action"] != "token.create"]) == found
+
+
+def test_denials_are_kept_and_unknown_things_are_not(world: World) -> None:
+    job = world.submit()
+    Project.objects.create(key="hidden", name="Hidden")
+    eve = Api(User.objects.create_user("eve@example.org", "x"))
+    assert eve.get(f"jobs/{job.number}").status == 404
+    assert eve.get("jobs/999999").status == 404
+    assert eve.get("live/project:hidden").status == 404
+    assert eve.post("nodes/a/drain").status == 403
+    assert denied() == [
+        ("eve@example.org", f"/api/v1/jobs/{job.number}", 404),
+        ("eve@example.org", "/api/v1/live/project:hidden", 404),
+        ("eve@example.org", "/api/v1/nodes/a/drain", 403),
+    ]
+
+
+def test_dead_tokens_are_noticed_and_made_up_ones_are_not(world: World) -> None:
+    token, text = create_token(user=world.user, name="ci", scopes=ALL_SCOPES)
+    revoke_token(actor=world.user, token=token)
+    assert Api(token=text).get("jobs").status == 401
+    assert Api(token="ek_0000000000_x").get("jobs").status == 401
+    assert Api(token="ek_\x00").get("jobs").status == 401
+    assert denied() == [("ana@example.org", "/api/v1/jobs", 401)]
+    assert AuditEntry.objects.latest("id").detail["token"] == token.prefix
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_it_is_exported_as_a_stream(kind: str) -> None:
+    cache.clear()
+    World()
+    root = User.objects.create_superuser("root@example.org", "x")
+    text = create_token(user=root, name="ci", scopes=ALL_SCOPES)[1]
+    for n in range(3):
+        create_token(user=root, name=f"t{n}")
+
+    async def export() -> tuple[Any, str]:
+        response: Any = await AsyncClient().get(
+            f"/api/v1/audit/export?format={kind}&action=token.create", headers={"Authorization": f"Bearer {text}"}
+        )
+        return response, b"".join([part async for part in response.streaming_content]).decode()
+
+    response, said = async_to_sync(export)()
+    assert response.status_code == 200
+    assert "attachment" in response["Content-Disposition"]
+    lines = said.strip().split("\n")
+    assert len(lines) == 4 + (kind == "csv")
+    if kind == "jsonl":
+        assert [json.loads(line)["position"] for line in lines] == [1, 2, 3, 4]
