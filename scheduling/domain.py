@@ -74,7 +74,8 @@ class Job:
     restart_cost_s: float = 0.0  # expected checkpoint + stop + launch of a rescale
     protected_until: float | None = None
     not_before: float | None = None  # back-off of a retry; it does not queue earlier
-    held: bool = False  # held by its owner: takes no part
+    held: bool = False  # takes no part
+    held_why: str = ""  # who holds it, as a sentence
     excluded_gpus: frozenset[int] = frozenset()
     weight: float = 1.0
 

@@ -30,6 +30,8 @@ from evenkeel.sdk.settings import Settings, read_settings
 from evenkeel.sdk.state import CheckpointError
 
 log = logging.getLogger("evenkeel")
+#: Ranks are at most two steps apart; see `StepFence`.
+GROW_MARGIN = 4
 __all__ = ["CheckpointError", "Run", "training"]
 
 
@@ -213,7 +215,7 @@ class Run:
         if self.total_steps is None:
             raise ValueError("outside the cluster steps(total) needs the number of steps")
         self._begin(self.total_steps)
-        while self.step < self.total_steps and not self._must_leave():
+        while self._goes_on():
             self._in_step = True
             try:
                 yield self.step
@@ -231,6 +233,21 @@ class Run:
             self._pace = Pace(self._settings.pace_steps_per_s)
         if self._lines and self.rank == 0:
             self._lines.say("ready", step=self.step, resumed=self.resumed)
+
+    def _goes_on(self) -> bool:
+        self._take_total()
+        return self.total_steps is not None and self.step < self.total_steps and not self._must_leave()
+
+    def _take_total(self) -> None:
+        """The job's total may grow while it trains. Rank 0 says so while no rank can have reached the old total,
+        so that none leaves before the others; later than that, the next launch does the rest."""
+        control = self._control
+        if control is None or self.total_steps is None:
+            return
+        wanted = control.total_wanted
+        if self.rank == 0 and wanted and wanted > self.total_steps and self.step + GROW_MARGIN <= self.total_steps:
+            control.total = wanted
+        self.total_steps = max(self.total_steps, control.total or 0)
 
     def _must_leave(self) -> bool:
         """Rank 0 answers a request by naming the step to leave at, the next one; all ranks compare."""

@@ -17,6 +17,7 @@ from portal.api import rates
 from portal.api.denials import note_denial
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.administration import NothingToUndo
+from portal.jobs.services.current import JobConflict, NotAllowed
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
 from scheduling.errors import InvalidParameters
@@ -45,6 +46,8 @@ _BY_TYPE: dict[type[Exception], int] = {
     NothingToUndo: 409,
     PermissionError: 403,
 }
+#: Problems named by field that are not the request's own.
+_STATUS_OF_PROBLEMS: dict[type[Problems], int] = {NotAllowed: 403, JobConflict: 409}
 
 
 class Refused(Exception):
@@ -81,7 +84,7 @@ def _translate(error: Exception) -> HttpResponseBase:
     if isinstance(error, Refused):
         return problem(error.status, error.detail, error.problems)
     if isinstance(error, Problems):
-        return problem(400, _sentence(error.problems), error.problems)
+        return problem(_STATUS_OF_PROBLEMS.get(type(error), 400), _sentence(error.problems), error.problems)
     if isinstance(error, InvalidParameters):
         named = [FieldProblem(f"parameters.{name}", text, "invalid") for name, text in error.problems.items()]
         return problem(400, _sentence(named), named)

@@ -24,10 +24,13 @@ from portal.api.shapes.base import JobState
 from portal.api.shapes.jobs import EventPage, Job, JobDetail, JobPage
 from portal.jobs.describe import describe_jobs
 from portal.jobs.details import describe_detail
+from portal.jobs.job_patch import JobPatch
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Job as JobRow
 from portal.jobs.schema import FieldProblem, JobFile, parse_job_file
 from portal.jobs.selectors import access_job, in_people_states, visible_events, visible_jobs
+from portal.jobs.services.changes import patch_job
+from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.submission import cancel_job, submit_job
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
@@ -48,6 +51,12 @@ EXAMPLES = [
     OpenApiExample("A catalogue program", _JOB_FILE, request_only=True, media_type=kind)
     for kind in ("application/json", "application/yaml")
 ]
+
+PATCH = OpenApiExample(
+    "More steps, and lower in the queue",
+    {"total_steps": 40_000, "nice": 10, "labels": {"stage": "nightly", "draft": None}},
+    request_only=True,
+)
 
 
 def _pair(label: str) -> str:
@@ -103,11 +112,48 @@ class JobsView(APIView):
         return Response(_one(signed_in(request), job), status=201 if created else 200, headers={"Location": location})
 
 
+def _edited(answer: dict[str, Any]) -> dict[str, Any]:
+    """What people edit of a job; the rest of its answer changes by itself."""
+    keys = ("name", "labels", "nice", "priority", "total_steps", "max_cost", "max_duration_s", "deadline_at")
+    return {key: answer[key] for key in keys}
+
+
 class JobView(APIView):
-    @operation("get_job", JobDetail, access=Access.VIEWER, tag="jobs", path=["job"])
+    @operation("get_job", JobDetail, access=Access.VIEWER, tag="jobs", path=["job"], version=_edited)
     def get(self, request: Request, job: str, query: Query) -> Response:
         """One job with its job file, attempts, checkpoints and throughput curves."""
         return Response(describe_detail(access_job(signed_in(request), job), timezone.now()))
+
+    @operation(
+        "patch_job",
+        Job,
+        access=Access.MEMBER,
+        tag="jobs",
+        path=["job"],
+        body=JobPatch,
+        problems=(403, 409),
+        examples=[PATCH],
+    )
+    def patch(self, request: Request, job: str, query: Query, body: JobPatch) -> Response:
+        """Change what may still be changed, effective at once. A larger max_cost releases a job that it parked."""
+        row = access_job(signed_in(request), job, write=True)
+        return Response(_one(signed_in(request), patch_job(actor=signed_in(request), job=row, patch=body)))
+
+
+class HoldView(APIView):
+    @operation("hold_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
+    def post(self, request: Request, job: str, query: Query) -> Response:
+        """Keep the job from running; if it runs, it writes a checkpoint and stops first. 409 where it has ended."""
+        row = hold_job(actor=signed_in(request), job=access_job(signed_in(request), job, write=True))
+        return Response(_one(signed_in(request), row))
+
+
+class ReleaseView(APIView):
+    @operation("release_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
+    def post(self, request: Request, job: str, query: Query) -> Response:
+        """Let a held job queue again. Administrators' holds are theirs to release."""
+        row = release_job(actor=signed_in(request), job=access_job(signed_in(request), job, write=True))
+        return Response(_one(signed_in(request), row))
 
 
 class CancelView(APIView):

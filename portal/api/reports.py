@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import IO, Any
 from uuid import UUID
 
@@ -36,6 +37,8 @@ class ReportAnswer(Shape):
         description="checkpoint_and_stop, kill, or nothing.", json_schema_extra={"examples": ["kill"]}
     )
     next_report_s: float
+    total_steps: int = Field(description="What the job is to do; it may have grown since the launch.")
+    max_duration_s: float | None = Field(description="How long this launch may train.")
 
 
 class ReportParser(JsonParser):
@@ -87,12 +90,13 @@ class ReportsView(APIView):
         charge_run(request, run)
         report = report.model_copy(update={"notices": _bounded(run, report.notices)})
         try:
-            command = record_report(run_id=run, report=report, now=timezone.now())
+            orders = record_report(run_id=run, report=report, now=timezone.now())
         except StaleEpoch as error:
             raise Refused(409, str(error)) from None
         except StaleRun as error:  # not the runner's fault: it keeps the report and sends it again
             raise Refused(503, str(error)) from None
-        return Response({"command": command, "next_report_s": settings.EVENKEEL_REPORT_INTERVAL_S})
+        answer = asdict(orders) | {"next_report_s": settings.EVENKEEL_REPORT_INTERVAL_S}
+        return Response(answer)
 
 
 def _bounded(run: UUID, notices: list[str]) -> list[str]:

@@ -23,6 +23,8 @@ urlpatterns = [
     path("jobs", jobs.JobsView.as_view()),
     path("jobs/<str:job>", jobs.JobView.as_view()),
     path("jobs/<str:job>/cancel", jobs.CancelView.as_view()),
+    path("jobs/<str:job>/hold", jobs.HoldView.as_view()),
+    path("jobs/<str:job>/release", jobs.ReleaseView.as_view()),
     path("jobs/<str:job>/events", jobs.JobEventsView.as_view()),
     path("jobs/<str:job>/logs", logs.LogsView.as_view()),
     path("jobs/<str:job>/metrics", looks.MetricsView.as_view()),

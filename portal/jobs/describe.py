@@ -10,8 +10,6 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
-
 from accounts import ledger, pricing
 from accounts.models import LedgerEntry
 from portal.jobs import profiles
@@ -59,7 +57,7 @@ def cluster_types() -> dict[str, int]:
 
 def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
     """Job ids in queue order (priority, submission, id), numbered from 1."""
-    jobs = Job.objects.filter(Q(run__state__in=list(WAITING)))
+    jobs = Job.objects.filter(run__state__in=list(WAITING), hold_kind="")
     if cluster_id is not None:
         jobs = jobs.filter(cluster_id=cluster_id)
     ordered = jobs.order_by("-priority", "submitted_at", "id").values_list("id", flat=True)
@@ -128,8 +126,15 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "batch_size": job.batch_size,
         "gpus": {"min": job.min_gpus, "max": job.max_gpus, "types": job.accelerator_types},
         "priority": job.priority,
+        "nice": job.spec.get("nice", 0),
         "restartable": job.restartable,
         "labels": job.labels,
+        "deadline_at": job.spec.get("deadline"),
+        "max_cost": _plain_amount(job.spec.get("max_cost")),
+        "max_duration_s": job.spec.get("max_duration"),
+        "hold": _hold(job) if state in LIVE else None,
+        "resubmit_of": job.resubmit_of.number if job.resubmit_of else None,
+        "resumed_from": _resumed_from(job),
         "emulated": emulated,
         "pace_missed": run.pace_missed,
         "allocation": _allocation(run, ctx),
@@ -145,6 +150,23 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "exit": _exit(run),
         "can_cancel": state in LIVE,
     }
+
+
+def _plain_amount(value: Any) -> str | None:
+    return f"{Decimal(str(value)):f}" if value is not None else None
+
+
+def _hold(job: Job) -> dict[str, Any] | None:
+    if not job.hold_kind:
+        return None
+    by = str(job.held_by) if job.held_by else None
+    return {"kind": job.hold_kind, "by": by, "at": iso(job.held_at), "text": job.hold_text}
+
+
+def _resumed_from(job: Job) -> dict[str, Any] | None:
+    if job.resume_step is None:
+        return None
+    return {"job": job.resume_job.number if job.resume_job else None, "step": job.resume_step}
 
 
 def people_state(run: Run) -> str:
@@ -186,18 +208,33 @@ def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], ma
     return max((p.curve.at(most[kind]) for kind, p in known.items()), default=0.0)
 
 
+def _predicted(job: Job, gpus: list[Accelerator], ctx: Context) -> tuple[float | None, str | None, float | None, int]:
+    """Steps/s on the GPUs that the job has, with what that rests on: source, age, samples."""
+    profile = ctx.profiles.get(job.pk, {}).get(gpus[0].node.accelerator_type) if gpus else None
+    if profile is None:
+        return None, None, None, 0
+    number = profile.numbers.get(len(gpus))
+    source = number.source if number else profile.curve.source
+    predicted = profile.curve.at(len(gpus)) or None if source != "trial" else None
+    if number is None:
+        return predicted, source, None, 0
+    return predicted, source, number.age_s(ctx.now.timestamp()), number.samples
+
+
+def expected_end_of(job: Job, ctx: Context) -> datetime | None:
+    """When the job ends if it keeps what it has; None where nothing is known."""
+    run = job.run
+    assert run is not None
+    predicted, source, _, _ = _predicted(job, ctx.gpus.get(run.pk, []), ctx)
+    now_steps_per_s = run.steps_per_s if State(run.state) in TRAINING else None
+    return _expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx)[0]
+
+
 def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
     """Throughput with its source, relative throughput, expected end and cost."""
     gpus, known = ctx.gpus.get(run.pk, []), ctx.profiles.get(job.pk, {})
     state = State(run.state)
-    predicted, source, age_s, samples = None, None, None, 0
-    if gpus and (profile := known.get(gpus[0].node.accelerator_type)):
-        predicted = profile.curve.at(len(gpus)) or None
-        number = profile.numbers.get(len(gpus))
-        source = number.source if number else profile.curve.source
-        age_s, samples = (number.age_s(ctx.now.timestamp()), number.samples) if number else (None, 0)
-        if source == "trial":
-            predicted = None
+    predicted, source, age_s, samples = _predicted(job, gpus, ctx)
     now_steps_per_s = run.steps_per_s if state in TRAINING else None
     alone = alone_steps_per_s(known, ctx.types, job.max_gpus)
     trial = all(p.curve.source == "trial" for p in known.values())

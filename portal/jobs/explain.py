@@ -8,8 +8,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.selectors import visible_projects
-from portal.jobs.describe import alone_steps_per_s, iso, people_state, queue_order
-from portal.jobs.models import Decision, Job
+from portal.jobs.deadlines import deadline_sentence
+from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, queue_order
+from portal.jobs.models import Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.snapshots import take_snapshot
 from scheduling import domain
@@ -27,6 +28,9 @@ _WAYS_OUT = {
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
     "no_slot": "It starts when a job ends and leaves its slot.",
     "behind": "It starts after the job ahead of it.",
+    "held_user": "It queues again when it is released.",
+    "held_admin": "It queues again when an administrator releases it.",
+    "held_cost": "It queues again with a larger max_cost.",
     "NEW": "The next round looks at it.",
     "RETRY": "It queues again when its wait is over.",
     "waits_for_contact": "It queues when the executor has accepted it.",
@@ -50,7 +54,8 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "round": decision.round if decision else None,
         "ahead": [] if ended else _ahead(job, mine),
         "weighed": [] if ended else _weighed(job, mine),
-        "would_change": None if ended else _way_out(run.reason_token, detail),
+        "would_change": None if ended else _way_out(_obstacle(job, run), detail),
+        "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
         "detail": detail,
     }
 
@@ -62,6 +67,10 @@ def _decision(job: Job) -> Decision | None:
     if job.run.ended_at:
         newest = newest.filter(at__lte=job.run.ended_at)
     return newest.defer("snapshot", "plan").order_by("-round").first()
+
+
+def _obstacle(job: Job, run: Run) -> str:
+    return f"held_{job.hold_kind}" if job.hold_kind else run.reason_token
 
 
 def _way_out(token: str, detail: dict[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ from django.db.models import Sum
 from portal.jobs import profiles, run_tokens
 from portal.jobs.models import Accelerator, Hold, Run
 from scheduling.executors.base import LaunchRequest
+from scheduling.lifecycle import State
 
 
 def launch_request(run: Run, epoch: int) -> LaunchRequest:
@@ -42,7 +43,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         batch_size=job.batch_size,
         checkpoint_every_steps=checkpoint.get("every_steps", 200),
         checkpoint_keep=checkpoint.get("keep", 3),
-        max_duration_s=_time_left_s(run),
+        max_duration_s=time_left_s(run),
         memory_mib=spec.get("memory"),
         cpus=spec.get("cpus"),
         api_url=settings.EVENKEEL_API_URL,
@@ -52,12 +53,14 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
     )
 
 
-def _time_left_s(run: Run) -> float | None:
-    """What earlier launches and attempts left of the job's max_duration."""
+def time_left_s(run: Run) -> float | None:
+    """What earlier launches and attempts left of the job's max_duration for this one."""
     limit_s = run.job.spec.get("max_duration")
     if limit_s is None:
         return None
     used_s = Run.objects.filter(job=run.job).aggregate(total=Sum("running_s"))["total"] or 0.0
+    if State(run.state) is State.RUNNING and run.ready_at is not None:
+        used_s -= (run.state_since - run.ready_at).total_seconds()  # this launch's own, while it was protected
     return max(1.0, float(limit_s) - float(used_s))
 
 

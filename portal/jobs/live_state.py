@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 
@@ -15,8 +17,10 @@ from accounts.quotas import gpu_limits
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso
 from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job, JobEvent
+from portal.jobs.selectors import DESCRIBED
 from scheduling.lifecycle import WAITING, State
 
+logger = logging.getLogger(__name__)
 RECENT = timedelta(hours=1)
 MAX_ENDED, MAX_EVENTS = 200, 50
 KINDS = {
@@ -34,12 +38,12 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
     cluster = Cluster.objects.first()
     if cluster is None:
         return {}
-    select = ("run", "project", "owner", "model_type", "cluster")
-    live = list(Job.objects.filter(run__state__in=LIVE_VALUES).select_related(*select))
-    ended = Job.objects.filter(run__ended_at__gt=now - RECENT).select_related(*select).order_by("-run__ended_at")
+    live = list(Job.objects.filter(run__state__in=LIVE_VALUES).select_related(*DESCRIBED))
+    ended = Job.objects.filter(run__ended_at__gt=now - RECENT).select_related(*DESCRIBED).order_by("-run__ended_at")
     recent = list(ended[:MAX_ENDED])
     ctx = gather(live + recent, now)
-    described = {job.pk: describe_job(job, ctx) for job in live + recent}
+    described = _described(live + recent, ctx)
+    live, recent = ([job for job in jobs if job.pk in described] for jobs in (live, recent))
     streams: dict[str, dict[str, Any]] = {}
     if only in (None, "cluster"):
         streams["cluster"] = _cluster(cluster, live, described, ctx)
@@ -52,6 +56,17 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
         for project in wanted:
             streams[f"project:{project.key}"] = _project(project, by_project[project.pk], limits.get(project.pk))
     return streams
+
+
+def _described(jobs: list[Job], ctx: Context) -> dict[UUID, dict[str, Any]]:
+    """One job that cannot be described is left out and logged: it must not stop the streams of all others."""
+    described = {}
+    for job in jobs:
+        try:
+            described[job.pk] = describe_job(job, ctx)
+        except Exception:
+            logger.exception("job %s cannot be described", job.pk)
+    return described
 
 
 def describe_event(event: JobEvent) -> dict[str, Any]:
@@ -170,7 +185,12 @@ def _variance(values: list[float]) -> float | None:
 def _could_start(job: Job, now: datetime) -> bool:
     """Queued, and not waiting for its next attempt."""
     run = job.run
-    return run is not None and State(run.state) in WAITING and (run.not_before is None or run.not_before <= now)
+    return (
+        run is not None
+        and not job.hold_kind
+        and State(run.state) in WAITING
+        and (run.not_before is None or run.not_before <= now)
+    )
 
 
 def _nodes(cluster: Cluster, ctx: Context, *, hungry: bool) -> dict[str, Any]:

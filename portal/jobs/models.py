@@ -123,6 +123,14 @@ class ModelType(models.Model):
         return self.name
 
 
+class HoldKind(models.TextChoices):
+    """Who may let a held job go on: anybody who may change it, administrators, or whoever raises its max_cost."""
+
+    USER = "user"
+    ADMIN = "admin"
+    COST = "cost"
+
+
 class Job(models.Model):
     """What was asked for. Everything that changes while it runs is on its live run."""
 
@@ -145,6 +153,17 @@ class Job(models.Model):
     retry_limit = models.PositiveSmallIntegerField(default=3)
     submitted_at = models.DateTimeField(default=timezone.now)
     source = models.CharField(max_length=20, default="api")
+    #: Empty: not held. A held job is not scheduled; its run waits, or is on its way to that.
+    hold_kind = models.CharField(max_length=10, choices=HoldKind, blank=True, default="")
+    held_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    held_at = models.DateTimeField(null=True)
+    hold_text = models.CharField(max_length=300, blank=True, default="")
+    #: What was last told of its deadline: nothing, that it will be missed, or that it was.
+    deadline_told = models.CharField(max_length=10, blank=True, default="")
+    resubmit_of = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="resubmissions")
+    #: The checkpoint at which the first run begins.
+    resume_job = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="+")
+    resume_step = models.BigIntegerField(null=True)
     #: The newest run; its state is the job's.
     run = models.OneToOneField("Run", null=True, on_delete=models.SET_NULL, related_name="+")
 
@@ -153,6 +172,8 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=["project", "-number"]),
             models.Index(fields=["owner", "-number"]),
+            models.Index(fields=["model_type", "-number"]),
+            models.Index(fields=["submitted_at"]),
             GinIndex(fields=["labels"], name="job_labels"),
         ]
         constraints = [
@@ -161,6 +182,10 @@ class Job(models.Model):
                 condition=Q(max_gpus=None) | Q(max_gpus__gte=F("min_gpus")), name="job_max_not_below_min"
             ),
             models.CheckConstraint(condition=Q(total_steps__gte=1), name="job_total_steps_positive"),
+            models.CheckConstraint(condition=Q(hold_kind="") | Q(held_at__isnull=False), name="job_hold_has_a_time"),
+            models.CheckConstraint(
+                condition=Q(resume_step=None) | Q(total_steps__gt=F("resume_step")), name="job_goes_beyond_its_start"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -197,6 +222,8 @@ class Run(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     not_before = models.DateTimeField(null=True)
     epoch = models.PositiveIntegerField(default=0)
+    #: The job's total_steps when this epoch was launched: an end at it is no end once the job has grown.
+    launched_steps = models.BigIntegerField(null=True)
     step = models.BigIntegerField(default=0)
     checkpoint_step = models.BigIntegerField(default=0)
     has_trained = models.BooleanField(default=False)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -121,9 +121,24 @@ class CheckpointRule(Part):
     keep: int = Field(3, ge=1, le=100, description="How many of the newest are kept.")
 
 
+Ending = Literal["user_error", "signal", "out_of_memory", "launch_failed", "node_failure"]
+
+
 class Retry(Part):
-    limit: int = Field(3, ge=0, le=20, description="How often a failed run is tried again.")
+    limit: int = Field(
+        3, ge=0, le=20, description="How often a failed run is tried again; node_failure is not counted."
+    )
+    on: list[Ending] = Field(
+        list(get_args(Ending)), max_length=5, description="The endings that are tried again; by default all."
+    )
     backoff_s: float = Field(10, ge=0, le=3_600, description="Wait before the first retry; doubles each time.")
+
+
+class ResumeFrom(Part):
+    """A checkpoint of a job of the same project, at which the first run begins."""
+
+    job: int | str = Field(description="Number or UUID of the job.")
+    step: int | None = Field(None, ge=1, le=10**13, description="Step of the checkpoint; empty: the newest.")
 
 
 class JobFile(Part):
@@ -149,6 +164,7 @@ class JobFile(Part):
     env: dict[str, Text] = Field({}, max_length=200)
     labels: dict[str, Line] = Field({}, max_length=50)
     retry: Retry = Retry()
+    resume_from: ResumeFrom | None = Field(None, description="Begin at this checkpoint instead of step 0.")
     throughput: dict[Word, list[Annotated[float, Field(ge=0, le=1e9)]]] = Field(
         {}, max_length=20, description="Your own curve: accelerator type -> steps/s on 1, 2, ... GPUs."
     )
@@ -172,7 +188,15 @@ class JobFile(Part):
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe, without aliases (a small file could stand for gigabytes) and with doubled keys refused."""
+    """Safe, without aliases (a small file could stand for gigabytes) and with doubled keys refused.
+
+    Only true and false are booleans: in YAML 1.1 `on`, a key of `retry`, would be one too.
+    """
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:bool" or first in "tTfF"]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):

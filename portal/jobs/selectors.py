@@ -13,10 +13,13 @@ from accounts.selectors import visible_projects, writable_projects
 from portal.jobs.models import Job, JobEvent
 from scheduling.lifecycle import State, coarse_state
 
+#: What describing a job reads beside its own row.
+DESCRIBED = ("run", "project", "owner", "model_type", "cluster", "held_by", "resubmit_of", "resume_job")
+
 
 def visible_jobs(user: User | AnonymousUser) -> QuerySet[Job]:
     """Jobs of the user's projects, with what a row of a list shows."""
-    jobs = Job.objects.select_related("run", "project", "owner", "model_type", "cluster")
+    jobs = Job.objects.select_related(*DESCRIBED)
     if isinstance(user, User) and user.is_active and user.is_superuser:
         return jobs
     return jobs.filter(project__in=visible_projects(user))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from portal.jobs.services.plans import Seen
 from scheduling import domain
 from scheduling.lifecycle import State
 from scheduling.throughput import Profile
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,24 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         blocked_gpu_ids=blocked,
         settings={"speedup": profiles.speedup()},
     )
-    seen = {str(job.pk): Seen(job.run.pk, State(job.run.state), job.run.epoch) for job in jobs if job.run}
+    seen = {
+        str(job.pk): Seen(job.run.pk, State(job.run.state), job.run.epoch, job.project_id) for job in jobs if job.run
+    }
     return ClusterView(cluster, snapshot, seen)
 
 
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:
     """Curves per job, with the measured numbers of all of them in one query."""
     measured = profiles.measured_numbers({profiles.workload_of(job) for job in jobs})
-    return {job.pk: profiles.profiles_of(job, types, measured) for job in jobs}
+    known = {}
+    for job in jobs:
+        try:
+            known[job.pk] = profiles.profiles_of(job, types, measured)
+        except Exception:
+            # One job's unreadable curves must stop neither the rounds nor the streams of all others.
+            logger.exception("the throughput of job %s cannot be read", job.pk)
+            known[job.pk] = {}
+    return known
 
 
 def _nodes(cluster: Cluster) -> tuple[domain.Node, ...]:
@@ -124,6 +137,8 @@ def _job(job: Job, known: Mapping[str, Profile], gpu_ids: tuple[int, ...], kind_
         restart_cost_s=run.launch_s + run.checkpoint_s + _STOP_S if run.has_trained else 0.0,
         protected_until=_posix(run.protected_until),
         not_before=_posix(run.not_before),
+        held=bool(job.hold_kind),
+        held_why=job.hold_text,
     )
 
 

@@ -43,7 +43,7 @@ def test_a_report_moves_the_job_on(world: World, job: Job) -> None:
     metrics = [{"step": 3, "at": time.time(), "loss": 2.5}]
     answer = send(job, body(ready_at=time.time(), step=3, metrics=metrics, sdk=True, usage={"cpu_s": 1}, exit=None))
     assert answer.status == 200
-    assert answer.json == {"command": None, "next_report_s": 10.0}
+    assert answer.json == {"command": None, "next_report_s": 10.0, "total_steps": 1000, "max_duration_s": None}
     assert world.state(job) is State.RUNNING_PROTECTED
     assert world.run(job).step == 3
     assert MetricPoint.objects.get().values == {"loss": 2.5}

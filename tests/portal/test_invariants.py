@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 from django.db import transaction
+from django.db.models import F
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -17,12 +19,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from accounts.models import User
+from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import Hold, Job, Node, Run
 from portal.jobs.services import administration
+from portal.jobs.services.changes import patch_job
+from portal.jobs.services.current import JobConflict
+from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.reports import StaleEpoch
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from scheduling.executors.base import ExitInfo
-from scheduling.lifecycle import HOLDING, LIVE, TRAINING, State
+from scheduling.lifecycle import HOLDING, LIVE, TRAINING, WAITING, State
 from tests.portal.world import World, check_invariants
 
 picks = st.integers(0, 10_000)
@@ -44,6 +51,7 @@ class History(RuleBasedStateMachine):
     @initialize(policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition"]))
     def start(self, policy: str) -> None:
         self.world = World({"a": 4, "b": 3}, policy)
+        self.root = User.objects.create_superuser("root@example.org", "x")
 
     def teardown(self) -> None:
         self.atomic.__exit__(_RollBack, _RollBack(), None)
@@ -117,6 +125,24 @@ class History(RuleBasedStateMachine):
             except JobHasEnded:
                 assert self.world.state(job) not in LIVE
 
+    @rule(which=picks, administrator=st.booleans())
+    def is_held(self, which: int, administrator: bool) -> None:
+        if job := self.pick(list(State), which):
+            with contextlib.suppress(JobHasEnded, JobConflict):
+                hold_job(actor=self.root if administrator else self.world.user, job=job)
+
+    @rule(which=picks, administrator=st.booleans())
+    def is_released(self, which: int, administrator: bool) -> None:
+        if job := self.pick(list(State), which):
+            with contextlib.suppress(JobHasEnded, PermissionError, JobConflict):
+                release_job(actor=self.root if administrator else self.world.user, job=job)
+
+    @rule(which=picks, more=st.integers(1, 500), nice=st.integers(0, 3))
+    def is_patched(self, which: int, more: int, nice: int) -> None:
+        if job := self.pick(list(State), which):
+            with contextlib.suppress(JobConflict):
+                patch_job(actor=self.root, job=job, patch=JobPatch(total_steps=job.total_steps + more, nice=nice))
+
     @rule()
     def leftover_processes_go(self) -> None:
         ended = Run.objects.filter(holds__during__upper_inf=True).exclude(state__in=[s.value for s in LIVE])
@@ -155,13 +181,22 @@ class History(RuleBasedStateMachine):
             self.best_checkpoint[job_id] = checkpoint
 
     @invariant()
+    def what_is_held_gets_nothing(self) -> None:
+        """A held job holds GPUs only until its processes have left."""
+        leaving = [State.CHECKPOINTING, State.STOPPING]
+        held = Run.objects.filter(job__run=F("pk")).exclude(job__hold_kind="")
+        for run in held.filter(state__in=[s.value for s in LIVE]):
+            assert State(run.state) in {*WAITING, *leaving}
+            assert not run.assignments.filter(during__upper_inf=True).exists()
+
+    @invariant()
     def nothing_waits_for_free_gpus_that_nobody_plans(self) -> None:
         """After a round a lone restartable job on an idle, healthy cluster is always started."""
         if not hasattr(self, "world") or Hold.objects.filter(during__upper_inf=True).exists():
             return
         jobs = Job.objects.filter(run__state__in=[s.value for s in LIVE])
         healthy = all(self.world.reachable.values()) and not Node.objects.filter(drained=True).exists()
-        if jobs.count() == 1 and healthy and jobs.get().min_gpus == 1:
+        if jobs.count() == 1 and not jobs.get().hold_kind and healthy and jobs.get().min_gpus == 1:
             self.world.round()
             assert self.world.state(jobs.get()) is State.LAUNCHING
 

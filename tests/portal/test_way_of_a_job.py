@@ -10,7 +10,7 @@ from django.utils import timezone
 from portal.jobs import launching, tasks
 from portal.jobs.describe import describe_jobs
 from portal.jobs.models import Assignment, Checkpoint, Command, Decision, Hold, Job, JobEvent, Run
-from portal.jobs.services import limits, observation, plans, reports
+from portal.jobs.services import observation, plans, reports
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from portal.jobs.snapshots import take_snapshot
 from scheduling.executors.base import ExitInfo, Fact
@@ -249,17 +249,6 @@ def test_one_unreadable_exit_does_not_stop_the_facts_of_others(world: World) -> 
     assert world.run(first).attempt == 2
     assert world.state(second) is State.FINISHED
     check_invariants(world)
-
-
-def test_a_job_ends_when_it_has_cost_what_it_may(world: World) -> None:
-    job = world.submit(max_cost="0.01")
-    world.train(job)
-    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
-    assert world.state(job) is State.RUNNING_PROTECTED
-    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(hours=1))
-    assert world.state(job) is State.CANCELLED
-    assert "0.01" in world.run(job).reason_text
-    assert ("kill", 1) in world.open_commands()
 
 
 def test_earlier_attempts_count_towards_max_duration(world: World) -> None:

@@ -81,7 +81,7 @@ class World:
         report = reports.Report(
             epoch=run.epoch if epoch is None else epoch, seq=self.seq, sent_at=timezone.now().timestamp(), **body
         )
-        return reports.record_report(run_id=run.pk, report=report, now=timezone.now())
+        return reports.record_report(run_id=run.pk, report=report, now=timezone.now()).command
 
     def ready(self, job: Job) -> None:
         self.report(job, ready_at=timezone.now().timestamp(), sdk=True)

@@ -129,7 +129,7 @@ def test_a_quota_is_said_with_its_numbers() -> None:
 def test_held_jobs_and_back_off_wait_with_their_reason() -> None:
     jobs = [make_job(held=True), make_job(not_before=1060.0), make_job(state=State.WAITING_FOR_INITIAL_CONTACT)]
     reasons = FScheduling().allocate(make_snapshot(*jobs)).reasons
-    assert [reasons[job.id].token for job in jobs] == ["held", "back_off", "waits_for_contact"]
+    assert [reasons[job.id].token for job in jobs] == ["HELD", "back_off", "waits_for_contact"]
     assert "60 s" in reasons[jobs[1].id].text
 
 

@@ -63,6 +63,7 @@ class Runner:
         self._term_at = self._kill_at = float("inf")
         self._report_at = self._memory_at = 0.0
         self._ready_at: float | None = None
+        self._trains_since: float | None = None
         self._expects_sdk = spec.mentions_sdk()
         self._oom_kills, self._oom = kernel_oom_kills(), False
         with open_plain(epoch_dir / "token") as file:
@@ -99,7 +100,7 @@ class Runner:
         self._watch()
         self._end_descendants()
         self._listener.listen()
-        limits = {"memory_mib": self._spec.memory_mib, "max_duration_s": self._spec.max_duration_s}
+        limits = {"memory_mib": self._spec.memory_mib, "max_duration_s": self._max_duration_s}
         self._finish(judge(self._workers, self._heard, self._order, limits, self._oom))
 
     def _watch(self) -> None:
@@ -120,6 +121,7 @@ class Runner:
         self._reap()
         self._notice_ready()
         self._check_limits()
+        self._grow()
         self._carry_out()
         self._escalate()
         now = time.monotonic()
@@ -164,8 +166,7 @@ class Runner:
         now = time.monotonic()
         if (self._dir / "stop").exists():
             self.order(Order.STOP)
-        if self._spec.max_duration_s is not None and now - self._started >= self._spec.max_duration_s:
-            self.order(Order.TIME_LIMIT)
+        self._check_duration(now)
         if now < self._memory_at:
             return
         self._memory_at = now + MEMORY_CHECK_S
@@ -173,6 +174,25 @@ class Runner:
             self._oom_kills = kernel_oom_kills()
         if self._spec.memory_mib and self._used_mib() > self._spec.memory_mib:
             self.order(Order.MEMORY)
+
+    def _check_duration(self, now: float) -> None:
+        """Time in training counts; launching has a limit of its own."""
+        if self._ready_at is not None and self._trains_since is None:
+            self._trains_since = now
+        if self._trains_since is None or self._max_duration_s is None:
+            return
+        if now - self._trains_since >= self._max_duration_s:
+            self.order(Order.TIME_LIMIT)
+
+    @property
+    def _max_duration_s(self) -> float | None:
+        return self._reporter.limits.get("max_duration_s", self._spec.max_duration_s)
+
+    def _grow(self) -> None:
+        """Hand on a total that has grown; the ranks take it between two steps."""
+        total = self._reporter.limits.get("total_steps")
+        if total is not None and total > max(self._spec.total_steps, self._control.total_wanted or 0):
+            self._control.total_wanted = int(total)
 
     def _used_mib(self) -> float:
         """Shared pages counted once; read in full only where the cheap upper bound is over the limit."""

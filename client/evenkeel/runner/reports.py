@@ -46,6 +46,7 @@ class Reporter:
 
     def __init__(self, spool: Path, url: str, token: str, on_command: Callable[[str], None]) -> None:
         self._spool, self._url, self._token, self._on_command = spool, url, token, on_command
+        self.limits: dict[str, float | None] = {}  # what the portal said last of total_steps and max_duration_s
         self._wake = threading.Event()
         self._failing = False
         self._begun = self._failed_attempt = 0  # numbers of attempts to empty the spool
@@ -130,5 +131,8 @@ class Reporter:
         interval = answer.get("next_report_s")
         if isinstance(interval, int | float) and interval > 0:
             self.interval_s = min(max(float(interval), 0.2), 3600.0)
+        for name in ("total_steps", "max_duration_s"):
+            if isinstance(answer.get(name), int | float | None) and name in answer:
+                self.limits[name] = answer[name]
         if answer.get("command"):
             self._on_command(str(answer["command"]))

@@ -1,4 +1,7 @@
-"""`sdk/control`: two little-endian int64 that the runner and the ranks share, request and stop_at."""
+"""`sdk/control`: little-endian int64s that the runner and the ranks share.
+
+The runner writes `request` and `total_wanted`, rank 0 `stop_at` and `total`, which all ranks go by.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import struct
 from pathlib import Path
 
-SIZE = 16
+SIZE = 32
 NONE, CHECKPOINT_AND_STOP = 0, 1
 _INT64 = struct.Struct("<q")
 
@@ -16,13 +19,13 @@ class Control:
     def __init__(self, path: Path) -> None:
         fd = os.open(path, os.O_RDWR)
         try:
-            self._map = mmap.mmap(fd, SIZE)
+            self._map = mmap.mmap(fd, 0)  # a runner of an earlier version makes a shorter file
         finally:
             os.close(fd)
 
     @classmethod
     def create(cls, path: Path) -> Control:
-        path.write_bytes(_INT64.pack(NONE) + _INT64.pack(-1))
+        path.write_bytes(_INT64.pack(NONE) + 3 * _INT64.pack(-1))
         return cls(path)
 
     @property
@@ -35,12 +38,33 @@ class Control:
 
     @property
     def stop_at(self) -> int | None:
-        value = int(_INT64.unpack_from(self._map, 8)[0])
-        return None if value < 0 else value
+        return self._get(8)
 
     @stop_at.setter
     def stop_at(self, step: int) -> None:
         _INT64.pack_into(self._map, 8, step)
+
+    @property
+    def total_wanted(self) -> int | None:
+        return self._get(16)
+
+    @total_wanted.setter
+    def total_wanted(self, steps: int) -> None:
+        _INT64.pack_into(self._map, 16, steps)
+
+    @property
+    def total(self) -> int | None:
+        return self._get(24)
+
+    @total.setter
+    def total(self, steps: int) -> None:
+        _INT64.pack_into(self._map, 24, steps)
+
+    def _get(self, offset: int) -> int | None:
+        if offset >= len(self._map):
+            return None
+        value = int(_INT64.unpack_from(self._map, offset)[0])
+        return None if value < 0 else value
 
     def close(self) -> None:
         self._map.close()

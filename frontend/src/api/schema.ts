@@ -161,7 +161,13 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change what may still be changed, effective at once
+         * @description Change what may still be changed, effective at once. A larger max_cost releases a job that it parked.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        patch: operations["patch_job"];
         trace?: never;
     };
     "/api/v1/jobs/{job}/cancel": {
@@ -252,6 +258,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/hold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep the job from running; if it runs, it writes a checkpoint and stops first
+         * @description Keep the job from running; if it runs, it writes a checkpoint and stops first. 409 where it has ended.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["hold_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}/logs": {
         parameters: {
             query?: never;
@@ -290,6 +318,28 @@ export interface paths {
         get: operations["get_job_metrics"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a held job queue again
+         * @description Let a held job queue again. Administrators' holds are theirs to release.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["release_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -905,6 +955,8 @@ export interface components {
             /** @description What one more GPU would bring each of your jobs. */
             weighed: components["schemas"]["Weighed"][];
             would_change: string | null;
+            /** @description Said of its deadline where it is not expected to be kept. */
+            deadline: string | null;
             detail: {
                 [key: string]: unknown;
             };
@@ -983,11 +1035,20 @@ export interface components {
             progress: number;
             batch_size: number;
             gpus: components["schemas"]["GpuRange"];
+            /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
+            nice: number;
             restartable: boolean;
             labels: {
                 [key: string]: string;
             };
+            deadline_at: string | null;
+            max_cost: string | null;
+            max_duration_s: number | null;
+            hold: components["schemas"]["JobHold"] | null;
+            /** @description Number of the job that this one repeats with changes. */
+            resubmit_of: number | null;
+            resumed_from: components["schemas"]["ResumedFrom"] | null;
             /** @description It runs, or would run, on emulated accelerators. */
             emulated: boolean;
             pace_missed: boolean;
@@ -1047,11 +1108,20 @@ export interface components {
             progress: number;
             batch_size: number;
             gpus: components["schemas"]["GpuRange"];
+            /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
+            nice: number;
             restartable: boolean;
             labels: {
                 [key: string]: string;
             };
+            deadline_at: string | null;
+            max_cost: string | null;
+            max_duration_s: number | null;
+            hold: components["schemas"]["JobHold"] | null;
+            /** @description Number of the job that this one repeats with changes. */
+            resubmit_of: number | null;
+            resumed_from: components["schemas"]["ResumedFrom"] | null;
             /** @description It runs, or would run, on emulated accelerators. */
             emulated: boolean;
             pace_missed: boolean;
@@ -1182,10 +1252,22 @@ export interface components {
             /**
              * @default {
              *       "limit": 3,
+             *       "on": [
+             *         "user_error",
+             *         "signal",
+             *         "out_of_memory",
+             *         "launch_failed",
+             *         "node_failure"
+             *       ],
              *       "backoff_s": 10
              *     }
              */
             retry: components["schemas"]["Retry"];
+            /**
+             * @description Begin at this checkpoint instead of step 0.
+             * @default null
+             */
+            resume_from: components["schemas"]["ResumeFrom"] | null;
             /**
              * @description Your own curve: accelerator type -> steps/s on 1, 2, ... GPUs.
              * @default {}
@@ -1193,6 +1275,19 @@ export interface components {
             throughput: {
                 [key: string]: number[];
             };
+        };
+        /** @description A held job is not scheduled until it is released. */
+        JobHold: {
+            /**
+             * @description An `admin` hold is released by administrators only.
+             * @enum {string}
+             */
+            kind: "user" | "admin" | "cost";
+            /** @description Null: the portal, at a limit of the job's own. */
+            by: string | null;
+            /** Format: date-time */
+            at: string;
+            text: string;
         };
         JobPage: {
             /** @description Address of the next page. */
@@ -1288,11 +1383,24 @@ export interface components {
             progress: number;
             batch_size: number;
             gpus: components["schemas"]["LiveGpuRange"];
+            /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
+            nice: number;
             restartable: boolean;
             labels: {
                 [key: string]: string;
             };
+            /** Format: date-time */
+            deadline_at?: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            max_cost?: string;
+            max_duration_s?: number;
+            hold?: components["schemas"]["LiveJobHold"];
+            resubmit_of?: number;
+            resumed_from?: components["schemas"]["LiveResumedFrom"];
             /** @description It runs, or would run, on emulated accelerators. */
             emulated: boolean;
             pace_missed: boolean;
@@ -1327,6 +1435,17 @@ export interface components {
             count: number;
             epoch: number;
             gpus: components["schemas"]["GpuRef"][];
+        };
+        LiveJobHold: {
+            /**
+             * @description An `admin` hold is released by administrators only.
+             * @enum {string}
+             */
+            kind: "user" | "admin" | "cost";
+            by?: string;
+            /** Format: date-time */
+            at: string;
+            text: string;
         };
         LiveJobRef: {
             number: number;
@@ -1380,6 +1499,10 @@ export interface components {
             token: string;
             /** @description For people. */
             text: string;
+        };
+        LiveResumedFrom: {
+            job?: number;
+            step: number;
         };
         LiveRunRef: {
             /** Format: uuid */
@@ -1490,6 +1613,22 @@ export interface components {
             name: string | null;
             /** @description Name of the project. */
             project: string;
+        };
+        /** @description Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label. */
+        PatchedJobPatch: {
+            name?: string;
+            labels?: {
+                [key: string]: string | null;
+            };
+            /** @description Only administrators lower it. */
+            nice?: number;
+            /** @description Administrators only. */
+            priority?: number;
+            /** @description It may only grow. */
+            total_steps?: number;
+            max_cost?: number | string | null;
+            max_duration?: number | string | null;
+            deadline?: string | null;
         };
         Person: {
             name: string;
@@ -1638,6 +1777,10 @@ export interface components {
              */
             command: string | null;
             next_report_s: number;
+            /** @description What the job is to do; it may have grown since the launch. */
+            total_steps: number;
+            /** @description How long this launch may train. */
+            max_duration_s: number | null;
         };
         Rescale: {
             /** Format: date-time */
@@ -1646,12 +1789,38 @@ export interface components {
             before: number;
             after: number;
         };
+        /** @description A checkpoint of a job of the same project, at which the first run begins. */
+        ResumeFrom: {
+            /** @description Number or UUID of the job. */
+            job: number | string;
+            /**
+             * @description Step of the checkpoint; empty: the newest.
+             * @default null
+             */
+            step: number | null;
+        };
+        ResumedFrom: {
+            /** @description Number of the job whose checkpoint it is. */
+            job: number | null;
+            step: number;
+        };
         Retry: {
             /**
-             * @description How often a failed run is tried again.
+             * @description How often a failed run is tried again; node_failure is not counted.
              * @default 3
              */
             limit: number;
+            /**
+             * @description The endings that are tried again; by default all.
+             * @default [
+             *       "user_error",
+             *       "signal",
+             *       "out_of_memory",
+             *       "launch_failed",
+             *       "node_failure"
+             *     ]
+             */
+            on: ("user_error" | "signal" | "out_of_memory" | "launch_failed" | "node_failure")[];
             /**
              * @description Wait before the first retry; doubles each time.
              * @default 10
@@ -2356,6 +2525,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2391,6 +2562,119 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patch_job: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description UUID or number of the job. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedJobPatch"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2706,6 +2990,85 @@ export interface operations {
             };
         };
     };
+    hold_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_job_logs: {
         parameters: {
             query?: {
@@ -2846,6 +3209,85 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    release_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

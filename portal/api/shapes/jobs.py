@@ -74,6 +74,20 @@ class Exit(Shape):
     signal: int | None
 
 
+class JobHold(Shape):
+    """A held job is not scheduled until it is released."""
+
+    kind: Literal["user", "admin", "cost"] = Field(description="An `admin` hold is released by administrators only.")
+    by: str | None = Field(description="Null: the portal, at a limit of the job's own.")
+    at: datetime
+    text: str
+
+
+class ResumedFrom(Shape):
+    job: int | None = Field(description="Number of the job whose checkpoint it is.")
+    step: int
+
+
 class Job(Shape):
     model_config = ConfigDict(extra="forbid")
 
@@ -92,9 +106,16 @@ class Job(Shape):
     progress: float = Field(ge=0, le=1)
     batch_size: int
     gpus: GpuRange
-    priority: int
+    priority: int = Field(description="What the queue goes by: the job file's priority less its nice.")
+    nice: int
     restartable: bool
     labels: dict[str, str]
+    deadline_at: datetime | None
+    max_cost: Money | None
+    max_duration_s: float | None
+    hold: JobHold | None
+    resubmit_of: int | None = Field(description="Number of the job that this one repeats with changes.")
+    resumed_from: ResumedFrom | None
     emulated: bool = Field(description="It runs, or would run, on emulated accelerators.")
     pace_missed: bool
     allocation: JobAllocation | None
@@ -276,6 +297,7 @@ class Explanation(Shape):
     ahead: list[Ahead]
     weighed: list[Weighed] = Field(description="What one more GPU would bring each of your jobs.")
     would_change: str | None
+    deadline: str | None = Field(description="Said of its deadline where it is not expected to be kept.")
     detail: Detail
 
 

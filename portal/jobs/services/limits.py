@@ -1,4 +1,4 @@
-"""Limits that a job set itself."""
+"""Limits that a job set itself: what it may cost, and when it should be finished."""
 
 from __future__ import annotations
 
@@ -6,25 +6,57 @@ import contextlib
 from datetime import datetime
 from decimal import Decimal
 
+from django.db import transaction
+from django.db.models import Q
+
 from accounts.pricing import PRODUCTS_PER_UNIT
-from portal.jobs.describe import gather, so_far_products
-from portal.jobs.models import Job
+from portal.jobs import events
+from portal.jobs.deadlines import deadline_of, deadline_sentence
+from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
+from portal.jobs.models import LIVE_VALUES, HoldKind, Job
+from portal.jobs.services.current import lock_current
+from portal.jobs.services.holds import place_hold
 from portal.jobs.services.moves import StaleRun
-from portal.jobs.services.submission import JobHasEnded, cancel_job
-from scheduling.lifecycle import HOLDING
+from scheduling.lifecycle import HOLDING, LIVE, State
 
 
 def enforce(*, cluster_id: int, now: datetime) -> None:
-    """End jobs that have cost what they may cost; their checkpoints stay."""
-    limited = Job.objects.filter(
-        cluster_id=cluster_id, spec__has_key="max_cost", run__state__in=[s.value for s in HOLDING]
-    )
-    jobs = list(limited.select_related("run", "project", "owner", "model_type"))
+    """Park jobs that have cost what they may cost, and tell once of deadlines that are, or will be, missed."""
+    limited = Q(spec__has_key="max_cost", hold_kind="", run__state__in=[s.value for s in HOLDING])
+    timed = Q(spec__has_key="deadline", run__state__in=LIVE_VALUES) & ~Q(deadline_told="passed")
+    found = Job.objects.filter(limited | timed, cluster_id=cluster_id)
+    jobs = list(found.select_related("run", "project", "owner", "model_type"))
     if not jobs:
         return
     ctx = gather(jobs, now)
     for job in jobs:
-        limit = Decimal(str(job.spec["max_cost"]))
-        if so_far_products(job, ctx) >= limit * PRODUCTS_PER_UNIT:
-            with contextlib.suppress(JobHasEnded, StaleRun):
-                cancel_job(user=None, job=job, reason=f"it has cost the {limit.normalize():f} that it may cost")
+        if "max_cost" in job.spec:
+            _park_if_spent(job, ctx)
+        if "deadline" in job.spec:
+            _tell_of_deadline(job, ctx)
+
+
+def _park_if_spent(job: Job, ctx: Context) -> None:
+    limit = Decimal(str(job.spec["max_cost"]))
+    if so_far_products(job, ctx) < limit * PRODUCTS_PER_UNIT:
+        return
+    text = f"It has cost the {limit.normalize():f} {CURRENCY} that it may cost; raise max_cost to let it go on."
+    with contextlib.suppress(StaleRun), transaction.atomic():
+        job, run = lock_current(job.pk)
+        # Patched meanwhile: the next round looks again.
+        same = Decimal(str(job.spec.get("max_cost", 0))) == limit
+        if same and not job.hold_kind and State(run.state) in HOLDING & LIVE:
+            place_hold(job, run, kind=HoldKind.COST, actor=None, text=text, now=ctx.now)
+
+
+def _tell_of_deadline(job: Job, ctx: Context) -> None:
+    deadline = deadline_of(job)
+    told = "passed" if deadline is not None and deadline <= ctx.now else "late"
+    text = deadline_sentence(job, ctx)
+    if text is None or told == job.deadline_told:
+        return
+    with transaction.atomic():
+        # Whoever changes the flag writes the event: one for each.
+        if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):
+            kind = f"deadline_{told}"
+            events.append(kind=kind, job=job, run=job.run, at=ctx.now, text=f"#{job.number} {job.name}: {text}")

@@ -16,6 +16,7 @@ from accounts import ledger
 from portal.jobs import events, wakeups
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
+from portal.jobs.services.retries import judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Fact
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 #: Exits in these states are the stop we asked for, whatever their code: the run goes on from its last checkpoint.
 _LEAVING = (State.CHECKPOINTING, State.STOPPING)
-_MAX_BACKOFF_S = 3_600.0
 
 
 def from_posix(seconds: float) -> datetime:
@@ -94,7 +94,9 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
     """All processes of the run's present launch are gone: what that means for the run."""
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
     exit_columns: dict[str, Any] = {"exit": asdict(info)}
-    if info.reason == "done":
+    if info.reason == "done" and _has_grown(run, info):
+        _stopped(run, at, name)
+    elif info.reason == "done":
         step = max(run.step, info.step or 0) if run.uses_sdk else run.job.total_steps
         text = f"{name} finished: {run.job.total_steps:,} steps"
         move(run, Event.STEPS_DONE, at=at, text=text, step=step, **exit_columns)
@@ -103,6 +105,13 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
         _stopped(run, at, name)
     else:
         fail(run, info, at)
+
+
+def _has_grown(run: Run, info: ExitInfo) -> bool:
+    """The program did all the steps it knew of, and the job has more by now: it goes on with the next launch."""
+    done = max(run.step, info.step or 0)
+    known = run.launched_steps or run.job.total_steps
+    return run.uses_sdk is not False and known <= done < run.job.total_steps
 
 
 def _stopped(run: Run, at: datetime, name: str) -> None:
@@ -137,9 +146,12 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
         why=Why(info.reason.upper(), why),
         exit=asdict(info),
     )
-    if not info.retryable or run.attempt > job.retry_limit:
+    verdict = judge_retry(job, run, info)
+    if not verdict.again:
+        if verdict.text:
+            Run.objects.filter(pk=run.pk).update(reason_text=f"{why} {verdict.text}")
         return
-    backoff_s = min(_MAX_BACKOFF_S, float(job.spec.get("retry", {}).get("backoff_s", 10)) * 2 ** (run.attempt - 1))
+    backoff_s = verdict.backoff_s
     retry = start_run(
         job,
         attempt=run.attempt + 1,
@@ -170,7 +182,7 @@ def explain_exit(info: ExitInfo) -> str:
         case "out_of_memory":
             return f"It ran out of memory. A smaller batch or more GPUs may help.{said}"
         case "time_limit":
-            return f"It reached its max_duration.{said}"
+            return f"It trained for as long as its max_duration allows. Resubmit it with resume_from to go on.{said}"
         case "launch_failed":
             return f"It could not be started.{said}"
         case "runner_lost":

@@ -14,7 +14,7 @@ from django.db.models import Exists, F, OuterRef
 from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs import events
-from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Run
+from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.submission import end_assignments
 from scheduling.domain import Gang, Move, Plan
@@ -31,6 +31,7 @@ class Seen:
     run_id: UUID
     state: State
     epoch: int
+    project_id: int
 
 
 class StaleRound(Exception):
@@ -62,10 +63,13 @@ def commit_plan(
 def _end_given_up(moves: list[Move], seen: Mapping[str, Seen], now: datetime) -> dict[str, Run]:
     """Lock the runs that move, end their present assignments, and return those that are still current."""
     runs = Run.objects.select_for_update(of=("self",)).select_related("job").order_by("pk")
+    locked = list(runs.filter(pk__in=[seen[m.job_id].run_id for m in moves]))
+    # Read after the locks were granted: a job held or moved to another project meanwhile is not current.
+    jobs = dict(Job.objects.filter(run__in=locked, hold_kind="").values_list("pk", "project_id"))
     taken = {
         str(run.job_id): run
-        for run in runs.filter(pk__in=[seen[m.job_id].run_id for m in moves])
-        if seen[str(run.job_id)] == Seen(run.pk, State(run.state), run.epoch)
+        for run in locked
+        if run.job_id in jobs and seen[str(run.job_id)] == Seen(run.pk, State(run.state), run.epoch, jobs[run.job_id])
     }
     for m in moves:
         if m.job_id in taken and m.before is not None:
@@ -189,6 +193,7 @@ def _launch(run: Run, now: datetime) -> bool:
                 last_report_seq=-1,
                 ready_at=None,
                 pace_missed=False,
+                launched_steps=run.job.total_steps,
                 **started,
             )
             Run.objects.filter(pk=run.pk).update(epoch=F("epoch") + 1)

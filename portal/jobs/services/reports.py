@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ from django.db import transaction
 from pydantic import BaseModel, ConfigDict, Field
 
 from portal.jobs import events, wakeups
+from portal.jobs.launching import time_left_s
 from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
 from portal.jobs.services import measurement
 from portal.jobs.services.moves import kept_why, move
@@ -55,18 +57,27 @@ class StaleEpoch(Exception):
     """The report is of a launch that is over; its runner must checkpoint and stop."""
 
 
-def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> str | None:
-    """Take a report in; the answer's command for the runner. Raises StaleEpoch, Run.DoesNotExist."""
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the runner is told in return; limits may have been changed since the launch."""
+
+    command: str | None
+    total_steps: int
+    max_duration_s: float | None  # in training, of this launch
+
+
+def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> Orders:
+    """Take a report in. Raises StaleEpoch, Run.DoesNotExist."""
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=run_id)
         if report.epoch != run.epoch:
             raise StaleEpoch(f"the run is at epoch {run.epoch}")
         if report.seq > run.last_report_seq and State(run.state) in LIVE:
             _take(run, report, now)
-        return _answer(run)
+        return Orders(_command(run), run.job.total_steps, time_left_s(run))
 
 
-def _answer(run: Run) -> str | None:
+def _command(run: Run) -> str | None:
     state = State(run.state)
     if state not in LIVE:
         return Command.Verb.KILL

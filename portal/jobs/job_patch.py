@@ -1,0 +1,28 @@
+"""What may be changed of a job after its submission (PATCH jobs/{job})."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from pydantic import AwareDatetime, Field
+
+from portal.jobs.schema import Line, Part, Seconds
+
+
+def _no_default(schema: dict[str, Any]) -> None:
+    """A key that is left out stays as it is: the default only fills the model."""
+    schema.pop("default", None)
+
+
+class JobPatch(Part):
+    """Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label."""
+
+    name: Line = Field("", min_length=1, json_schema_extra=_no_default)
+    labels: dict[str, Line | None] = Field({}, max_length=50, json_schema_extra=_no_default)
+    nice: int = Field(0, ge=0, le=1_000, description="Only administrators lower it.", json_schema_extra=_no_default)
+    priority: int = Field(0, ge=-1_000, le=1_000, description="Administrators only.", json_schema_extra=_no_default)
+    total_steps: int = Field(1, ge=1, le=10**12, description="It may only grow.", json_schema_extra=_no_default)
+    max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6, json_schema_extra=_no_default)
+    max_duration: Seconds | None = Field(None, json_schema_extra=_no_default)
+    deadline: AwareDatetime | None = Field(None, json_schema_extra=_no_default)
