@@ -73,12 +73,12 @@ def problem(
 
 def problem_exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
     """The one translation of exceptions to HTTP; what was denied is audited."""
-    response = _translate(error)
+    response = _translate(error, context)
     note_denial(context["request"], response.status_code)
     return response
 
 
-def _translate(error: Exception) -> HttpResponseBase:
+def _translate(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
     if isinstance(error, exceptions.APIException):
         return _of_framework(_counted(error, context))
     if isinstance(error, Refused):
