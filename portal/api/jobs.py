@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from accounts.models import ApiToken, User
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import PageQuery, Query, Several, Word
+from portal.api.inputs import Body, PageQuery, Query, Several, Word
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser, YamlParser
@@ -28,10 +28,12 @@ from portal.jobs.job_patch import JobPatch
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Job as JobRow
 from portal.jobs.schema import FieldProblem, JobFile, parse_job_file
-from portal.jobs.selectors import access_job, in_people_states, visible_events, visible_jobs
+from portal.jobs.selectors import access_job, events_of, in_people_states, visible_jobs
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.holds import hold_job, release_job
+from portal.jobs.services.resubmission import check_priority, resubmit_job
 from portal.jobs.services.submission import cancel_job, submit_job
+from portal.jobs.services.transfer import move_job
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 IDEMPOTENCY_KEY = OpenApiParameter(
@@ -57,6 +59,20 @@ PATCH = OpenApiExample(
     {"total_steps": 40_000, "nice": 10, "labels": {"stage": "nightly", "draft": None}},
     request_only=True,
 )
+
+RESUBMIT = OpenApiExample(
+    "With twice the batch, from the newest checkpoint",
+    {"batch_size": 512, "name": "resnet-large", "resume_from": "latest"},
+    request_only=True,
+)
+
+
+class JobChanges(RootModel[dict[str, Any]]):
+    """Keys of the job file as a JSON merge patch (RFC 7386): null removes a key."""
+
+
+class Destination(Body):
+    project: Word = Field(description="Key of the project that the job goes to.")
 
 
 def _pair(label: str) -> str:
@@ -103,13 +119,20 @@ class JobsView(APIView):
         """Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before."""
         key = _idempotency_key(request)
         job_file = parse_job_file(request.data)
-        if job_file.priority > 0 and not request.user.is_superuser:
-            only = FieldProblem("priority", "may be above 0 for administrators only", "forbidden")
-            raise Refused(403, f"priority: {only.message}", [only])
-        source = "api" if isinstance(request.auth, ApiToken) else "web"
-        job, created = submit_job(user=signed_in(request), job_file=job_file, idempotency_key=key, source=source)
-        location = request.build_absolute_uri(f"/api/v1/jobs/{job.number}")
-        return Response(_one(signed_in(request), job), status=201 if created else 200, headers={"Location": location})
+        check_priority(signed_in(request), job_file)
+        job, created = submit_job(
+            user=signed_in(request), job_file=job_file, idempotency_key=key, source=_source(request)
+        )
+        return _made(request, job, created)
+
+
+def _source(request: Request) -> str:
+    return "api" if isinstance(request.auth, ApiToken) else "web"
+
+
+def _made(request: Request, job: JobRow, created: bool) -> Response:
+    location = request.build_absolute_uri(f"/api/v1/jobs/{job.number}")
+    return Response(_one(signed_in(request), job), status=201 if created else 200, headers={"Location": location})
 
 
 def _edited(answer: dict[str, Any]) -> dict[str, Any]:
@@ -156,6 +179,48 @@ class ReleaseView(APIView):
         return Response(_one(signed_in(request), row))
 
 
+class ResubmitView(APIView):
+    parser_classes = [JsonParser, YamlParser]
+
+    @operation(
+        "resubmit_job",
+        Job,
+        access=Access.MEMBER,
+        tag="jobs",
+        path=["job"],
+        status=201,
+        also={200: Job},
+        request={"application/json": JobChanges, "application/yaml": JobChanges},
+        parameters=[IDEMPOTENCY_KEY],
+        problems=(403, 409),
+        examples=[RESUBMIT],
+    )
+    def post(self, request: Request, job: str, query: Query) -> Response:
+        """Submit the job's file once more, with changes as a merge patch: a new job, linked to this one.
+
+        `resume_from: latest`, or `{step: ...}`, makes it begin at a checkpoint of this job.
+        """
+        made, created = resubmit_job(
+            actor=signed_in(request),
+            job=access_job(signed_in(request), job, write=True),
+            changes=request.data or {},
+            idempotency_key=_idempotency_key(request),
+            source=_source(request),
+        )
+        return _made(request, made, created)
+
+
+class MoveView(APIView):
+    @operation("move_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], body=Destination, problems=(403, 409))
+    def post(self, request: Request, job: str, query: Query, body: Destination) -> Response:
+        """Move the job to another project, which pays for what it holds from then on. 409 while it holds GPUs.
+
+        For its owner and for managers of its project, who must be members of the other one too.
+        """
+        row = access_job(signed_in(request), job, write=True)
+        return Response(_one(signed_in(request), move_job(actor=signed_in(request), job=row, key=body.project)))
+
+
 class CancelView(APIView):
     @operation("cancel_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
@@ -168,7 +233,7 @@ class JobEventsView(APIView):
     @operation("list_job_events", EventPage, access=Access.VIEWER, tag="jobs", path=["job"], query=PageQuery)
     def get(self, request: Request, job: str, query: PageQuery) -> Response:
         """What happened to the job, newest first."""
-        rows = visible_events(signed_in(request)).filter(job=access_job(signed_in(request), job))
+        rows = events_of(access_job(signed_in(request), job))
         events, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [describe_event(event) for event in events]})
 

@@ -25,6 +25,8 @@ urlpatterns = [
     path("jobs/<str:job>/cancel", jobs.CancelView.as_view()),
     path("jobs/<str:job>/hold", jobs.HoldView.as_view()),
     path("jobs/<str:job>/release", jobs.ReleaseView.as_view()),
+    path("jobs/<str:job>/resubmit", jobs.ResubmitView.as_view()),
+    path("jobs/<str:job>/move", jobs.MoveView.as_view()),
     path("jobs/<str:job>/events", jobs.JobEventsView.as_view()),
     path("jobs/<str:job>/logs", logs.LogsView.as_view()),
     path("jobs/<str:job>/metrics", looks.MetricsView.as_view()),

@@ -55,9 +55,9 @@ class RunLog:
 
     def _find(self) -> Iterator[tuple[int, int, int, Part]]:
         """(epoch, rank, age as a negative number, part) of every readable part."""
-        with _open_directory(self._where) as run:
+        with open_directory(self._where) as run:
             for epoch in sorted(int(name) for name in _names(run) if name.isdecimal() and len(name) < 10):
-                with _open_directory((str(epoch), "logs"), run) as logs:
+                with open_directory((str(epoch), "logs"), run) as logs:
                     for name in _names(logs):
                         match = _NAME.fullmatch(name)
                         size = _size(logs, name) if match else None
@@ -75,8 +75,8 @@ class RunLog:
         return data
 
     def _read_part(self, part: Part, offset: int, count: int) -> bytes:
-        with _open_directory((*self._where, str(part.epoch), "logs")) as logs:
-            file = _open_file(logs, part.name)
+        with open_directory((*self._where, str(part.epoch), "logs")) as logs:
+            file = open_file(logs, part.name)
             if file is None:
                 return b""
             try:
@@ -131,7 +131,7 @@ class RunLog:
 
 
 @contextmanager
-def _open_directory(names: tuple[str, ...], base: int | None = None) -> Iterator[int | None]:
+def open_directory(names: tuple[str, ...], base: int | None = None) -> Iterator[int | None]:
     """A descriptor reached without following a link; None where there is no such directory."""
     current = os.dup(base) if base is not None else os.open(Path(settings.EVENKEEL_DATA), os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -152,7 +152,7 @@ def _names(directory: int | None) -> list[str]:
     return os.listdir(directory) if directory is not None else []  # noqa: PTH208 - a descriptor, not a path
 
 
-def _open_file(directory: int | None, name: str) -> int | None:
+def open_file(directory: int | None, name: str) -> int | None:
     if directory is None:
         return None
     try:
@@ -167,7 +167,7 @@ def _open_file(directory: int | None, name: str) -> int | None:
 
 
 def _size(directory: int | None, name: str) -> int | None:
-    file = _open_file(directory, name)
+    file = open_file(directory, name)
     if file is None:
         return None
     try:

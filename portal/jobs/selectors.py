@@ -54,6 +54,11 @@ def in_people_states(words: Iterable[str]) -> Q:
     return condition
 
 
+def events_of(job: Job) -> QuerySet[JobEvent]:
+    """All that happened to a job that the caller has access to, in whichever project it was then."""
+    return JobEvent.objects.select_related("job", "project").filter(job=job)
+
+
 def visible_events(user: User | AnonymousUser) -> QuerySet[JobEvent]:
     """Events of the user's projects and of the cluster."""
     events = JobEvent.objects.select_related("job", "project")

@@ -99,6 +99,9 @@ class LaunchRequest:
     environment: str | None = None
     environment_owner: str | None = None
     secrets: tuple[Secret, ...] = ()
+    #: Begin at this checkpoint of another job of the project, unless the job has one of its own.
+    resume_job_id: str | None = None
+    resume_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from accounts.models import User
+from accounts.models import Project, User
 from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import Hold, Job, Node, Run
 from portal.jobs.services import administration
@@ -28,6 +28,7 @@ from portal.jobs.services.current import JobConflict
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.reports import StaleEpoch
 from portal.jobs.services.submission import JobHasEnded, cancel_job
+from portal.jobs.services.transfer import move_job
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import HOLDING, LIVE, TRAINING, WAITING, State
 from tests.portal.world import World, check_invariants
@@ -51,6 +52,7 @@ class History(RuleBasedStateMachine):
     @initialize(policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition"]))
     def start(self, policy: str) -> None:
         self.world = World({"a": 4, "b": 3}, policy)
+        Project.objects.create(key="speech", name="Speech")
         self.root = User.objects.create_superuser("root@example.org", "x")
 
     def teardown(self) -> None:
@@ -142,6 +144,18 @@ class History(RuleBasedStateMachine):
         if job := self.pick(list(State), which):
             with contextlib.suppress(JobConflict):
                 patch_job(actor=self.root, job=job, patch=JobPatch(total_steps=job.total_steps + more, nice=nice))
+
+    @rule(which=picks, there=st.booleans())
+    def is_moved(self, which: int, there: bool) -> None:
+        if job := self.pick(list(State), which):
+            held = Hold.objects.filter(run__job=job, during__upper_inf=True).exists()
+            try:
+                move_job(actor=self.root, job=job, key="speech" if there else "vision")
+            except JobConflict:
+                assert held or self.world.state(job) is State.STANDBY
+            else:
+                job.refresh_from_db()
+                assert not held or job.project.key == ("speech" if there else "vision")
 
     @rule()
     def leftover_processes_go(self) -> None:

@@ -17,6 +17,7 @@ from accounts.quotas import QuotaExceeded, check_submission
 from accounts.selectors import writable_projects
 from portal.jobs import events, wakeups
 from portal.jobs.models import Assignment, Cluster, Command, Hold, IdempotencyKey, Job, ModelType, Run, next_job_number
+from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.moves import StaleRun, move
 from scheduling.lifecycle import LIVE, Event, State
@@ -36,7 +37,12 @@ def body_digest(job_file: JobFile) -> str:
 
 
 def submit_job(
-    *, user: User, job_file: JobFile, idempotency_key: str | None = None, source: str = "api"
+    *,
+    user: User,
+    job_file: JobFile,
+    idempotency_key: str | None = None,
+    source: str = "api",
+    resubmit_of: Job | None = None,
 ) -> tuple[Job, bool]:
     """Store a job and wake the scheduler: (job, created).
 
@@ -46,9 +52,10 @@ def submit_job(
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False
     project, model_type = _resolve(user, job_file)
+    start = find_start(user, project, job_file)
     try:
         with transaction.atomic():
-            job = _create(user, project, model_type, job_file, source)
+            job = _create(user, project, model_type, job_file, source, resubmit_of, start)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
             transaction.on_commit(wakeups.wake)
@@ -93,15 +100,24 @@ def _resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
     return project, model_type
 
 
-def _create(user: User, project: Project, model_type: ModelType | None, spec: JobFile, source: str) -> Job:
-    now = timezone.now()
+def _create(
+    user: User,
+    project: Project,
+    model_type: ModelType | None,
+    spec: JobFile,
+    source: str,
+    resubmit_of: Job | None,
+    start: Start | None,
+) -> Job:
+    now, step = timezone.now(), start.step if start else 0
+    resolved = {"resume_from": {"job": start.job.number, "step": start.step}} if start else {}
     job = Job.objects.create(
         number=next_job_number(),
         cluster=Cluster.objects.get(),
         project=project,
         owner=user,
         name=spec.name or (model_type.name if model_type else "command"),
-        spec=spec.model_dump(mode="json", exclude_none=True) | {"project": project.key},
+        spec=spec.model_dump(mode="json", exclude_none=True) | {"project": project.key} | resolved,
         model_type=model_type,
         total_steps=spec.total_steps,
         batch_size=spec.batch_size or (model_type.default_batch_size if model_type else 1),
@@ -114,8 +130,11 @@ def _create(user: User, project: Project, model_type: ModelType | None, spec: Jo
         retry_limit=spec.retry.limit,
         submitted_at=now,
         source=source,
+        resubmit_of=resubmit_of,
+        resume_job=start.job if start else None,
+        resume_step=start.step if start else None,
     )
-    start_run(job, attempt=1, now=now)
+    start_run(job, attempt=1, now=now, step=step, checkpoint_step=step)
     events.append(kind="submitted", job=job, run=job.run, at=now, text=f"#{job.number} {job.name} submitted by {user}")
     return job
 

@@ -45,6 +45,20 @@ class Account:
         if self.uid is not None:
             os.chown(path, self.uid, self.uid, follow_symlinks=False)
 
+    def take_over(self, path: Path) -> None:
+        """Gives the directory to the account; with all that is in it where it was another account's, whose project
+        the job has left. Only what that account owned changes hands, and no link is followed."""
+        if self.uid is None:
+            return
+        before = path.stat(follow_symlinks=False).st_uid
+        if before not in (self.uid, 0):
+            for _, directories, files, fd in os.fwalk(path, follow_symlinks=False):
+                for name in (*directories, *files):
+                    with contextlib.suppress(FileNotFoundError):
+                        if os.stat(name, dir_fd=fd, follow_symlinks=False).st_uid == before:
+                            os.chown(name, self.uid, self.uid, dir_fd=fd, follow_symlinks=False)
+        self.give(path)
+
     @contextlib.contextmanager
     def files(self) -> Iterator[None]:
         """This thread reaches the file system as the account and makes files that belong to it."""

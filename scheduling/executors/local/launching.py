@@ -23,6 +23,7 @@ from scheduling.executors.base import AcceleratorInfo, LaunchRequest, Secret
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout
 from scheduling.executors.local.preparing import code_dir, environment_dir
+from scheduling.executors.local.resuming import bring_checkpoint
 from scheduling.executors.local.zygotes import Zygotes
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ def prepare(layout: Layout, request: LaunchRequest, devices: list[AcceleratorInf
     places = (epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs", epoch_dir.parent / "artifacts")
     for path in (*above, *places):
         path.mkdir(mode=0o700, exist_ok=True)
+    if request.resume_job_id is not None and request.resume_step is not None:
+        bring_checkpoint(layout.jobs, request.job_id, request.resume_job_id, request.resume_step)
     if not workdir.is_dir():
         raise ExecutorError(f"the working directory {workdir} is not there", permanent=True)
     _write_private(epoch_dir / "token", request.token)
@@ -93,7 +96,7 @@ def _in_environment(layout: Layout, request: LaunchRequest, before: dict[str, st
 def make_job_dir(layout: Layout, job_id: str, account: Account) -> None:
     path = layout.job_dir(job_id)
     path.mkdir(mode=0o700, exist_ok=True)
-    account.give(path)
+    account.take_over(path)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -1,0 +1,65 @@
+"""A job moved to another project: what was spent stays where it was spent, what comes is the new project's."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import Project, User
+from accounts.quotas import QuotaExceeded, check_submission
+from accounts.selectors import manageable_projects, writable_projects
+from accounts.services import record_audit
+from portal.jobs import events, wakeups
+from portal.jobs.models import Assignment, Hold, Job, Run
+from portal.jobs.schema import FieldProblem, Problems
+from portal.jobs.services.current import JobConflict, lock_current
+from scheduling.lifecycle import LIVE, State
+
+
+def move_job(*, actor: User, job: Job, key: str) -> Job:
+    """The caller may change the job. Raises Problems, JobConflict, and PermissionError for who may not give it away."""
+    now = timezone.now()
+    with transaction.atomic():
+        job, run = lock_current(job.pk)
+        target = _target(actor, key)
+        source = job.project
+        if target.pk == source.pk:
+            return job
+        _check(actor, job, run, target)
+        job.project, job.spec = target, job.spec | {"project": target.key}
+        job.save(update_fields=["project", "spec"])
+        name = f"#{job.number} {job.name}"
+        detail = {"from": source.key, "to": target.key}
+        text = f"{name}: {actor} moved it from {source.name} to {target.name}"
+        events.append(kind="moved", job=job, run=run, at=now, text=text, detail=detail)
+        left = f"{actor} moved job {name} to another project"
+        events.append(kind="moved_away", project=source, at=now, text=left)
+        record_audit(actor=actor, action="job.move", target=f"job {job.number}", detail=detail)
+        transaction.on_commit(wakeups.wake)
+    return job
+
+
+def _target(actor: User, key: str) -> Project:
+    project = writable_projects(actor).filter(key=key).first()
+    if project is None:
+        allowed = ", ".join(writable_projects(actor).values_list("key", flat=True)[:20]) or "none"
+        message = f"Name a project that you may submit to: {allowed}."
+        raise Problems([FieldProblem("project", message, "invalid")])
+    return project
+
+
+def _check(actor: User, job: Job, run: Run, target: Project) -> None:
+    if job.owner_id != actor.pk and not manageable_projects(actor).filter(pk=job.project_id).exists():
+        raise PermissionError(f"#{job.number} is moved by its owner or by managers of {job.project.name}.")
+    held = Hold.objects.filter(run__job=job, during__upper_inf=True).exists()
+    if held or Assignment.objects.filter(run__job=job, during__upper_inf=True).exists():
+        message = "cannot be moved while it holds GPUs or is about to: hold the job, move it, and release it"
+        raise JobConflict.of("job", message, "holds_gpus")
+    if job.resume_step is not None and run.checkpoint_step == job.resume_step and not run.has_trained:
+        message = "cannot be moved before it has begun: the checkpoint that it begins with is the project's"
+        raise JobConflict.of("job", message, "resumes")
+    if State(run.state) in LIVE:
+        try:
+            check_submission(project=target, min_gpus=job.min_gpus)
+        except QuotaExceeded as error:
+            raise JobConflict.of("project", str(error), "quota") from None
