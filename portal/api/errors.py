@@ -58,6 +58,13 @@ class Refused(Exception):
         self.status, self.detail, self.problems = status, detail, problems or []
 
 
+def status_of(error: Exception) -> int | None:
+    """The status of what a service refuses; None for what no service means to raise."""
+    if isinstance(error, Problems):
+        return _STATUS_OF_PROBLEMS.get(type(error), 400)
+    return next((status for kind, status in _BY_TYPE.items() if isinstance(error, kind)), None)
+
+
 def problem(
     status: int, detail: str, problems: list[FieldProblem] | None = None, headers: dict[str, str] | None = None
 ) -> JsonResponse:
@@ -84,7 +91,7 @@ def _translate(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
     if isinstance(error, Refused):
         return problem(error.status, error.detail, error.problems)
     if isinstance(error, Problems):
-        return problem(_STATUS_OF_PROBLEMS.get(type(error), 400), _sentence(error.problems), error.problems)
+        return problem(status_of(error) or 400, _sentence(error.problems), error.problems)
     if isinstance(error, InvalidParameters):
         named = [FieldProblem(f"parameters.{name}", text, "invalid") for name, text in error.problems.items()]
         return problem(400, _sentence(named), named)

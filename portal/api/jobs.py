@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
-from pydantic import AfterValidator, Field, RootModel
+from pydantic import Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,11 +15,11 @@ from rest_framework.views import APIView
 from accounts.models import ApiToken, User
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, PageQuery, Query, Several, Word
+from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.job_filters import JobsQuery, find_jobs
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser, YamlParser
-from portal.api.shapes.base import JobState
 from portal.api.shapes.jobs import EventPage, Job, JobDetail, JobPage
 from portal.jobs.describe import describe_jobs
 from portal.jobs.details import describe_detail
@@ -28,7 +27,7 @@ from portal.jobs.job_patch import JobPatch
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Job as JobRow
 from portal.jobs.schema import FieldProblem, JobFile, parse_job_file
-from portal.jobs.selectors import access_job, events_of, in_people_states, visible_jobs
+from portal.jobs.selectors import access_job, events_of, visible_jobs
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.resubmission import check_priority, resubmit_job
@@ -75,30 +74,13 @@ class Destination(Body):
     project: Word = Field(description="Key of the project that the job goes to.")
 
 
-def _pair(label: str) -> str:
-    if not label.partition("=")[0]:
-        raise ValueError("write key=value, or a key alone")
-    return label
-
-
-class JobsQuery(PageQuery):
-    state: Annotated[list[JobState], Several] = Field([], max_length=20, description="Any of these; `a,b` or repeated.")
-    project: Word | None = Field(None, description="Key of a project.")
-    owner: Word | None = Field(None, description="`me`, or somebody's email.")
-    search: Word | None = Field(None, description="Part of the name, or the number.")
-    label: list[Annotated[Word, AfterValidator(_pair)]] = Field(
-        [], max_length=20, description="`key=value`; all of them."
-    )
-    ordering: Literal["-number", "number", "-submitted_at", "submitted_at"] = "-number"
-
-
 class JobsView(APIView):
     parser_classes = [JsonParser, YamlParser]
 
     @operation("list_jobs", JobPage, access=Access.SIGNED_IN, tag="jobs", query=JobsQuery)
     def get(self, request: Request, query: JobsQuery) -> Response:
         """Jobs of my projects, newest first."""
-        rows = _matching(visible_jobs(signed_in(request)), query, signed_in(request))
+        rows = find_jobs(visible_jobs(signed_in(request)), query, signed_in(request))
         newest_first = query.ordering.startswith("-")
         jobs, links = take_page(request, rows, query, newest_first=newest_first)
         return Response({**links, "results": describe_jobs(jobs, timezone.now())})
@@ -248,20 +230,3 @@ def _idempotency_key(request: Request) -> str | None:
         wrong = FieldProblem("Idempotency-Key", "must be 1 to 200 visible ASCII characters", "invalid")
         raise Refused(400, f"Idempotency-Key {wrong.message}", [wrong])
     return key
-
-
-def _matching(rows: QuerySet[JobRow], query: JobsQuery, user: User) -> QuerySet[JobRow]:
-    if query.state:
-        rows = rows.filter(in_people_states(query.state))
-    if query.project:
-        rows = rows.filter(project__key=query.project)
-    if query.owner:
-        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email__iexact=query.owner)
-    if query.search:
-        number = query.search.strip().lstrip("#")
-        named = Q(name__icontains=query.search.strip())
-        rows = rows.filter(named | Q(number=int(number)) if number.isdecimal() and len(number) <= 18 else named)
-    for label in query.label:
-        key, given, value = label.partition("=")
-        rows = rows.filter(labels__contains={key: value}) if given else rows.filter(labels__has_key=key)
-    return rows

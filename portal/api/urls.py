@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path, register_converter
 
-from portal.api import audit, clusters, jobs, logs, looks, projects, reports, sessions, tokens
+from portal.api import audit, bulk, clusters, jobs, logs, looks, projects, reports, sessions, tokens
 from portal.api.schema import SchemaView, unknown
 
 
@@ -21,6 +21,7 @@ register_converter(NameConverter, "name")
 urlpatterns = [
     path("session", sessions.SessionView.as_view()),
     path("jobs", jobs.JobsView.as_view()),
+    path("jobs/bulk", bulk.BulkView.as_view()),
     path("jobs/<str:job>", jobs.JobView.as_view()),
     path("jobs/<str:job>/cancel", jobs.CancelView.as_view()),
     path("jobs/<str:job>/hold", jobs.HoldView.as_view()),

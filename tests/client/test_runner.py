@@ -187,6 +187,20 @@ def test_answers_to_reports_are_obeyed(
     assert exit_of(tmp_path)["reason"] == reason
 
 
+def test_a_total_that_has_grown_is_handed_on(tmp_path: Path, portal: Portal) -> None:
+    portal.answer = lambda report: (200, {"next_report_s": 0.2, "total_steps": 130})
+    environment = {"EVENKEEL_TOTAL_STEPS": "100"}
+    assert launch(tmp_path, portal, environment=environment, total_steps=100).wait(60) == 0
+    assert (exit_of(tmp_path)["reason"], exit_of(tmp_path)["step"]) == ("done", 130)
+
+
+def test_a_time_limit_may_come_with_an_answer_and_may_be_lifted(tmp_path: Path, portal: Portal) -> None:
+    portal.answer = lambda report: (200, {"next_report_s": 0.2, "max_duration_s": 0.4})
+    assert launch(tmp_path, portal).wait(60) == 0
+    assert exit_of(tmp_path)["reason"] == "time_limit"
+    assert "0.4 s" in exit_of(tmp_path)["message"]
+
+
 def test_a_report_the_portal_cannot_take_does_not_block_the_others(tmp_path: Path, portal: Portal) -> None:
     portal.answer = lambda report: (400 if report["seq"] == 1 else 200, {"next_report_s": 0.2})
     assert launch(tmp_path, portal, environment={"EVENKEEL_TOTAL_STEPS": "20"}).wait(60) == 0

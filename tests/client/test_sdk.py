@@ -72,6 +72,34 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
+def test_a_total_that_grows_is_taken_between_two_steps(cluster: Cluster) -> None:
+    seen = []
+    with cluster.run() as run:
+        for step in run.steps():
+            if step == 10:
+                cluster.control.total_wanted = 30
+            seen.append(step)
+    assert seen == list(range(30))
+    assert cluster.said("done")[0]["step"] == 30
+
+
+def test_a_total_that_grows_too_late_is_left_to_the_next_launch(cluster: Cluster) -> None:
+    """Another rank may have left at the old total by then."""
+    seen = []
+    with cluster.run() as run:
+        for step in run.steps():
+            if step == 18:
+                cluster.control.total_wanted = 30
+            seen.append(step)
+    assert seen == list(range(20))
+
+
+def test_a_runner_of_an_earlier_version_says_nothing_of_totals(tmp_path: Path) -> None:
+    (tmp_path / "control").write_bytes(b"\0" * 8 + b"\xff" * 8)
+    control = Control(tmp_path / "control")
+    assert (control.stop_at, control.total_wanted, control.total) == (None, None, None)
+
+
 def test_it_does_nothing_outside_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with evenkeel.training(batch_size=4, settings=read_settings({})) as run:

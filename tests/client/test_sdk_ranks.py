@@ -33,7 +33,7 @@ with evenkeel.training(seed=5) as run:
         run.scale_loss(loss).backward()
         if step == 0:
             found = {"gradient": model.weight.grad.tolist(), "mean": run.mean(loss.detach())}
-    found |= {"left_at": run.step, "stopping": run.stopping}
+    found |= {"left_at": run.step, "stopping": run.stopping, "total": run.total_steps}
     path = f"{sys.argv[1]}/rank{run.rank}.json"
     with open(path + ".draft", "w") as file:
         json.dump(found, file)
@@ -67,6 +67,8 @@ def test_two_ranks_agree(tmp_path: Path) -> None:
     try:
         said = tmp_path / "sdk" / "rank0.jsonl"
         until(lambda: said.exists() and '"step"' in said.read_text())
+        control.total_wanted = 2_000_000
+        until(lambda: control.total == 2_000_000)
         control.request = CHECKPOINT_AND_STOP
         until(lambda: all((tmp_path / f"rank{rank}.json").exists() for rank in (0, 1)))
         assert program.wait(timeout=60) == 0
@@ -77,6 +79,7 @@ def test_two_ranks_agree(tmp_path: Path) -> None:
     found = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
     assert found[0]["stopping"]
     assert found[1]["stopping"]
+    assert found[0]["total"] == found[1]["total"] == 2_000_000
     assert found[0]["left_at"] == found[1]["left_at"] == control.stop_at
     assert (tmp_path / "checkpoints" / f"step-{control.stop_at}").is_dir()
     _check_global_mean(found)

@@ -21,7 +21,8 @@ ROOT = "/api/v1/"
 @cache
 def _templates() -> list[tuple[re.Pattern[str], str]]:
     found = []
-    for template in document()["paths"]:
+    # What is named literally goes before what is a parameter there.
+    for template in sorted(document()["paths"], key=lambda path: path.count("{")):
         pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
         found.append((re.compile(pattern + r"\Z"), template))
     return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from django.test import Client
 
 from accounts.models import User
-from portal.jobs.models import Job
+from portal.jobs.models import Job, ModelType
 from scheduling.lifecycle import COARSE_STATES
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -97,6 +98,67 @@ def test_filters_by_what_people_say(world: World, api: Api) -> None:
     }
     for query, expected in cases.items():
         assert numbers(api, query) == [job.number for job in expected], query
+
+
+def test_labels_are_found_by_either_sign_and_by_their_text(world: World, api: Api) -> None:
+    first = world.submit(labels={"team": "speech", "at": "10:30"})
+    second = world.submit(labels={"team": "vision=a"})
+    cases = {
+        "label=team:speech": [first],
+        "label=team=speech": [first],
+        "label=at:10:30": [first],
+        "label=team:vision=a": [second],
+        "label=team:vision": [],
+        "label=team&label=at": [first],
+        "search=SPEECH": [first],
+        "search=team": [second, first],
+    }
+    for query, expected in cases.items():
+        assert numbers(api, query) == [job.number for job in expected], query
+
+
+def test_filters_by_time_program_and_hold(world: World, api: Api) -> None:
+    ModelType.objects.create(name="tiny", title="Tiny", argv=["tiny"])
+    old, held = world.submit(), world.submit()
+    Job.objects.filter(pk=old.pk).update(submitted_at="2026-01-02T00:00:00Z")
+    api.post(f"jobs/{held.number}/hold")
+    tiny = api.post("jobs", {"model_type": "tiny", "project": "vision", "total_steps": 5}).json["number"]
+    cases = {
+        "submitted_to_at=2026-01-02T00:00:01Z": [old.number],
+        "submitted_from_at=2026-01-02T00:00:01Z": [tiny, held.number],
+        "submitted_from_at=2026-01-02T00:00:00Z&submitted_to_at=2026-01-02T00:00:00Z": [],
+        "model_type=tiny": [tiny],
+        "held=true": [held.number],
+        "held=false": [tiny, old.number],
+    }
+    for query, expected in cases.items():
+        assert numbers(api, query) == expected, query
+    api.post(f"jobs/{held.number}/cancel")
+    assert numbers(api, "held=true") == []
+    assert api.get("jobs?submitted_to_at=yesterday").fields == ["submitted_to_at"]
+
+
+def test_a_filtered_list_costs_the_same_for_few_and_many_jobs(
+    world: World, api: Api, django_assert_num_queries: Any, django_assert_max_num_queries: Any
+) -> None:
+    query = "jobs?label=a:1&search=1&state=queued&held=true&submitted_from_at=2026-01-01T00:00:00Z"
+    source = world.submit()
+
+    def add() -> None:
+        job = world.submit(labels={"a": "1"})
+        api.post(f"jobs/{job.number}/hold")
+        Job.objects.filter(pk=job.pk).update(resubmit_of=source)
+
+    add()
+    api.get(query)
+    with django_assert_max_num_queries(25) as few:
+        assert len(api.get(query).json["results"]) == 1
+    statements = len(few)  # now: the next request begins a new log
+    assert statements > 3
+    for _ in range(20):
+        add()
+    with django_assert_num_queries(statements):
+        assert len(api.get(query).json["results"]) == 21
 
 
 def test_every_state_can_be_filtered_by(world: World, api: Api) -> None:

@@ -1,0 +1,79 @@
+"""Which jobs a list, or an act on many, is about."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast
+from pydantic import AfterValidator, BaseModel, Field
+
+from accounts.models import User
+from portal.api.inputs import At, Body, PageQuery, Several, Word
+from portal.api.shapes.base import JobState
+from portal.jobs.models import LIVE_VALUES, Job
+from portal.jobs.selectors import in_people_states
+
+
+def split_label(label: str) -> tuple[str, str | None]:
+    """`key:value` or `key=value`, whichever sign comes first; a key alone has no value."""
+    at = min((place for sign in ":=" if (place := label.find(sign)) >= 0), default=-1)
+    return (label, None) if at < 0 else (label[:at], label[at + 1 :])
+
+
+def _pair(label: str) -> str:
+    if not split_label(label)[0]:
+        raise ValueError("write key:value or key=value, or a key alone")
+    return label
+
+
+Label = Annotated[Word, AfterValidator(_pair)]
+
+
+class _Filters(BaseModel):
+    project: Word | None = Field(None, description="Key of a project.")
+    owner: Word | None = Field(None, description="`me`, or somebody's email.")
+    search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
+    model_type: Word | None = Field(None, description="Name of a program of the catalogue.")
+    label: list[Label] = Field([], max_length=20, description="`key:value`, or `key` alone; all of them.")
+    held: bool | None = Field(None, description="Held jobs only, or those that are not.")
+    submitted_from_at: At | None = Field(None, description="Submitted then or later.")
+    submitted_to_at: At | None = Field(None, description="Submitted before.")
+
+
+class JobsQuery(_Filters, PageQuery):
+    state: Annotated[list[JobState], Several] = Field([], max_length=20, description="Any of these; `a,b` or repeated.")
+    ordering: Literal["-number", "number", "-submitted_at", "submitted_at"] = "-number"
+
+
+class JobsFilter(_Filters, Body):
+    state: list[JobState] = Field([], max_length=20, description="Any of these.")
+
+
+def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) -> QuerySet[Job]:
+    plain = {
+        "project__key": query.project,
+        "model_type__name": query.model_type,
+        "submitted_at__gte": query.submitted_from_at,
+        "submitted_at__lt": query.submitted_to_at,
+    }
+    rows = rows.filter(**{name: value for name, value in plain.items() if value is not None})
+    if query.state:
+        rows = rows.filter(in_people_states(query.state))
+    if query.owner:
+        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email__iexact=query.owner)
+    if query.held is not None:
+        held = ~Q(hold_kind="") & Q(run__state__in=LIVE_VALUES)
+        rows = rows.filter(held if query.held else ~held)
+    for label in query.label:
+        key, value = split_label(label)
+        rows = rows.filter(labels__has_key=key) if value is None else rows.filter(labels__contains={key: value})
+    return _with_text(rows, query.search.strip()) if query.search else rows
+
+
+def _with_text(rows: QuerySet[Job], text: str) -> QuerySet[Job]:
+    number = text.lstrip("#")
+    found = Q(name__icontains=text) | Q(labels_text__icontains=text)
+    if number.isdecimal() and len(number) <= 18:
+        found |= Q(number=int(number))
+    return rows.alias(labels_text=Cast("labels", TextField())).filter(found)
