@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -21,11 +21,13 @@ from portal.api.access import Access
 from portal.api.inputs import Query, Word
 from portal.api.operations import operation
 from portal.api.shapes.jobs import Log
+from portal.jobs.log_following import Follower
 from portal.jobs.logs import MAX_BYTES, Chunk, RunLog
 from portal.jobs.models import Job, Run
 from portal.jobs.selectors import access_job
 from scheduling.lifecycle import TERMINAL, State
 
+R = TypeVar("R")
 FOLLOW_S = 3_600.0
 _PAUSE_S = 0.5
 _BLOCK = 256 * 1024
@@ -111,17 +113,35 @@ async def _follow(job_id: UUID, run_id: UUID, rank: int, offset: int) -> AsyncIt
     """A retry is a new run with a log of its own: it is read on from there."""
     until = time.monotonic() + FOLLOW_S
     while time.monotonic() < until:
-        newest, ended = await _progress(job_id)
-        log = await sync_to_async(RunLog, thread_sensitive=False)(job_id, run_id, rank)
-        async for data in _whole(log, offset):
+        async for data in _follow_run(job_id, run_id, rank, offset, until):
             yield data
-            offset += len(data)
-        if run_id != newest:
-            run_id, offset = newest, 0
-        elif ended:
+        newest, _ = await _progress(job_id)
+        if newest == run_id:
             return
-        else:
+        run_id, offset = newest, 0
+
+
+async def _follow_run(job_id: UUID, run_id: UUID, rank: int, offset: int, until: float) -> AsyncIterator[bytes]:
+    follower, started = Follower(), False
+    try:
+        while time.monotonic() < until:
+            newest, ended = await _progress(job_id)
+            log = await _in_thread(RunLog, job_id, run_id, rank)
+            if log.parts and not started:
+                await _in_thread(follower.start, log, offset)
+                started = True
+            while started and (data := await _in_thread(follower.read, log, _BLOCK)):
+                yield data
+                log = await _in_thread(RunLog, job_id, run_id, rank)
+            if ended or newest != run_id:
+                return
             await asyncio.sleep(_PAUSE_S)
+    finally:
+        follower.close()
+
+
+async def _in_thread(call: Callable[..., R], *arguments: Any) -> R:
+    return await sync_to_async(call, thread_sensitive=False)(*arguments)
 
 
 async def _progress(job_id: UUID) -> tuple[UUID, bool]:

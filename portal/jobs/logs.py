@@ -32,6 +32,7 @@ class Part:
     epoch: int
     name: str
     size: int
+    inode: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,10 @@ class RunLog:
                 with open_directory((str(epoch), "logs"), run) as logs:
                     for name in _names(logs):
                         match = _NAME.fullmatch(name)
-                        size = _size(logs, name) if match else None
-                        if match and size is not None:
-                            yield epoch, int(match[1]), -int(match[2] or 0), Part(epoch, name, size)
+                        status = _status(logs, name) if match else None
+                        if match and status is not None:
+                            part = Part(epoch, name, status.st_size, status.st_ino)
+                            yield epoch, int(match[1]), -int(match[2] or 0), part
 
     def read(self, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; less at the end, or where a part has just been rotated away."""
@@ -74,15 +76,25 @@ class RunLog:
             start += part.size
         return data
 
-    def _read_part(self, part: Part, offset: int, count: int) -> bytes:
+    def open_part(self, part: Part) -> int | None:
+        """A descriptor of the part, under whichever name it has by now; None where it is gone."""
         with open_directory((*self._where, str(part.epoch), "logs")) as logs:
-            file = open_file(logs, part.name)
-            if file is None:
-                return b""
-            try:
-                return os.pread(file, count, offset)
-            finally:
-                os.close(file)
+            for name in (part.name, *_names(logs)):
+                file = open_file(logs, name) if _NAME.fullmatch(name) else None
+                if file is not None and os.fstat(file).st_ino == part.inode:
+                    return file
+                if file is not None:
+                    os.close(file)
+        return None
+
+    def _read_part(self, part: Part, offset: int, count: int) -> bytes:
+        file = self.open_part(part)
+        if file is None:
+            return b""
+        try:
+            return os.pread(file, count, offset)
+        finally:
+            os.close(file)
 
     def chunk(self, offset: int, limit: int) -> Chunk:
         """A range as text, cut between characters."""
@@ -166,12 +178,12 @@ def open_file(directory: int | None, name: str) -> int | None:
     return None
 
 
-def _size(directory: int | None, name: str) -> int | None:
+def _status(directory: int | None, name: str) -> os.stat_result | None:
     file = open_file(directory, name)
     if file is None:
         return None
     try:
-        return os.fstat(file).st_size
+        return os.fstat(file)
     finally:
         os.close(file)
 

@@ -12,6 +12,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.test import AsyncClient
 
 from accounts.tokens import create_token
+from portal.jobs.log_following import Follower
+from portal.jobs.logs import RunLog
 from portal.jobs.models import Job
 from portal.jobs.services.submission import cancel_job
 from tests.portal.api import Api
@@ -186,3 +188,49 @@ def test_following_ends_when_the_job_does(world: World, job: Job) -> None:
         return (await asyncio.wait_for(reading, 20))[1]
 
     assert async_to_sync(follow)() == b"one\ntwo\n"
+
+
+def rotate(job: Job, text: str) -> None:
+    """As the runner's log does it: the oldest of three parts goes, and a new one begins."""
+    here = folder(job)
+    for newer, older in (("rank0.log.1", "rank0.log.2"), ("rank0.log", "rank0.log.1")):
+        if (here / newer).exists():
+            (here / newer).replace(here / older)
+    write(job, text)
+
+
+def read_on(follower: Follower, job: Job, limit: int = 100) -> bytes:
+    data = b""
+    while piece := follower.read(RunLog(job.pk, job.run.pk, 0), limit):  # type: ignore[union-attr]
+        data += piece
+    return data
+
+
+def test_a_follower_misses_nothing_when_the_oldest_part_is_removed(job: Job) -> None:
+    write(job, "first\n")
+    for text in ("second\n", "third\n"):
+        rotate(job, text)
+    follower = Follower()
+    assert job.run is not None
+    log = RunLog(job.pk, job.run.pk, 0)
+    follower.start(log, 0)
+    assert follower.read(log, 3) == b"fir"
+    rotate(job, "fourth\n")
+    assert read_on(follower, job) == b"st\nsecond\nthird\nfourth\n"
+    for number in range(5):
+        rotate(job, f"round {number}\n")
+        assert read_on(follower, job) == f"round {number}\n".encode()
+    follower.close()
+
+
+def test_a_follower_that_was_overtaken_goes_on_with_the_oldest_that_is_left(job: Job) -> None:
+    write(job, "first\n")
+    follower = Follower()
+    assert job.run is not None
+    follower.start(RunLog(job.pk, job.run.pk, 0), 6)
+    for text in ("second\n", "third\n", "fourth\n", "fifth\n"):
+        rotate(job, text)
+    assert read_on(follower, job) == b"third\nfourth\nfifth\n"
+    write(job, "sixth\n", 2)
+    assert read_on(follower, job) == b"sixth\n"
+    follower.close()

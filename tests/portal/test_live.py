@@ -20,6 +20,7 @@ from accounts.models import Membership, Project, User
 from portal.jobs import live, live_state
 from portal.jobs.consumers import LiveConsumer
 from portal.jobs.live import merge_patch, normalise
+from portal.jobs.models import Job
 from tests.portal.world import World
 
 json_values = st.recursive(
@@ -183,3 +184,16 @@ def test_a_socket_without_sign_in_is_closed() -> None:
         return int((await socket.receive_output(5))["code"])
 
     assert async_to_sync(connect)() == 4401
+
+
+@pytest.mark.django_db
+def test_one_job_that_cannot_be_described_does_not_stop_the_others(fresh_streams: None) -> None:
+    world = World()
+    bad, curves, good = world.submit(), world.submit(), world.submit()
+    Job.objects.filter(pk=bad.pk).update(spec={**bad.spec, "max_cost": "much"})
+    Job.objects.filter(pk=curves.pk).update(spec={**curves.spec, "throughput": {"k1": "fast"}})
+    states = live_state.build(timezone.now())
+    assert set(states["project:vision"]["jobs"]) == {str(curves.number), str(good.number)}
+    assert str(good.number) in states["cluster"]["jobs"]
+    world.round()
+    assert world.gpus(good) + world.gpus(curves) > 0
