@@ -83,25 +83,29 @@ export const useJobCost = (number: string, ended: boolean) => useQuery(jobPart<J
 export const useExplanation = (number: string, ended: boolean) => useQuery(jobPart<Explanation>("explanation", number, ended));
 export const useMetrics = (number: string, ended: boolean) => useQuery(jobPart<Metrics>("metrics", number, ended, { points: 600 }));
 
-export function useCancel(number: number) {
+/** A change of one job: what is shown of it is fetched again. */
+function useJobChange<T>(number: number, change: (input: T) => Promise<Job>) {
   const client = useQueryClient();
-  return useMutation({
-    mutationFn: () => send<Job>("POST", `jobs/${number}/cancel`, {}),
-    onSuccess: () => client.invalidateQueries({ queryKey: ["job", String(number)] }),
-  });
+  return useMutation({ mutationFn: change, onSuccess: () => client.invalidateQueries({ queryKey: ["job", String(number)] }) });
 }
+export const useCancel = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/cancel`, {}));
+export const useHold = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/hold`, {}));
+export const useRelease = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/release`, {}));
+export const usePatchJob = (number: number) => useJobChange(number, (patch: Record<string, unknown>) => send<Job>("PATCH", `jobs/${number}`, patch));
 
 export interface Submission {
   body: string | Record<string, unknown>;
   key: string;
+  /** The job that `body` changes, as a merge patch. */
+  again?: number | undefined;
 }
 
 export function useSubmit() {
   const client = useQueryClient();
   return useMutation({
-    mutationFn: ({ body, key }: Submission) => {
+    mutationFn: ({ body, key, again }: Submission) => {
       const type = typeof body === "string" ? "application/yaml" : "application/json";
-      return send<Job>("POST", "jobs", body, { "Idempotency-Key": key, "Content-Type": type });
+      return send<Job>("POST", again === undefined ? "jobs" : `jobs/${again}/resubmit`, body, { "Idempotency-Key": key, "Content-Type": type });
     },
     onSuccess: () => client.invalidateQueries({ queryKey: ["jobs"] }),
   });

@@ -324,6 +324,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move the job to another project, which pays for what it holds from then on
+         * @description Move the job to another project, which pays for what it holds from then on. 409 while it holds GPUs. For its owner and for managers of its project, who must be members of the other one too.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["move_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}/release": {
         parameters: {
             query?: never;
@@ -346,6 +368,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/resubmit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Submit the job's file once more, with changes as a merge patch: a new job, linked to this one
+         * @description Submit the job's file once more, with changes as a merge patch: a new job, linked to this one. `resume_from: latest`, or `{step: ...}`, makes it begin at a checkpoint of this job.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["resubmit_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}/timeline": {
         parameters: {
             query?: never;
@@ -362,6 +406,28 @@ export interface paths {
         get: operations["get_job_timeline"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each
+         * @description Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["change_jobs"];
         delete?: never;
         options?: never;
         head?: never;
@@ -792,6 +858,52 @@ export interface components {
             previous: string | null;
             results: components["schemas"]["AuditEntry"][];
         };
+        BulkAnswer: {
+            succeeded: number;
+            refused: number;
+            results: components["schemas"]["BulkResult"][];
+        };
+        BulkRequest: {
+            /** @enum {string} */
+            action: "cancel" | "hold" | "release" | "label" | "resubmit";
+            /**
+             * @description Numbers or UUIDs; either these or a filter.
+             * @default null
+             */
+            ids: (number | string)[] | null;
+            /**
+             * @description All jobs that a list with it shows, 1,000 at most.
+             * @default null
+             */
+            filter: components["schemas"]["JobsFilter"] | null;
+            /**
+             * @description For `label`: merged into each job's; null removes one.
+             * @default null
+             */
+            labels: {
+                [key: string]: string | null;
+            } | null;
+            /**
+             * @description For `resubmit`: a merge patch of each job file.
+             * @default null
+             */
+            changes: {
+                [key: string]: unknown;
+            } | null;
+        };
+        BulkResult: {
+            /** @description As it was asked for. */
+            id: string;
+            number: number | null;
+            /**
+             * @description What the same request for this job alone would answer.
+             * @example 200
+             */
+            status: number;
+            detail: string | null;
+            /** @description Number of the new job, of a resubmission. */
+            made: number | null;
+        };
         Cell: {
             /** @enum {string} */
             state: "free" | "held" | "assigned" | "draining";
@@ -909,6 +1021,10 @@ export interface components {
             source: "measured" | "user" | "catalogue" | "estimated" | "trial";
             age_s: number | null;
             samples: number;
+        };
+        Destination: {
+            /** @description Key of the project that the job goes to. */
+            project: string;
         };
         Event: {
             id: number;
@@ -1077,6 +1193,10 @@ export interface components {
             count: number;
             epoch: number;
             gpus: components["schemas"]["GpuRef"][];
+        };
+        /** @description Keys of the job file as a JSON merge patch (RFC 7386): null removes a key. */
+        JobChanges: {
+            [key: string]: unknown;
         };
         JobCurve: {
             steps_per_s: number[];
@@ -1304,6 +1424,53 @@ export interface components {
             states: components["schemas"]["StateSpan"][];
             allocations: components["schemas"]["AllocationSpan"][];
             rescales: components["schemas"]["Rescale"][];
+        };
+        JobsFilter: {
+            /**
+             * @description Key of a project.
+             * @default null
+             */
+            project: string | null;
+            /**
+             * @description `me`, or somebody's email.
+             * @default null
+             */
+            owner: string | null;
+            /**
+             * @description Part of the name or of a label, or the number.
+             * @default null
+             */
+            search: string | null;
+            /**
+             * @description Name of a program of the catalogue.
+             * @default null
+             */
+            model_type: string | null;
+            /**
+             * @description `key:value`, or `key` alone; all of them.
+             * @default []
+             */
+            label: string[];
+            /**
+             * @description Held jobs only, or those that are not.
+             * @default null
+             */
+            held: boolean | null;
+            /**
+             * @description Submitted then or later.
+             * @default null
+             */
+            submitted_from_at: string | null;
+            /**
+             * @description Submitted before.
+             * @default null
+             */
+            submitted_to_at: string | null;
+            /**
+             * @description Any of these.
+             * @default []
+             */
+            state: ("queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled")[];
         };
         Live: {
             stream: string;
@@ -2341,19 +2508,27 @@ export interface operations {
             query?: {
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
-                /** @description `key=value`; all of them. */
+                /** @description Held jobs only, or those that are not. */
+                held?: boolean;
+                /** @description `key:value`, or `key` alone; all of them. */
                 label?: string[];
                 /** @description Rows of a page. */
                 limit?: number;
+                /** @description Name of a program of the catalogue. */
+                model_type?: string;
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
                 /** @description `me`, or somebody's email. */
                 owner?: string;
                 /** @description Key of a project. */
                 project?: string;
-                /** @description Part of the name, or the number. */
+                /** @description Part of the name or of a label, or the number. */
                 search?: string;
                 /** @description Any of these; `a,b` or repeated. */
                 state?: ("queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled")[];
+                /** @description Submitted then or later. */
+                submitted_from_at?: string;
+                /** @description Submitted before. */
+                submitted_to_at?: string;
             };
             header?: never;
             path?: never;
@@ -3230,6 +3405,107 @@ export interface operations {
             };
         };
     };
+    move_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Destination"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     release_job: {
         parameters: {
             query?: never;
@@ -3309,6 +3585,119 @@ export interface operations {
             };
         };
     };
+    resubmit_job: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes a repetition safe: the same key answers with the same job. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description UUID or number of the job. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["JobChanges"];
+                "application/yaml": components["schemas"]["JobChanges"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_job_timeline: {
         parameters: {
             query?: never;
@@ -3358,6 +3747,86 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_jobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkAnswer"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -22,6 +22,10 @@ const PATHS = {
   undo: <path d="M5.6 3.4 2.8 6.2 5.6 9M3 6.2h6.2a3.6 3.6 0 0 1 0 7.2H6" />,
   copy: <path d="M5.5 5.5h7.7v7.7H5.5zM3.5 10.4h-.7V2.8h7.6v.7" />,
   check: <path d="m3.2 8.4 3.1 3.1 6.5-7" />,
+  pause: <path d="M5.5 3.5v9M10.5 3.5v9" />,
+  resume: <path d="M5 3.2 12 8l-7 4.8z" />,
+  again: <path d="M12.8 5.2A5.4 5.4 0 1 0 13.4 8M13 2.4v3h-3" />,
+  edit: <path d="M3 13h2.6l7-7L10 3.4l-7 7zM8.6 4.8l2.6 2.6" />,
   up: <path d="M8 12.8V3.4M4.4 7 8 3.4 11.6 7" />,
 } satisfies Record<string, ReactNode>;
 

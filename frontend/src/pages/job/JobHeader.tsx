@@ -1,15 +1,15 @@
-import { useState } from "react";
+import { Link } from "react-router";
+import { useSession } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { Emulated, StateChip } from "../../components/StateChip";
-import { Icon } from "../../components/icons";
 import { dateTime, integer, moment, range, relative, THIN, typeName } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import { reasonSentence } from "../../lib/jobView";
-import { CancelDialog } from "./CancelDialog";
+import { JobActions } from "./JobActions";
 import css from "./job.module.css";
 
 export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
-  const [asking, setAsking] = useState(false);
+  const session = useSession().data;
   const reason = reasonSentence(job, now);
   return (
     <header style={{ display: "grid", gap: 4 }}>
@@ -20,17 +20,13 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
           <span style={{ overflowWrap: "anywhere" }}>{job.name}</span>
           <StateChip state={job.state} />
           {job.emulated && <Emulated />}
+          {job.hold && <span className="chip warn" title={job.hold.text}>{job.hold.kind === "cost" ? "parked" : "held"}</span>}
           {job.pace_missed && <span className="chip warn" title="The machine is too slow for the emulated pace; times are longer than the catalogue says">pace missed</span>}
         </h1>
-        {job.can_cancel && (
-          <div className={css.actions}>
-            <button type="button" className="btn bad" onClick={() => setAsking(true)}><Icon name="cross" size={14} />Cancel job</button>
-          </div>
-        )}
+        <JobActions job={job} session={session} />
       </div>
       {reason && <p className={css.reason} title={job.reason?.token}>{reason}</p>}
       <Facts job={job} now={now} />
-      <CancelDialog job={job} opened={asking} onClose={() => setAsking(false)} />
     </header>
   );
 }
@@ -46,6 +42,9 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       <span className="ell" style={{ maxWidth: 420 }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{range(job.gpus.min, job.gpus.max)}{THIN}×{THIN}{types}</b></span>
+      {job.deadline_at && <span title={dateTime(new Date(job.deadline_at))}>Deadline <b>{moment(new Date(job.deadline_at), now)}</b></span>}
+      {job.resubmit_of != null && <span>Repeats <Link className="link" to={`/jobs/${job.resubmit_of}`}>{job.resubmit_of}</Link></span>}
+      {job.resumed_from && <span>Began at step <b>{integer(job.resumed_from.step)}</b>{job.resumed_from.job != null && <> of <Link className="link" to={`/jobs/${job.resumed_from.job}`}>{job.resumed_from.job}</Link></>}</span>}
       {Object.keys(job.labels).length > 0 && (
         <span>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip" style={{ marginLeft: 4 }}>{key}={value}</span>)}</span>
       )}

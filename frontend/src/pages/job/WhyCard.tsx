@@ -23,6 +23,7 @@ export function WhyCard({ job, query }: { job: JobDetail; query: UseQueryResult<
             <p>{why.text}</p>
             {why.ahead.length > 0 && <Ahead ahead={why.ahead} />}
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
+            {why.deadline && <p>{why.deadline}</p>}
             {why.would_change && <p className={css.quiet}>{why.would_change}</p>}
             <p className={`mono ${css.token}`}>{why.token}{why.round !== null && `, round ${integer(why.round)}`}</p>
           </div>

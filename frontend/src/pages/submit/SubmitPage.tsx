@@ -1,11 +1,14 @@
 import { lazy, Suspense, useEffect, useState } from "react";
-import { useNavigate } from "react-router";
-import { useSubmit } from "../../api/hooks";
+import { useNavigate, useSearchParams } from "react-router";
+import { useJob, useSubmit } from "../../api/hooks";
 import { ApiError } from "../../api/client";
-import type { Session } from "../../api/types";
-import { Skeleton } from "../../components/Panel";
+import type { JobDetail, Session } from "../../api/types";
+import { Fault, Skeleton } from "../../components/Panel";
+import { diff } from "../../lib/jobActions";
 import { parseYaml, toYaml } from "../../lib/jobFile";
 import { TopBar } from "../../shell/TopBar";
+import { Begin } from "./Begin";
+import { errorAt } from "./fields";
 import { useDraft } from "./useDraft";
 import { FormTab } from "./FormTab";
 import { Preview } from "./Preview";
@@ -14,7 +17,21 @@ import css from "./submit.module.css";
 const YamlTab = lazy(() => import("./YamlTab"));
 
 export default function SubmitPage({ session }: { session: Session }) {
-  const draft = useDraft(session);
+  const from = useSearchParams()[0].get("from");
+  return from ? <Again key={from} from={from} session={session} /> : <SubmitForm session={session} />;
+}
+
+/** The job's own file to begin with: what is sent is the difference. */
+function Again({ from, session }: { from: string; session: Session }) {
+  const query = useJob(from);
+  const [job, setJob] = useState(query.data);
+  if (!job && query.data) setJob(query.data);
+  if (job) return <SubmitForm session={session} again={job} />;
+  return <><TopBar title="Resubmit job" /><div className="page">{query.error ? <Fault what="The job" query={query} /> : <Skeleton height={420} />}</div></>;
+}
+
+function SubmitForm({ session, again }: { session: Session; again?: JobDetail }) {
+  const draft = useDraft(session, again?.spec);
   const [tab, setTab] = useState<"form" | "yaml">("form");
   const [copied, setCopied] = useState(false);
   const submit = useSubmit();
@@ -22,8 +39,9 @@ export default function SubmitPage({ session }: { session: Session }) {
   const errors = submit.error instanceof ApiError ? submit.error.errors : [];
   const parsed = tab === "yaml" ? parseYaml(draft.text) : null;
   const send = () => {
-    const body = tab === "yaml" ? draft.text : draft.file;
-    submit.mutate({ body, key: draft.key }, { onSuccess: (job) => { draft.clear(); void navigate(`/jobs/${job.number}`); } });
+    const whole = tab === "yaml" ? draft.text : draft.file;
+    const body = again ? diff(again.spec, (tab === "yaml" ? parsed?.file : null) ?? draft.file) : whole;
+    submit.mutate({ body, key: draft.key, again: again?.number }, { onSuccess: (job) => { draft.clear(); void navigate(`/jobs/${job.number}`); } });
   };
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -41,9 +59,9 @@ export default function SubmitPage({ session }: { session: Session }) {
   const wrong = (parsed?.problems.length ?? 0) > 0;
   return (
     <>
-      <TopBar title="Submit job" />
+      <TopBar title={again ? `Resubmit ${again.number}` : "Submit job"} />
       <div className="page">
-        <h1 className="vh">Submit a job</h1>
+        <h1 className="vh">{again ? `Submit job ${again.number} once more` : "Submit a job"}</h1>
         <div className={`cols ${css.body}`}>
           <form className="panel" aria-label="Job" onSubmit={(event) => { event.preventDefault(); send(); }} noValidate>
             <div className={css.head}>
@@ -53,6 +71,7 @@ export default function SubmitPage({ session }: { session: Session }) {
               </div>
               <button type="button" className="btn sm" onClick={draft.clear}>Start afresh</button>
             </div>
+            {again && <Begin job={again} draft={draft} error={errorAt(errors, "resume_from")} />}
             {submit.error && <General error={submit.error} errors={errors} tab={tab} />}
             {tab === "form" ? (
               <FormTab draft={draft} errors={errors} />

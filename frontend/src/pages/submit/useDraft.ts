@@ -44,14 +44,14 @@ export interface Draft {
   clear: () => void;
 }
 
-/** One job file behind both tabs. Its Idempotency-Key stays while it does: sending it twice makes one job. */
-export function useDraft(session: Session): Draft {
-  const [file, setFile] = useState<JobFile>(() => stored() ?? blank(session));
+/** One job file behind both tabs, of a new job or of `again`, which is to be repeated with changes. Its Idempotency-Key stays while it does: sending it twice makes one job. */
+export function useDraft(session: Session, again?: JobFile): Draft {
+  const [file, setFile] = useState<JobFile>(() => again ?? stored() ?? blank(session));
   const [text, setTextState] = useState(() => toYaml(file));
   const key = useMemo(randomKey, [file, text]);
   const replace = (next: JobFile) => {
     setFile(next);
-    store(next);
+    if (!again) store(next); // the draft of a new job is not lost to the repetition of another
   };
   return {
     file, text, key,
@@ -65,10 +65,10 @@ export function useDraft(session: Session): Draft {
     },
     showText: () => setTextState(toYaml(file)),
     clear: () => {
-      const next = blank(session);
+      const next = again ?? blank(session);
       setFile(next);
       setTextState(toYaml(next));
-      store(null);
+      if (!again) store(null);
     },
   };
 }

@@ -1,0 +1,42 @@
+import { useState } from "react";
+import { useNavigate } from "react-router";
+import { useHold, useRelease } from "../../api/hooks";
+import type { JobDetail, Session } from "../../api/types";
+import { Icon } from "../../components/icons";
+import { allowed } from "../../lib/jobActions";
+import { CancelDialog } from "./CancelDialog";
+import { EditDialog } from "./EditDialog";
+import { HoldDialog } from "./HoldDialog";
+import css from "./job.module.css";
+
+type Dialog = "edit" | "hold" | "cancel" | null;
+
+/** What may be done with the job. What stops its training is asked for once more. */
+export function JobActions({ job, session }: { job: JobDetail; session: Session | undefined }) {
+  const [dialog, setDialog] = useState<Dialog>(null);
+  const navigate = useNavigate();
+  const hold = useHold(job.number);
+  const release = useRelease(job.number);
+  const may = allowed(job, session);
+  const close = () => setDialog(null);
+  const error = hold.error ?? release.error;
+  return (
+    <>
+      <div className={css.actions} role="group" aria-label="Actions">
+        {may.release && <button type="button" className="btn" disabled={release.isPending} onClick={() => release.mutate(undefined)}><Icon name="resume" size={14} />Release</button>}
+        {may.hold && (
+          <button type="button" className="btn" disabled={hold.isPending} onClick={() => (job.state === "queued" ? hold.mutate(undefined) : setDialog("hold"))}>
+            <Icon name="pause" size={14} />Hold
+          </button>
+        )}
+        {may.edit && <button type="button" className="btn" onClick={() => setDialog("edit")}><Icon name="edit" size={14} />Edit</button>}
+        {may.resubmit && <button type="button" className="btn" onClick={() => void navigate(`/submit?from=${job.number}`)}><Icon name="again" size={14} />Resubmit</button>}
+        {may.cancel && <button type="button" className="btn bad" onClick={() => setDialog("cancel")}><Icon name="cross" size={14} />Cancel job</button>}
+      </div>
+      {error && <div className="fault" role="alert" style={{ margin: 0 }}>{error.message}</div>}
+      <CancelDialog job={job} opened={dialog === "cancel"} onClose={close} />
+      <HoldDialog job={job} opened={dialog === "hold"} onClose={close} />
+      {dialog === "edit" && <EditDialog job={job} may={may} onClose={close} />}
+    </>
+  );
+}
