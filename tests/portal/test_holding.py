@@ -7,16 +7,20 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from accounts.models import AuditEntry, Membership, User
+from accounts.models import AuditEntry, Membership, Project, User
 from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import Job, JobEvent, Run
-from portal.jobs.services import limits, observation
+from portal.jobs.services import limits, observation, plans
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.current import JobConflict
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.submission import JobHasEnded, cancel_job
+from portal.jobs.services.transfer import move_job
+from portal.jobs.snapshots import take_snapshot
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import State
+from scheduling.policies import load_policy
+from scheduling.rounds import plan_round
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 
@@ -117,6 +121,26 @@ def test_holding_and_releasing_twice_is_once(world: World) -> None:
         release_job(actor=world.user, job=job)
     kinds = list(JobEvent.objects.filter(job=job).order_by("pk").values_list("kind", flat=True))
     assert kinds == ["submitted", "held", "released"]
+
+
+@pytest.mark.parametrize("change", ["hold", "move"])
+def test_a_job_changed_since_the_snapshot_is_left_out_of_the_plan(world: World, root: User, change: str) -> None:
+    Project.objects.create(key="speech", name="Speech")
+    job = world.submit()
+    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+    world.cluster.refresh_from_db()
+    view = take_snapshot(world.cluster, timezone.now())
+    plan = plan_round(view.snapshot, load_policy("f_scheduling"))
+    assert len(plan.moves) == 1
+    if change == "hold":
+        hold_job(actor=world.user, job=job)
+    else:
+        move_job(actor=root, job=job, key="speech")
+    applied = plans.commit_plan(
+        cluster_id=world.cluster.pk, round_epoch=view.cluster.round_epoch, plan=plan, seen=view.seen, now=timezone.now()
+    )
+    assert applied == []
+    assert world.gpus(job) == 0
 
 
 def test_an_ended_job_is_neither_held_nor_released(world: World) -> None:
