@@ -75,7 +75,6 @@ class Job:
     protected_until: float | None = None
     not_before: float | None = None  # back-off of a retry; it does not queue earlier
     held: bool = False  # takes no part
-    held_why: str = ""  # who holds it, as a sentence
     excluded_gpus: frozenset[int] = frozenset()
     weight: float = 1.0
 

@@ -138,7 +138,6 @@ def _job(job: Job, known: Mapping[str, Profile], gpu_ids: tuple[int, ...], kind_
         protected_until=_posix(run.protected_until),
         not_before=_posix(run.not_before),
         held=bool(job.hold_kind),
-        held_why=job.hold_text,
     )
 
 

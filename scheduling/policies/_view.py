@@ -159,7 +159,7 @@ def _absent(field: View, job: Job, now: float) -> Reason | None:
     if job.state is State.WAITING_FOR_INITIAL_CONTACT:
         return Reason("waits_for_contact", "The executor has not accepted the job yet; it queues once it has.")
     if job.state in QUEUED and job.held:
-        return Reason("HELD", job.held_why or "The job is held; it queues again when released.")
+        return Reason("HELD", "The job is held; it queues again when released.")
     if job.state in QUEUED and job.not_before is not None and job.not_before > now:
         wait = job.not_before - now
         return Reason(

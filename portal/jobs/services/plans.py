@@ -149,12 +149,14 @@ def _store_reasons(plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> Non
     still = [seen[job_id].run_id for job_id in plan.reasons if job_id not in moved and job_id in seen]
     changed = []
     # Locked: a run that ends meanwhile keeps the reason it ended with.
-    runs = Run.objects.select_for_update().filter(pk__in=still, state__in=[*QUEUED, State.RUNNING])
+    runs = Run.objects.select_for_update(of=("self",)).select_related("job")
+    runs = runs.filter(pk__in=still, state__in=[*QUEUED, State.RUNNING])
     for run in runs.order_by("pk"):
         reason = plan.reasons[str(run.job_id)]
         detail = dict(reason.detail)
-        if (run.reason_token, run.reason_text, run.reason_detail) != (reason.token, reason.text, detail):
-            run.reason_token, run.reason_text, run.reason_detail = reason.token, reason.text, detail
+        text = run.job.hold_text or reason.text if reason.token == "HELD" else reason.text  # who holds it
+        if (run.reason_token, run.reason_text, run.reason_detail) != (reason.token, text, detail):
+            run.reason_token, run.reason_text, run.reason_detail = reason.token, text, detail
             changed.append(run)
     if changed:
         Run.objects.bulk_update(changed, ["reason_token", "reason_text", "reason_detail"], batch_size=500)
