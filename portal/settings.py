@@ -7,6 +7,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
+from portal.material.limits import read_limits
 from portal.supervisor.layout import Layout
 
 django_stubs_ext.monkeypatch()
@@ -34,6 +35,8 @@ EVENKEEL_RATE_USER_PER_MINUTE = env.integer("EVENKEEL_RATE_USER_PER_MINUTE", 3_0
 EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = env.integer("EVENKEEL_RATE_ANONYMOUS_PER_MINUTE", 300, minimum=0, maximum=10**9)
 EVENKEEL_RATE_RUN_PER_MINUTE = env.integer("EVENKEEL_RATE_RUN_PER_MINUTE", 1_200, minimum=0, maximum=10**9)
 EVENKEEL_DEBUG = env.flag("EVENKEEL_DEBUG")
+EVENKEEL_MATERIAL = read_limits()
+EVENKEEL_SECRET_KEYS = env.words("EVENKEEL_SECRET_KEYS", [])
 
 _layout = Layout(EVENKEEL_DATA)
 
@@ -59,6 +62,7 @@ INSTALLED_APPS = [
     "channels",
     "accounts",
     "portal.jobs",
+    "portal.material",
     "portal.dashboard",
     "portal.supervisor",
 ]
@@ -128,6 +132,7 @@ CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
     "evenkeel.send_command": {"queue": "dispatch"},
     "evenkeel.publish_live": {"queue": "live"},
+    "evenkeel.prepare_run": {"queue": "dispatch"},
 }
 
 
@@ -142,6 +147,8 @@ CELERY_BEAT_SCHEDULE = {
     "samples": _every("evenkeel.sample_cluster", 15.0),
     "orphans": _every("evenkeel.reap_orphans", 60.0),
     "pruning": _every("evenkeel.prune", 600.0),
+    "artifacts": _every("evenkeel.collect_artifacts", 5.0),
+    "material": _every("evenkeel.clean_material", 600.0),
 }
 
 AUTH_USER_MODEL = "accounts.User"

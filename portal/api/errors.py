@@ -20,6 +20,8 @@ from portal.jobs.services.administration import NothingToUndo
 from portal.jobs.services.current import JobConflict, NotAllowed
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
+from portal.material.bundles import TooLarge
+from portal.material.environments import InUse
 from scheduling.errors import InvalidParameters
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ TITLES = {
     409: "Conflict",
     412: "Changed meanwhile",
     413: "Too large",
+    416: "Range not satisfiable",
     415: "Unsupported content type",
     429: "Too many requests",
     500: "Internal error",
@@ -45,6 +48,8 @@ _BY_TYPE: dict[type[Exception], int] = {
     StaleRun: 409,
     NothingToUndo: 409,
     PermissionError: 403,
+    InUse: 409,
+    TooLarge: 413,
 }
 #: Problems named by field that are not the request's own.
 _STATUS_OF_PROBLEMS: dict[type[Problems], int] = {NotAllowed: 403, JobConflict: 409}

@@ -26,6 +26,11 @@ PATH_PARAMETERS = {
     "run": OpenApiParameter(
         "run", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="UUID of the run."
     ),
+    "project": OpenApiParameter("project", str, OpenApiParameter.PATH, description="Key of the project."),
+    "sha256": OpenApiParameter("sha256", str, OpenApiParameter.PATH, description="SHA-256 of the bundle."),
+    "digest": OpenApiParameter("digest", str, OpenApiParameter.PATH, description="Digest of the environment."),
+    "secret": OpenApiParameter("secret", str, OpenApiParameter.PATH, description="Name of the secret."),
+    "artifact": OpenApiParameter("artifact", int, OpenApiParameter.PATH, description="Id of the artefact."),
     "stream": OpenApiParameter("stream", str, OpenApiParameter.PATH, description="`cluster` or `project:<key>`."),
     "name": OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the node."),
     "token": OpenApiParameter("token", int, OpenApiParameter.PATH, description="Id of the token."),
@@ -57,7 +62,7 @@ def operation(
     tag: str,
     access: Access | None = None,
     scope: Scope | None = None,
-    status: int = 200,
+    status: int | tuple[int, str] = 200,
     path: Sequence[str] = (),
     query: type[BaseModel] = Query,
     body: type[BaseModel] | None = None,

@@ -2,7 +2,23 @@
 
 from django.urls import path, re_path, register_converter
 
-from portal.api import audit, bulk, clusters, jobs, logs, looks, projects, reports, sessions, tokens
+from portal.api import (
+    artifacts,
+    audit,
+    bulk,
+    bundles,
+    clusters,
+    environments,
+    jobs,
+    logs,
+    looks,
+    projects,
+    reports,
+    secrets,
+    sessions,
+    storage,
+    tokens,
+)
 from portal.api.schema import SchemaView, unknown
 
 
@@ -29,6 +45,8 @@ urlpatterns = [
     path("jobs/<str:job>/resubmit", jobs.ResubmitView.as_view()),
     path("jobs/<str:job>/move", jobs.MoveView.as_view()),
     path("jobs/<str:job>/events", jobs.JobEventsView.as_view()),
+    path("jobs/<str:job>/artifacts", artifacts.ArtifactsView.as_view()),
+    path("jobs/<str:job>/artifacts/<int:artifact>", artifacts.ArtifactView.as_view()),
     path("jobs/<str:job>/logs", logs.LogsView.as_view()),
     path("jobs/<str:job>/metrics", looks.MetricsView.as_view()),
     path("jobs/<str:job>/timeline", looks.JobTimelineView.as_view()),
@@ -41,6 +59,14 @@ urlpatterns = [
     path("model-types", clusters.ModelTypesView.as_view()),
     path("accelerator-types", clusters.AcceleratorTypesView.as_view()),
     path("projects", projects.ProjectsView.as_view()),
+    path("projects/<str:project>/bundles", bundles.BundlesView.as_view()),
+    path("projects/<str:project>/bundles/<str:sha256>", bundles.BundleView.as_view()),
+    path("projects/<str:project>/environments", environments.EnvironmentsView.as_view()),
+    path("projects/<str:project>/environments/<str:digest>", environments.EnvironmentView.as_view()),
+    path("projects/<str:project>/environments/<str:digest>/log", environments.BuildLogView.as_view()),
+    path("projects/<str:project>/secrets", secrets.SecretsView.as_view()),
+    path("projects/<str:project>/secrets/<str:secret>", secrets.SecretView.as_view()),
+    path("projects/<str:project>/storage", storage.StorageView.as_view()),
     path("nodes", clusters.NodesView.as_view()),
     path("nodes/<name:name>/drain", clusters.DrainView.as_view()),
     path("nodes/<name:name>/resume", clusters.ResumeView.as_view()),

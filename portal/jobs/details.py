@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
+
 from portal.jobs import describe
 from portal.jobs.describe import iso, people_state
 from portal.jobs.models import Checkpoint, Job, Run
@@ -22,7 +24,7 @@ def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
     return {
         **describe.describe_jobs([job], now)[0],
         "spec": job.spec,
-        "runs": [_run(run, now) for run in job.runs.order_by("-attempt")],
+        "runs": [_run(run, now) for run in job.runs.select_related("material__environment").order_by("-attempt")],
         "checkpoints": [_checkpoint(c) for c in newest[:MAX_CHECKPOINTS]],
         "curve": {kind: _curve(profile, now) for kind, profile in job_curves(job).items()},
     }
@@ -50,6 +52,21 @@ def _run(run: Run, now: datetime) -> dict[str, Any]:
         "finished_at": iso(run.ended_at),
         "times": _times(run, now),
         "exit": _exit(run),
+        "material": _material(run),
+    }
+
+
+def _material(run: Run) -> dict[str, Any] | None:
+    """What the run was made of, where it brought its own code or environment."""
+    try:
+        found = run.material
+    except ObjectDoesNotExist:
+        return None
+    environment = found.environment
+    return {
+        "commit": found.commit or None,
+        "code_bytes": found.code_bytes or None,
+        "environment": {"digest": environment.digest, "state": environment.state} if environment else None,
     }
 
 

@@ -33,6 +33,7 @@ _WAYS_OUT = {
     "held_cost": "It queues again with a larger max_cost.",
     "NEW": "The next round looks at it.",
     "RETRY": "It queues again when its wait is over.",
+    "PREPARING": "It queues when its code and environment are ready.",
     "waits_for_contact": "It queues when the executor has accepted it.",
     "min_gain": "A plan that gains more than min_gain, or a job that ends.",
     "rigid": "Nothing resizes it: it cannot write checkpoints.",

@@ -9,6 +9,8 @@ from django.db.models import Sum
 
 from portal.jobs import profiles, run_tokens
 from portal.jobs.models import Accelerator, Hold, Run
+from portal.material import environments, secrets
+from portal.material.models import RunMaterial
 from scheduling.executors.base import LaunchRequest
 from scheduling.lifecycle import State
 
@@ -27,6 +29,9 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
     for gpu in gpus:
         placement[gpu.node.name].append(gpu.index)
     spec = job.spec
+    material = RunMaterial.objects.select_related("environment__project").filter(run=run).first()
+    environment = material.environment if material else None
+    code = spec.get("code", {})
     checkpoint = spec.get("checkpoint", {})
     return LaunchRequest(
         job_id=str(job.pk),
@@ -36,7 +41,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         project_key=job.project.key,
         argv=tuple(job.model_type.argv) if job.model_type else (str(spec["command"]),),
         shell=job.model_type is None,
-        workdir=spec.get("code", {}).get("path"),
+        workdir=code.get("path"),
         placement={node: tuple(indexes) for node, indexes in placement.items()},
         env=dict(spec.get("env", {})),
         total_steps=job.total_steps,
@@ -51,6 +56,10 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         report_interval_s=settings.EVENKEEL_REPORT_INTERVAL_S,
         resume_job_id=str(job.resume_job_id) if job.resume_job_id else None,
         resume_step=job.resume_step,
+        code_subdir=code.get("subdir") or "" if code.get("git") or code.get("bundle") else None,
+        environment=environment.digest if environment else None,
+        environment_owner=environments.owner_of(environment) if environment else None,
+        secrets=secrets.given_to(job),
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
     )
 

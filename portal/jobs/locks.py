@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from django.db import connection
 
-_ROUND, _LIVE = 7_201, 7_202
+_ROUND, _LIVE, _BUNDLE = 7_201, 7_202, 7_203
 
 
 @contextmanager
@@ -31,3 +31,16 @@ def cluster_lock(cluster_id: int) -> AbstractContextManager[bool]:
 def live_lock() -> AbstractContextManager[bool]:
     """True inside for the one publisher of live streams."""
     return _advisory(_LIVE, 0)
+
+
+@contextmanager
+def bundle_lock(sha256: str) -> Iterator[None]:
+    """Inside, nobody else stores or removes a file of this content; waits for whoever does."""
+    key = int(sha256[:8], 16) - 2**31
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [_BUNDLE, key])
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_BUNDLE, key])

@@ -101,7 +101,7 @@ class RunLog:
         offset = min(offset, self.size)
         data = self.read(offset, limit)
         if offset + len(data) < self.size:
-            data = data[: len(data) - _unfinished(data)] or data
+            data = cut_between_characters(data)
         return Chunk(offset, offset + len(data), self.size, data.decode(errors="replace"))
 
     def tail(self, lines: int, limit: int) -> Chunk:
@@ -186,6 +186,11 @@ def _status(directory: int | None, name: str) -> os.stat_result | None:
         return os.fstat(file)
     finally:
         os.close(file)
+
+
+def cut_between_characters(data: bytes) -> bytes:
+    """Without the beginning of a character at the end, unless that is all there is."""
+    return data[: len(data) - _unfinished(data)] or data
 
 
 def _unfinished(data: bytes) -> int:

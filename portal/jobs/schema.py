@@ -90,6 +90,22 @@ Seconds = Annotated[float, Field(gt=0, le=366 * 86_400), BeforeValidator(_second
 Memory = Annotated[int, Field(ge=16, le=64 * 1024**2), BeforeValidator(_memory_mib, json_schema_input_type=int | str)]
 
 
+def _relative(path: str) -> str:
+    if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
+        raise ValueError("must be a path below the root, without . and ..")
+    return no_control(path.rstrip("/"))
+
+
+def _glob(pattern: str) -> str:
+    if pattern.count("*") > 8:
+        raise ValueError("may have 8 asterisks at most")
+    return no_control(pattern)
+
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["9f86d0818" + "0" * 55])]
+SecretName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+
+
 class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 
@@ -109,11 +125,82 @@ class Gpus(Part):
 
 
 class Code(Part):
-    """Where the program comes from: at most one of a shared path or a git URL."""
+    """Where the program comes from: a shared path, a git repository, or an uploaded bundle."""
 
     path: Annotated[str, Field(max_length=1_000), AfterValidator(no_control)] | None = Field(
         None, description="A directory that the nodes can read; the job starts in it."
     )
+    git: Annotated[str, Field(max_length=1_000, pattern=r"^(https?|file)://[^\s@?#\"'\\]+$")] | None = Field(
+        None,
+        description="https address of a repository, without user or password.",
+        examples=["https://example.org/team/code.git"],
+    )
+    ref: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] | None = Field(
+        None, description="Branch, tag or commit; the commit it names when the job is taken in stays the job's."
+    )
+    subdir: Annotated[str, Field(max_length=500), AfterValidator(_relative)] | None = Field(
+        None, description="Directory of the repository or bundle in which the job starts."
+    )
+    token_secret: SecretName | None = Field(None, description="Secret of the project with an access token for git.")
+    bundle: Sha256 | None = Field(None, description="SHA-256 of a bundle that the project has.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Code:
+        given = [name for name in ("path", "git", "bundle") if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"give one of path, git and bundle, not {' and '.join(given)}")
+        if bool(self.git) != bool(self.ref):
+            raise ValueError("git and ref belong together")
+        if self.token_secret and not self.git:
+            raise ValueError("token_secret is for git")
+        if self.subdir and not (self.git or self.bundle):
+            raise ValueError("subdir is for git and bundle")
+        return self
+
+
+class EnvironmentRule(Part):
+    """Packages on top of the portal's own; built once, then kept for all jobs that ask for the same."""
+
+    requirements: Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(no_control)] | None = Field(
+        None, description="Text of a requirements file: packages only, no options.", examples=["einops==0.8.1"]
+    )
+    digest: Sha256 | None = Field(None, description="One that the project has.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> EnvironmentRule:
+        if bool(self.requirements) == bool(self.digest):
+            raise ValueError("give either requirements or digest")
+        return self
+
+
+class SecretUse(Part):
+    """A secret of the project, as a variable or as a file in EVENKEEL_SECRETS_DIR."""
+
+    name: SecretName = Field(examples=["HF_TOKEN"])
+    env: Annotated[str, Field(max_length=128)] | None = Field(
+        None, description="Name of the variable.", examples=["HF_TOKEN"]
+    )
+    file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")] | None = Field(
+        None, description="Name of the file."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> SecretUse:
+        if bool(self.env) == bool(self.file):
+            raise ValueError("give either env or file")
+        if self.env and (not _ENV_NAME.match(self.env) or self.env.startswith("EVENKEEL_")):
+            raise ValueError(f"{self.env!r} is no variable name that a job may set")
+        return self
+
+
+class ArtifactRule(Part):
+    """Which files that a run leaves in EVENKEEL_ARTIFACT_DIR are kept, and for how long."""
+
+    paths: list[Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_glob)]] = Field(
+        ["**"], min_length=1, max_length=20, description="Patterns as in .gitignore: `*.csv`, `plots/`, `!*.tmp`."
+    )
+    keep_days: int | None = Field(None, ge=1, le=3_650, description="By default as long as the portal keeps them.")
+    max_bytes: int | None = Field(None, ge=0, le=2**50, description="Of all together; what exceeds it is left out.")
 
 
 class CheckpointRule(Part):
@@ -149,6 +236,7 @@ class JobFile(Part):
     model_type: Word | None = Field(None, description="A program of the catalogue.")
     command: Text | None = Field(None, description="Your own shell line, run once per GPU.")
     code: Code = Code()
+    environment: EnvironmentRule | None = None
     total_steps: int = Field(ge=1, le=10**12, description="Training steps until the job is done.")
     batch_size: int | None = Field(None, ge=1, le=10_000_000, description="Global batch, over all GPUs.")
     gpus: Gpus = Gpus()
@@ -162,6 +250,8 @@ class JobFile(Part):
     max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6)
     max_duration: Seconds | None = Field(None, description="Longest time in training, as 6h or seconds.")
     env: dict[str, Text] = Field({}, max_length=200)
+    secrets: list[SecretUse] = Field([], max_length=50)
+    artifacts: ArtifactRule | None = None
     labels: dict[str, Line] = Field({}, max_length=50)
     retry: Retry = Retry()
     resume_from: ResumeFrom | None = Field(None, description="Begin at this checkpoint instead of step 0.")
@@ -184,6 +274,9 @@ class JobFile(Part):
             raise ValueError(f"labels: {bad[0]!r} must be letters, digits and _ . / -, at most 63")
         if any(len(curve) > 10_000 or not curve for curve in self.throughput.values()):
             raise ValueError("throughput: each list has one to 10,000 numbers")
+        names = [use.env or f"file {use.file}" for use in self.secrets] + list(self.env)
+        if doubled := [name for name, count in Counter(names).items() if count > 1]:
+            raise ValueError(f"secrets: {doubled[0]} is given twice")
         return self
 
 
@@ -254,7 +347,7 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
         message = (
             f"is no known key; did you mean {near[0]}?" if near else f"is no known key; there are {', '.join(known)}."
         )
-    elif error["type"] == "value_error" and (named := re.match(r"^(env|labels|throughput): (.*)$", message)):
+    elif error["type"] == "value_error" and (named := re.match(r"^(env|labels|throughput|secrets): (.*)$", message)):
         field, message = named[1], named[2]
     elif error["type"] == "value_error" and message == "give either model_type or command":
         field = "model_type"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 from celery import shared_task
 from django.conf import settings
@@ -21,6 +22,7 @@ from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Run
 from portal.jobs.services import administration, limits, observation, plans
 from portal.jobs.snapshots import take_snapshot
+from portal.material import preparation
 from scheduling.domain import Plan
 from scheduling.errors import ExecutorError
 from scheduling.executors import load_executor
@@ -73,12 +75,14 @@ def _round(cluster: Cluster) -> None:
 
 
 def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
-    """Take new runs in, and have the executor prepare for them."""
+    """Take new runs in once their code and environment are there, and have the executor prepare for them."""
     accepted = observation.accept_waiting(
-        cluster_id=cluster.pk, problem_of=lambda run: executor.isolation_problem, now=now
+        cluster_id=cluster.pk, problem_of=lambda run: preparation.why_not(run, executor), now=now
     )
     if accepted and executor.supports_warm_start:
         executor.warm_up({run.job.project.key for run in accepted})
+    for run_id in preparation.due(cluster.pk, now):
+        prepare_run.delay(str(run_id))
 
 
 def observe(cluster: Cluster, executor: Executor) -> None:
@@ -98,6 +102,31 @@ def observe(cluster: Cluster, executor: Executor) -> None:
     trust = "single_trust" if executor.single_trust_mode else "accounts"
     if cluster.isolation != trust:
         Cluster.objects.filter(pk=cluster.pk).update(isolation=trust)
+
+
+@shared_task(name="evenkeel.prepare_run", ignore_result=True)
+def prepare_run(run_id: str) -> None:
+    """Begin or look at what a run needs before it can queue; again a second later while it is under way."""
+    run = preparation.claim(UUID(run_id), timezone.now())
+    if run is None:
+        return
+    executor, working = executor_for(run.job.cluster.executor), False
+    try:
+        for wish in preparation.wishes(run):
+            progress = executor.prepare(wish.preparation)
+            preparation.record(run=run, wish=wish, progress=progress, now=timezone.now())
+            working |= progress.state == "working"
+            if progress.state == "failed":
+                break
+    except ExecutorError as error:
+        logger.warning("preparing run %s: %s", run_id, error)
+        if error.permanent:
+            preparation.fail(run=run, message=str(error), now=timezone.now())
+        working = not error.permanent
+    if working:
+        prepare_run.apply_async((run_id,), countdown=preparation.LOOK_AGAIN_S + 0.05)
+    else:
+        wakeups.wake()
 
 
 def take_in(fact: Fact) -> None:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from portal.api.shapes.base import Detail, GpuRef, JobRef, JobState, Money, OthersJob, Page, RunState, Shape, Source
 
 SECONDS = "POSIX seconds"
+EnvironmentState = Literal["building", "ready", "failed"]
 
 
 class ProjectRef(Shape):
@@ -142,6 +143,19 @@ class JobPage(Page):
     results: list[Job]
 
 
+class EnvironmentRef(Shape):
+    digest: str = Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])
+    state: EnvironmentState
+
+
+class RunMaterial(Shape):
+    commit: str | None = Field(
+        description="The commit that the job's ref named.", examples=["4b825dc642cb6eb9a060e54bf8d69288fbee4904"]
+    )
+    code_bytes: int | None
+    environment: EnvironmentRef | None
+
+
 class Run(Shape):
     """One attempt at a job."""
 
@@ -159,6 +173,7 @@ class Run(Shape):
     finished_at: datetime | None
     times: Times
     exit: Exit | None
+    material: RunMaterial | None = Field(description="Null where it brought neither code nor environment.")
 
 
 class Checkpoint(Shape):

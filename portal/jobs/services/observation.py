@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 #: Exits in these states are the stop we asked for, whatever their code: the run goes on from its last checkpoint.
 _LEAVING = (State.CHECKPOINTING, State.STOPPING)
+#: Why of a run whose code or environment is on its way; that has time limits of its own.
+PREPARING = "PREPARING"
 
 
 def from_posix(seconds: float) -> datetime:
@@ -183,6 +185,8 @@ def explain_exit(info: ExitInfo) -> str:
             return f"It ran out of memory. A smaller batch or more GPUs may help.{said}"
         case "time_limit":
             return f"It trained for as long as its max_duration allows. Resubmit it with resume_from to go on.{said}"
+        case "not_prepared":
+            return info.message or "Its code or environment cannot be had."
         case "launch_failed":
             return f"It could not be started.{said}"
         case "runner_lost":
@@ -200,7 +204,8 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
     for state, event in ON_OVERDUE.items():
         limit_s = TIME_LIMIT_S[state]
         assert limit_s is not None
-        for run in runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s)):
+        overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
+        for run in overdue.exclude(reason_token=PREPARING):
             _overdue(run, event, limit_s, now)
 
 
@@ -230,8 +235,8 @@ def _try(run: Run, event: Event, now: datetime, text: str, why: Why | None = Non
         logger.info("%s: %s", text, error)
 
 
-def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], str | None], now: datetime) -> list[Run]:
-    """The executor takes new runs in; `problem_of(run)` is the sentence why it cannot, or None."""
+def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], now: datetime) -> list[Run]:
+    """The executor takes new runs in; `problem_of(run)` is why it does not yet, or None."""
     new = Run.objects.select_related("job__project").filter(
         job__cluster_id=cluster_id, state=State.WAITING_FOR_INITIAL_CONTACT
     )
@@ -239,8 +244,10 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], str | None], 
     for run in new:
         problem = problem_of(run)
         if problem:
-            if run.reason_text != problem:
-                Run.objects.filter(pk=run.pk).update(reason_token="NOT_ACCEPTED", reason_text=problem)
+            if run.reason_text != problem.text:
+                # Unless it has moved on since: it may have been cancelled, or its preparation may have failed.
+                still = Run.objects.filter(pk=run.pk, state=run.state)
+                still.update(reason_token=problem.token, reason_text=problem.text)
             continue
         text = f"#{run.job.number} {run.job.name} is in the queue"
         _try(run, Event.ACCEPTED, now, text, kept_why(run) if run.reason_token == "RETRY" else None)

@@ -20,6 +20,7 @@ from portal.jobs.models import Assignment, Cluster, Command, Hold, IdempotencyKe
 from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.moves import StaleRun, move
+from portal.material import claims
 from scheduling.lifecycle import LIVE, Event, State
 
 
@@ -95,6 +96,7 @@ def _resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
             check_submission(project=project, min_gpus=job_file.gpus.min)
         except QuotaExceeded as error:
             problems.append(FieldProblem("gpus.min", str(error), "quota"))
+        problems += claims.find_problems(project, job_file)
     if problems or project is None:
         raise Problems(problems)
     return project, model_type
@@ -153,6 +155,7 @@ def start_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
     )
     job.run = run
     job.save(update_fields=["run"])
+    claims.note_run(job, run)
     return run
 
 

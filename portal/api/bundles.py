@@ -1,0 +1,100 @@
+"""Uploaded code of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+from drf_spectacular.types import OpenApiTypes
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.api.access import Access
+from portal.api.inputs import PageQuery, Query
+from portal.api.operations import operation, signed_in
+from portal.api.pagination import take_page
+from portal.api.shapes.material import Bundle, BundlePage
+from portal.jobs.describe import iso
+from portal.material import bundles
+from portal.material.models import Bundle as BundleRow
+from portal.material.selectors import access_bundle, project_for_member, project_for_viewer
+
+
+class ArchiveParser(BaseParser):
+    """Leaves the body where it is: the view reads it piece by piece."""
+
+    media_type = "application/gzip"
+    aliases = ("application/x-gzip", "application/x-gtar", "application/octet-stream")
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        return stream
+
+
+class BundlesView(APIView):
+    parser_classes = [ArchiveParser]
+
+    @operation("list_bundles", BundlePage, access=Access.VIEWER, tag="bundles", path=["project"], query=PageQuery)
+    def get(self, request: Request, project: str, query: PageQuery) -> Response:
+        """The project's bundles, newest first."""
+        rows = project_for_viewer(signed_in(request), project).bundles.select_related("project", "uploaded_by")
+        found, links = take_page(request, rows, query, key="id")
+        return Response({**links, "results": [_describe(bundle) for bundle in found]})
+
+    @operation(
+        "upload_bundle",
+        Bundle,
+        access=Access.MEMBER,
+        tag="bundles",
+        path=["project"],
+        status=201,
+        also={200: Bundle},
+        request={"application/gzip": OpenApiTypes.BINARY},
+        problems=(403,),
+    )
+    def post(self, request: Request, project: str, query: Query) -> Response:
+        """Upload a .tar.gz of code. 200 and the same bundle where the project has this content already."""
+        owner = project_for_member(signed_in(request), project)
+        stream = request.data
+        read = stream.read if hasattr(stream, "read") else lambda size: b""
+        bundle, created = bundles.store_bundle(actor=signed_in(request), project=owner, read=read)
+        return Response(_describe(bundle), status=201 if created else 200)
+
+
+class BundleView(APIView):
+    @operation("get_bundle", Bundle, access=Access.VIEWER, tag="bundles", path=["project", "sha256"])
+    def get(self, request: Request, project: str, sha256: str, query: Query) -> Response:
+        """One bundle; 404 where the project does not have it."""
+        return Response(_describe(access_bundle(signed_in(request), project, sha256)))
+
+    @operation(
+        "delete_bundle",
+        None,
+        access=Access.MEMBER,
+        tag="bundles",
+        status=204,
+        path=["project", "sha256"],
+        problems=(403, 409),
+    )
+    def delete(self, request: Request, project: str, sha256: str, query: Query) -> Response:
+        """Remove a bundle. 409 while a job that has not ended needs it."""
+        bundles.delete_bundle(
+            actor=signed_in(request), bundle=access_bundle(signed_in(request), project, sha256, write=True)
+        )
+        return Response(status=204)
+
+
+def _describe(bundle: BundleRow) -> dict[str, Any]:
+    return {
+        "sha256": bundle.sha256,
+        "bytes": bundle.size_bytes,
+        "unpacked_bytes": bundle.unpacked_bytes,
+        "files": bundle.files,
+        "uploaded_by": str(bundle.uploaded_by) if bundle.uploaded_by else None,
+        "created_at": iso(bundle.created_at),
+        "last_used_at": iso(bundle.last_used_at),
+        "used_by": bundles.live_users(bundle),
+    }

@@ -1,0 +1,149 @@
+"""Uploaded code: stored once per content under DATA/bundles, a row for each project that uploaded it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q, Sum
+from django.utils import timezone
+from evenkeel.preparation.bundles import Contents, examine
+from evenkeel.preparation.errors import PreparationError
+
+from accounts.models import Project, User
+from accounts.services import record_audit
+from portal.jobs.locks import bundle_lock
+from portal.jobs.models import LIVE_VALUES, Job
+from portal.jobs.schema import FieldProblem, Problems
+from portal.material.environments import InUse
+from portal.material.models import Bundle
+from portal.material.quotas import bundle_quota_bytes
+
+_BLOCK = 1 << 20
+
+
+class TooLarge(Exception):
+    """More bytes than a bundle may have."""
+
+
+def directory() -> Path:
+    return Path(settings.EVENKEEL_DATA) / "bundles"
+
+
+def path_of(sha256: str) -> Path:
+    return directory() / sha256[:2] / f"{sha256}.tar.gz"
+
+
+def store_bundle(*, actor: User, project: Project, read: Callable[[int], bytes]) -> tuple[Bundle, bool]:
+    """Take an upload in: (bundle, created). Raises TooLarge, Problems."""
+    with _received(read) as (draft, sha256, size):
+        known = Bundle.objects.filter(project=project, sha256=sha256).first()
+        if known:
+            return known, False
+        contents = _examined(draft)
+        # Nobody removes a file of this content between our row and our file.
+        with bundle_lock(sha256), transaction.atomic():
+            Project.objects.select_for_update().get(pk=project.pk)
+            _check_quota(project, size)
+            bundle, created = Bundle.objects.get_or_create(
+                project=project,
+                sha256=sha256,
+                defaults={
+                    "size_bytes": size,
+                    "unpacked_bytes": contents.bytes,
+                    "files": contents.files,
+                    "uploaded_by": actor,
+                },
+            )
+            place = path_of(sha256)
+            if not place.exists():
+                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                draft.rename(place)
+            if created:
+                detail = {"bytes": size, "files": contents.files}
+                record_audit(actor=actor, action="bundle.upload", target=f"{project.key}/{sha256[:12]}", detail=detail)
+    return bundle, created
+
+
+@contextlib.contextmanager
+def _received(read: Callable[[int], bytes]) -> Iterator[tuple[Path, str, int]]:
+    """The upload as a file of ours, with its digest and size; gone afterwards unless it was moved."""
+    limit, digest, size = settings.EVENKEEL_MATERIAL.bundle_max_bytes, hashlib.sha256(), 0
+    directory().mkdir(mode=0o700, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=".incoming-", dir=directory())
+    try:
+        with os.fdopen(fd, "wb") as file:
+            while block := read(_BLOCK):
+                size += len(block)
+                if size > limit:
+                    raise TooLarge(f"A bundle may have {limit:,} bytes at most.")
+                digest.update(block)
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        yield Path(name), digest.hexdigest(), size
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _examined(draft: Path) -> Contents:
+    limits = settings.EVENKEEL_MATERIAL
+    try:
+        with draft.open("rb") as file:
+            return examine(file, max_files=limits.bundle_max_files, max_bytes=limits.bundle_unpacked_max_bytes)
+    except PreparationError as error:
+        raise Problems([FieldProblem("body", str(error), "archive")]) from None
+
+
+def _check_quota(project: Project, size: int) -> None:
+    quota = bundle_quota_bytes(project)
+    used = used_bytes(project)
+    if quota and used + size > quota:
+        said = f"The project's bundles have {used:,} bytes; with {size:,} more they exceed its quota of {quota:,}."
+        raise Problems([FieldProblem("body", said, "storage_quota")])
+
+
+def used_bytes(project: Project) -> int:
+    return Bundle.objects.filter(project=project).aggregate(n=Sum("size_bytes"))["n"] or 0
+
+
+def live_users(bundle: Bundle) -> list[int]:
+    """Numbers of the jobs that have not ended and start from the bundle."""
+    jobs = Job.objects.filter(project=bundle.project, spec__code__bundle=bundle.sha256, run__state__in=LIVE_VALUES)
+    return list(jobs.order_by("number").values_list("number", flat=True)[:20])
+
+
+def delete_bundle(*, actor: User | None, bundle: Bundle) -> None:
+    """Raises InUse. The file goes with the last project that has it."""
+    with bundle_lock(bundle.sha256), transaction.atomic():
+        Bundle.objects.select_for_update().get(pk=bundle.pk)
+        if numbers := live_users(bundle):
+            raise InUse(f"Bundle {bundle.sha256[:12]} is used by #{numbers[0]}, which has not ended.")
+        if actor is not None:
+            record_audit(actor=actor, action="bundle.delete", target=f"{bundle.project.key}/{bundle.sha256[:12]}")
+        sha256 = bundle.sha256
+        bundle.delete()
+        if not Bundle.objects.filter(sha256=sha256).exists():
+            path_of(sha256).unlink(missing_ok=True)
+
+
+def remove_unused(now: datetime) -> int:
+    """Bundles that no job was made of for the days that the settings say."""
+    before = now - timedelta(days=settings.EVENKEEL_MATERIAL.bundle_keep_days)
+    removed = 0
+    for bundle in Bundle.objects.filter(Q(last_used_at__lt=before)).select_related("project")[:1_000]:
+        with contextlib.suppress(InUse, Bundle.DoesNotExist):
+            delete_bundle(actor=None, bundle=bundle)
+            removed += 1
+    for draft in directory().glob(".incoming-*"):  # of a web process that was killed
+        with contextlib.suppress(FileNotFoundError):
+            if draft.stat().st_mtime < (timezone.now() - timedelta(days=1)).timestamp():
+                draft.unlink()
+    return removed

@@ -1,0 +1,92 @@
+"""How much checkpoints take, and which of them go.
+
+Rows say what was written; the SDK itself keeps the newest few of a job, so no more than these are counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from accounts.models import Project
+from portal.jobs import events
+from portal.jobs.models import LIVE_VALUES, Checkpoint
+from portal.material import quotas
+from portal.material.models import StorageQuota
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One checkpoint that lies on disk as far as the portal knows."""
+
+    job_id: UUID
+    project_key: str
+    step: int
+    at: datetime
+    size_bytes: int
+    path: str
+    final: bool  # the newest of its job
+    ended_at: datetime | None  # of the job; None while it lives
+
+    @property
+    def place(self) -> str:
+        return f"jobs/{self.job_id}/checkpoints/{self.path}"
+
+
+def kept(project: Project) -> list[Kept]:
+    """The checkpoints of a project that should still be there, oldest first."""
+    rows = (
+        Checkpoint.objects.filter(run__job__project=project)
+        .order_by("run__job", "-step", "-at")
+        .values_list("run__job", "step", "at", "size_bytes", "path", "run__job__spec", "run__job__run__state",
+                     "run__job__run__ended_at")
+    )  # fmt: skip
+    by_job: dict[UUID, dict[int, Kept]] = defaultdict(dict)
+    for job_id, step, at, size, path, spec, state, ended_at in rows.iterator():
+        found = by_job[job_id]
+        if step in found or len(found) >= spec.get("checkpoint", {}).get("keep", 3):
+            continue
+        over = None if state in LIVE_VALUES else ended_at
+        found[step] = Kept(job_id, project.key, step, at, size, path or f"step-{step}", not found, over)
+    return sorted((one for found in by_job.values() for one in found.values()), key=lambda one: one.at)
+
+
+def used_bytes(project: Project) -> int:
+    return sum(one.size_bytes for one in kept(project))
+
+
+def going(project: Project, now: datetime) -> Iterator[Kept]:
+    """Of ended jobs, what is older than the rule allows, then the oldest until the hard limit holds."""
+    limits, hard = settings.EVENKEEL_MATERIAL, quotas.checkpoint_hard_bytes(project)
+    rows = kept(project)
+    total = sum(one.size_bytes for one in rows)
+    for one in rows:
+        if one.ended_at is None:
+            continue
+        days = limits.checkpoint_final_keep_days if one.final else limits.checkpoint_keep_days
+        if one.ended_at < now - timedelta(days=days) or (hard and total > hard):
+            total -= one.size_bytes
+            yield one
+
+
+def forget(one: Kept) -> None:
+    """After its files are gone."""
+    Checkpoint.objects.filter(run__job=one.job_id, step=one.step).delete()
+
+
+def warn(project: Project, now: datetime) -> None:
+    """One event when the soft limit is passed, the next one after it held again."""
+    soft, used = quotas.checkpoint_soft_bytes(project), used_bytes(project)
+    over = bool(soft) and used > soft
+    row, _ = StorageQuota.objects.get_or_create(project=project)
+    if over and row.warned_at is None:
+        text = f"Checkpoints of {project.name} have {used >> 20:,} MiB, more than the {soft >> 20:,} MiB foreseen"
+        events.append(kind="storage_warning", project=project, text=text, at=now, detail={"bytes": used, "soft": soft})
+    if over != (row.warned_at is not None):
+        StorageQuota.objects.filter(pk=row.pk).update(warned_at=timezone.now() if over else None)

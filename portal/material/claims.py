@@ -1,0 +1,80 @@
+"""What a submission asks for beside GPUs: checked before the job exists, noted with it."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.utils import timezone
+
+from accounts.models import Project
+from portal.jobs.models import Job, Run
+from portal.jobs.schema import FieldProblem, JobFile, Problems
+from portal.material import checkpoints, environments, quotas, secrets
+from portal.material.models import Bundle, RunMaterial
+
+
+def needs_preparation(spec: dict[str, Any]) -> bool:
+    code = spec.get("code", {})
+    return bool(code.get("git") or code.get("bundle") or spec.get("environment"))
+
+
+def find_problems(project: Project, job_file: JobFile) -> list[FieldProblem]:
+    """What of it the project does not have or may not use."""
+    problems = _code_problems(project, job_file)
+    missing = secrets.missing(project, [use.name for use in job_file.secrets])
+    for number, use in enumerate(job_file.secrets):
+        if use.name in missing:
+            said = f"{project.name} has no secret {use.name!r}."
+            problems.append(FieldProblem(f"secrets.{number}.name", said, "invalid"))
+    if job_file.environment:
+        try:
+            environments.find(project, job_file.environment.model_dump())
+        except Problems as found:
+            problems += found.problems
+    return problems + _storage_problems(project)
+
+
+def _code_problems(project: Project, job_file: JobFile) -> list[FieldProblem]:
+    code = job_file.code
+    if code.bundle and not Bundle.objects.filter(project=project, sha256=code.bundle).exists():
+        said = f"{project.name} has no such bundle; upload it first."
+        return [FieldProblem("code.bundle", said, "invalid")]
+    if not code.git:
+        return []
+    problems = []
+    if refused := _address_problem(code.git):
+        problems.append(FieldProblem("code.git", refused, "address"))
+    if code.token_secret and secrets.missing(project, [code.token_secret]):
+        said = f"{project.name} has no secret {code.token_secret!r}."
+        problems.append(FieldProblem("code.token_secret", said, "invalid"))
+    return problems
+
+
+def _address_problem(url: str) -> str | None:
+    limits, parts = settings.EVENKEEL_MATERIAL, urlsplit(url)
+    if parts.scheme == "file":
+        return None if limits.git_allow_file else "must be an https address"
+    if parts.scheme == "http" and parts.hostname not in limits.git_allowed_hosts:
+        return "must be an https address; http is for hosts that an administrator has listed"
+    return None
+
+
+def _storage_problems(project: Project) -> list[FieldProblem]:
+    hard = quotas.checkpoint_hard_bytes(project)
+    if not hard or (used := checkpoints.used_bytes(project)) < hard:
+        return []
+    said = f"Checkpoints of {project.name} have {used:,} bytes, its limit is {hard:,}: remove some, or end jobs."
+    return [FieldProblem("project", said, "storage_quota")]
+
+
+def note_run(job: Job, run: Run) -> None:
+    """What a new run will be made of, in the transaction that creates it."""
+    if not needs_preparation(job.spec):
+        return
+    rule, bundle = job.spec.get("environment"), job.spec.get("code", {}).get("bundle")
+    environment = environments.ask_for(job.project, rule) if rule else None
+    if bundle:
+        Bundle.objects.filter(project=job.project, sha256=bundle).update(last_used_at=timezone.now())
+    RunMaterial.objects.create(run=run, environment=environment)

@@ -1,0 +1,149 @@
+"""Environments: what identifies one, which requirements are allowed, and the rows of those that are asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Sum
+from django.utils import timezone
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from accounts.models import Project, User
+from accounts.services import record_audit
+from portal.jobs.models import LIVE_VALUES
+from portal.jobs.schema import FieldProblem, Problems
+from portal.material.models import Environment, RunMaterial
+
+SHARED_OWNER = "_shared"
+MAX_LINES = 500
+FIELD = "environment.requirements"
+_HASH = re.compile(r"\s--hash=sha(?:256|384|512):[0-9a-f]{64,128}")
+_OURS = frozenset({"evenkeel", "pip"})
+
+
+class InUse(Exception):
+    """Something cannot be removed while live jobs need it."""
+
+
+@cache
+def base_packages() -> tuple[str, ...]:
+    """What every environment lies on top of, and must not replace."""
+    version = metadata.version("torch").partition("+")[0]
+    return (f"torch=={version}",)
+
+
+def base() -> str:
+    python = ".".join(platform.python_version_tuple()[:2])
+    return " ".join([f"python=={python}", platform.machine(), *base_packages()])
+
+
+def normalise(text: str) -> str:
+    """One requirement a line, sorted, without comments. Raises Problems naming the line."""
+    lines: set[str] = set()
+    problems = []
+    for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):
+        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
+        if not line:
+            continue
+        try:
+            lines.add(_requirement(line))
+        except ValueError as error:
+            problems.append(FieldProblem(FIELD, f"line {number}: {error}", "requirement"))
+    if not lines and not problems:
+        problems.append(FieldProblem(FIELD, "names no package", "empty"))
+    if len(lines) > MAX_LINES:
+        problems.append(FieldProblem(FIELD, f"may have {MAX_LINES} lines at most", "too_long"))
+    if problems:
+        raise Problems(problems[:20])
+    return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def _requirement(line: str) -> str:
+    hashes = sorted(found.strip() for found in _HASH.findall(f" {line}"))
+    plain = _HASH.sub("", f" {line}").strip()
+    if plain.startswith("-"):
+        raise ValueError(f"options are not allowed, only packages: {plain[:60]!r}")
+    try:
+        wanted = Requirement(plain)
+    except InvalidRequirement as error:
+        raise ValueError(f"{plain[:60]!r} is no requirement: {str(error).splitlines()[0]}") from None
+    if wanted.url:
+        raise ValueError(f"{wanted.name} must come from the package index, not from an address")
+    if canonicalize_name(wanted.name) in _OURS:
+        raise ValueError(f"{wanted.name} is the portal's own")
+    wanted.name = canonicalize_name(wanted.name)
+    return " ".join([str(wanted), *hashes])
+
+
+def digest_of(requirements: str) -> str:
+    """`requirements` as `normalise` gives them."""
+    parts = [requirements, base(), settings.EVENKEEL_MATERIAL.pip_index_url]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def find(project: Project, rule: dict[str, Any]) -> str:
+    """The digest of what a job file asks for. Raises Problems."""
+    if rule.get("digest"):
+        if not Environment.objects.filter(project=project, digest=rule["digest"]).exists():
+            said = "The project has no such environment; give its requirements."
+            raise Problems([FieldProblem("environment.digest", said, "invalid")])
+        return str(rule["digest"])
+    return digest_of(normalise(rule["requirements"]))
+
+
+def ask_for(project: Project, rule: dict[str, Any]) -> Environment:
+    """The row, new or known; one that failed is tried once more for a new job."""
+    digest, now = find(project, rule), timezone.now()
+    defaults = {"base": base(), "last_used_at": now}
+    if rule.get("requirements"):
+        defaults["requirements"] = normalise(rule["requirements"])
+    environment, _ = Environment.objects.get_or_create(project=project, digest=digest, defaults=defaults)
+    again = {"state": Environment.State.BUILDING, "attempt": F("attempt") + 1, "error": "", "finished_at": None}
+    Environment.objects.filter(pk=environment.pk, state=Environment.State.FAILED).update(**again)
+    Environment.objects.filter(pk=environment.pk).update(last_used_at=now)
+    environment.refresh_from_db()
+    return environment
+
+
+def owner_of(environment: Environment) -> str:
+    return SHARED_OWNER if settings.EVENKEEL_MATERIAL.environments_shared else environment.project.key
+
+
+def in_use(environment: Environment) -> bool:
+    return RunMaterial.objects.filter(environment=environment, run__state__in=LIVE_VALUES).exists()
+
+
+@transaction.atomic
+def forget(*, actor: User | None, environment: Environment) -> list[str]:
+    """Removes the row; the paths that are to be discarded. Raises InUse."""
+    Environment.objects.select_for_update().get(pk=environment.pk)
+    if in_use(environment):
+        raise InUse(f"Environment {environment.digest[:12]} is used by jobs that have not ended.")
+    owner, digest = owner_of(environment), environment.digest
+    if actor is not None:
+        record_audit(actor=actor, action="environment.delete", target=f"{environment.project.key}/{digest[:12]}")
+    environment.delete()
+    shared = owner == SHARED_OWNER and Environment.objects.filter(digest=digest).exists()
+    return [] if shared else [f"environments/{owner}/{digest}"]
+
+
+def over_budget(budget_bytes: int) -> list[Environment]:
+    """The least recently used ones that no job needs, until what is left fits; and those that failed long ago."""
+    total = Environment.objects.aggregate(n=Sum("size_bytes"))["n"] or 0
+    going = []
+    for environment in Environment.objects.exclude(state="building").select_related("project").order_by("last_used_at"):
+        if total <= budget_bytes:
+            break
+        if not in_use(environment):
+            going.append(environment)
+            total -= environment.size_bytes
+    return going

@@ -1,0 +1,64 @@
+"""Bounded reads of a project's files, of which nothing is trusted: no link is followed, only plain files are read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from portal.jobs.logs import Chunk, cut_between_characters, open_directory, open_file
+from portal.material.models import Artifact
+
+BLOCK = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A file below the data directory, by the names on the way to it."""
+
+    where: tuple[str, ...]
+    name: str
+
+    def size(self) -> int | None:
+        """None where there is no such file."""
+        with open_directory(self.where) as directory:
+            file = open_file(directory, self.name)
+            if file is None:
+                return None
+            try:
+                return os.fstat(file).st_size
+            finally:
+                os.close(file)
+
+    def read(self, offset: int, limit: int) -> bytes:
+        with open_directory(self.where) as directory:
+            file = open_file(directory, self.name)
+            if file is None:
+                return b""
+            try:
+                return os.pread(file, limit, offset)
+            finally:
+                os.close(file)
+
+    def chunk(self, offset: int, limit: int) -> Chunk:
+        size = self.size() or 0
+        offset = min(offset, size)
+        data = self.read(offset, limit)
+        if offset + len(data) < size:
+            data = cut_between_characters(data)
+        return Chunk(offset, offset + len(data), size, data.decode(errors="replace"))
+
+    def tail(self, lines: int, limit: int) -> Chunk:
+        size = self.size() or 0
+        start = max(0, size - limit)
+        data = self.read(start, limit)
+        text = b"".join(data.splitlines(keepends=True)[-lines:])
+        return Chunk(start + len(data) - len(text), start + len(data), size, text.decode(errors="replace"))
+
+
+def environment_log(owner: str, digest: str) -> PlainFile:
+    return PlainFile(("environments", owner, digest), "log")
+
+
+def artifact_file(artifact: Artifact) -> PlainFile:
+    *above, name = artifact.path.split("/")
+    return PlainFile(("jobs", str(artifact.run.job_id), "runs", str(artifact.run_id), "artifacts", *above), name)

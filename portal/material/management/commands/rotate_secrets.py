@@ -1,0 +1,36 @@
+"""`manage.py rotate_secrets`: a new key, and every secret under it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from accounts.services import record_audit
+from portal.material import encryption
+from portal.material.models import Secret
+
+
+class Command(BaseCommand):
+    help = "Encrypts every secret with a new key. With EVENKEEL_SECRET_KEYS, put the new key first there yourself."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        own_file = not settings.EVENKEEL_SECRET_KEYS
+        if own_file:
+            encryption.add_key()
+        done, failed = 0, []
+        for secret in Secret.objects.select_related("project").iterator():
+            try:
+                ciphertext = encryption.reencrypt(secret.ciphertext)
+            except encryption.CannotDecrypt:
+                failed.append(f"{secret.project.key}/{secret.name}")
+                continue
+            # One that was set anew meanwhile is under the new key already.
+            done += Secret.objects.filter(pk=secret.pk, ciphertext=secret.ciphertext).update(ciphertext=ciphertext)
+        if own_file and not failed:
+            encryption.drop_old_keys()
+        record_audit(actor=None, action="secret.rotate", target="all", detail={"secrets": done, "failed": len(failed)})
+        self.stdout.write(f"{done} secrets are under the newest key.")
+        for name in failed:
+            self.stderr.write(f"{name} cannot be opened with any key: set its value anew.")

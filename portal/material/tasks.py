@@ -1,0 +1,93 @@
+"""Collecting what runs left, and keeping all storage within its bounds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from accounts.models import Project
+from portal.jobs.models import Cluster
+from portal.jobs.tasks import executor_for
+from portal.material import artifacts, bundles, checkpoints, environments
+from portal.material.models import Artifact, Environment
+from scheduling.errors import ExecutorError
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 1_000
+
+
+@shared_task(name="evenkeel.collect_artifacts", ignore_result=True)
+def collect_artifacts() -> None:
+    """List what ended runs left; the next call looks at what is under way."""
+    for cluster in Cluster.objects.all():
+        executor = executor_for(cluster.executor)
+        if not executor.supports_artifacts:
+            continue
+        for run in artifacts.uncollected(cluster.pk, timezone.now()):
+            try:
+                progress = executor.prepare(artifacts.collection_of(run))
+                artifacts.record(run=run, progress=progress, now=timezone.now())
+            except ExecutorError as error:
+                logger.warning("artefacts of run %s: %s", run.pk, error)
+
+
+@shared_task(name="evenkeel.clean_material", ignore_result=True)
+def clean_material() -> None:
+    """Remove what no rule keeps any longer."""
+    now = timezone.now()
+    artifacts.expire(now)
+    remove_artifacts()
+    bundles.remove_unused(now)
+    for project in Project.objects.all():
+        checkpoints.warn(project, now)
+        for one in list(checkpoints.going(project, now)):
+            if _discard(one.project_key, [one.place]):
+                checkpoints.forget(one)
+    for environment in environments.over_budget(settings.EVENKEEL_MATERIAL.environment_cache_bytes):
+        forget_environment(environment)
+
+
+def forget_environment(environment: Environment) -> None:
+    owner = environments.owner_of(environment)
+    try:
+        paths = environments.forget(actor=None, environment=environment)
+    except environments.InUse as error:
+        logger.info("%s", error)
+        return
+    _discard(owner, paths)
+
+
+def remove_artifacts() -> None:
+    """The files first: a row that is gone would leave its file behind for ever."""
+    for artifact in artifacts.to_remove()[:_BATCH]:
+        if _discard(artifact.run.job.project.key, [artifacts.place_of(artifact)]):
+            Artifact.objects.filter(pk=artifact.pk).delete()
+
+
+@shared_task(name="evenkeel.remove_artifacts", ignore_result=True)
+def remove_artifacts_now() -> None:
+    remove_artifacts()
+
+
+@shared_task(name="evenkeel.discard", ignore_result=True)
+def discard_paths(owner: str, paths: list[str]) -> None:
+    """Files of a project that nothing refers to any more."""
+    _discard(owner, paths)
+
+
+def _discard(owner: str, paths: Iterable[str]) -> bool:
+    """True once the files are gone."""
+    cluster = Cluster.objects.first()
+    if cluster is None:
+        return False
+    try:
+        executor_for(cluster.executor).discard(owner, list(paths))
+    except ExecutorError as error:
+        logger.warning("%s", error)
+        return error.permanent
+    return True
