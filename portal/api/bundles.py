@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import IO, Any
+from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
-from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.access import Access
+from portal.api.errors import Refused
 from portal.api.inputs import PageQuery, Query
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
@@ -21,22 +20,10 @@ from portal.material import bundles
 from portal.material.models import Bundle as BundleRow
 from portal.material.selectors import access_bundle, project_for_member, project_for_viewer
 
-
-class ArchiveParser(BaseParser):
-    """Leaves the body where it is: the view reads it piece by piece."""
-
-    media_type = "application/gzip"
-    aliases = ("application/x-gzip", "application/x-gtar", "application/octet-stream")
-
-    def parse(
-        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
-    ) -> Any:
-        return stream
+CONTENT_TYPES = ("application/gzip", "application/x-gzip", "application/x-gtar", "application/octet-stream")
 
 
 class BundlesView(APIView):
-    parser_classes = [ArchiveParser]
-
     @operation("list_bundles", BundlePage, access=Access.VIEWER, tag="bundles", path=["project"], query=PageQuery)
     def get(self, request: Request, project: str, query: PageQuery) -> Response:
         """The project's bundles, newest first."""
@@ -58,8 +45,10 @@ class BundlesView(APIView):
     def post(self, request: Request, project: str, query: Query) -> Response:
         """Upload a .tar.gz of code. 200 and the same bundle where the project has this content already."""
         owner = project_for_member(signed_in(request), project)
-        stream = request.data
-        read = stream.read if hasattr(stream, "read") else lambda size: b""
+        if (request.content_type or "").partition(";")[0].strip().lower() not in CONTENT_TYPES:
+            raise Refused(415, f"Send the archive itself, as {CONTENT_TYPES[0]}.")
+        # Piece by piece, and without the framework's own reading, which takes a body of unknown length for none.
+        read = request._request.read
         bundle, created = bundles.store_bundle(actor=signed_in(request), project=owner, read=read)
         return Response(_describe(bundle), status=201 if created else 200)
 

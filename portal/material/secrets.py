@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
-from evenkeel.runner import redaction
+from evenkeel.runner.redaction import MIN_BYTES as SHORTEST_BYTES
 
 from accounts.models import Project, User
 from accounts.services import record_audit
@@ -18,7 +18,7 @@ from portal.material.models import Secret
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Secret as GivenSecret
 
-MIN_BYTES = redaction.MIN_BYTES
+MIN_BYTES = SHORTEST_BYTES
 MAX_BYTES = 48 << 10  # an environment variable may have 128 KiB, name and all
 MAX_SECRETS = 200
 

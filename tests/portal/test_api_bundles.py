@@ -86,7 +86,6 @@ def test_it_is_there_for_members_and_to_be_seen_by_viewers(api: Api, world: Worl
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "no gzipped tar"),
         (b"nonsense", "no gzipped tar"),
         (CODE[:-9], "no gzipped tar"),
         (packed(**{".._x": b"1"}), "leads out"),
