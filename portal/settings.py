@@ -7,7 +7,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
-from portal.material.limits import read_limits
+from portal.material.limits import read_limits, read_secret_keys
 from portal.supervisor.layout import Layout
 
 django_stubs_ext.monkeypatch()
@@ -36,7 +36,7 @@ EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = env.integer("EVENKEEL_RATE_ANONYMOUS_PER_MI
 EVENKEEL_RATE_RUN_PER_MINUTE = env.integer("EVENKEEL_RATE_RUN_PER_MINUTE", 1_200, minimum=0, maximum=10**9)
 EVENKEEL_DEBUG = env.flag("EVENKEEL_DEBUG")
 EVENKEEL_MATERIAL = read_limits()
-EVENKEEL_SECRET_KEYS = env.words("EVENKEEL_SECRET_KEYS", [])
+EVENKEEL_SECRET_KEYS = read_secret_keys()
 
 _layout = Layout(EVENKEEL_DATA)
 

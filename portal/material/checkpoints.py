@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
+from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Project
@@ -19,6 +20,8 @@ from portal.jobs import events
 from portal.jobs.models import LIVE_VALUES, Checkpoint
 from portal.material import quotas
 from portal.material.models import StorageQuota
+
+CACHED_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,19 @@ def kept(project: Project) -> list[Kept]:
 
 def used_bytes(project: Project) -> int:
     return sum(one.size_bytes for one in kept(project))
+
+
+def used_bytes_lately(project: Project) -> int:
+    """As it was at most half a minute ago: a submission must not count all there is."""
+    return int(cache.get_or_set(_key(project), lambda: used_bytes(project), CACHED_S) or 0)
+
+
+def recount(project: Project) -> None:
+    cache.set(_key(project), used_bytes(project), CACHED_S)
+
+
+def _key(project: Project) -> str:
+    return f"checkpoint-bytes:{project.pk}"
 
 
 def going(project: Project, now: datetime) -> Iterator[Kept]:

@@ -63,7 +63,7 @@ def _address_problem(url: str) -> str | None:
 
 def _storage_problems(project: Project) -> list[FieldProblem]:
     hard = quotas.checkpoint_hard_bytes(project)
-    if not hard or (used := checkpoints.used_bytes(project)) < hard:
+    if not hard or (used := checkpoints.used_bytes_lately(project)) < hard:
         return []
     said = f"Checkpoints of {project.name} have {used:,} bytes, its limit is {hard:,}: remove some, or end jobs."
     return [FieldProblem("project", said, "storage_quota")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cryptography.fernet import Fernet
+
 from portal import env
 
 MIB = 1 << 20
@@ -34,6 +36,17 @@ class Limits:
     checkpoint_hard_bytes: int  # 0: no limit
     checkpoint_keep_days: int
     checkpoint_final_keep_days: int
+
+
+def read_secret_keys() -> list[str]:
+    """EVENKEEL_SECRET_KEYS, newest first; empty: those of the data directory."""
+    keys = env.words("EVENKEEL_SECRET_KEYS", [])
+    for number, key in enumerate(keys, 1):
+        try:
+            Fernet(key)
+        except ValueError:
+            raise env.BadSetting(f"EVENKEEL_SECRET_KEYS: key {number} is no Fernet key") from None
+    return keys
 
 
 def _bytes(name: str, default_mib: int, minimum: int = 1) -> int:

@@ -48,6 +48,7 @@ def clean_material() -> None:
         for one in list(checkpoints.going(project, now)):
             if _discard(one.project_key, [one.place]):
                 checkpoints.forget(one)
+        checkpoints.recount(project)
     for environment in environments.over_budget(settings.EVENKEEL_MATERIAL.environment_cache_bytes):
         forget_environment(environment)
 

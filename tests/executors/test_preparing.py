@@ -404,6 +404,12 @@ open("big.csv", "w").write("x" * 5000)
     assert (left / "model.bin").exists()
 
 
+def test_a_run_that_left_nothing_costs_no_process(executor: LocalExecutor, place: Path) -> None:
+    wish = asked("artifacts", {"globs": ["**"], "max_files": 10, "max_bytes": 1_000})
+    assert executor.prepare(wish) == Progress("done", "", {"files": [], "left_out": 0})
+    assert not (place / "data" / "jobs" / wish.job_id).exists()
+
+
 @pytest.mark.parametrize("path", ["jobs/x", "run/local/x", "jobs/x/../../run/local", "/etc/passwd", "jobs//x"])
 def test_nothing_else_can_be_discarded(executor: LocalExecutor, path: str) -> None:
     with pytest.raises(ExecutorError):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
+import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -31,7 +35,7 @@ with evenkeel.training() as run:
 
 @pytest.fixture(scope="module")
 def live_portal() -> Iterator[LivePortal]:
-    with running_portal() as portal:
+    with running_portal(EVENKEEL_GIT_ALLOW_FILE="1") as portal:
         yield portal
 
 
@@ -93,6 +97,26 @@ def test_from_upload_to_artefact(live_portal: LivePortal) -> None:
     stored = [p for p in (live_portal.data / "jobs" / job["id"]).rglob("*") if p.is_file() and not p.is_symlink()]
     assert not [p for p in stored if VALUE in p.read_text(errors="replace")]
     assert not [p for p in (live_portal.data / "logs").glob("*.log") if VALUE in p.read_text(errors="replace")]
+
+
+def test_a_ref_becomes_the_commit_that_the_run_shows(live_portal: LivePortal) -> None:
+    place = Path(tempfile.mkdtemp(prefix="evenkeel-git-"))
+    place.chmod(0o755)
+    git = ["git", "-C", str(place), "-c", "user.name=Ana", "-c", "user.email=ana@example.org"]
+    try:
+        (place / "go.py").write_text("print('from git')")
+        for words in (["init", "-q", "-b", "main"], ["add", "go.py"], ["commit", "-q", "-m", "first"]):
+            subprocess.run([*git, *words], check=True)
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+        code = {"git": f"file://{place}", "ref": "main"}
+        number = live_portal.submit(model_type=None, command="python go.py", total_steps=1, code=code)["number"]
+        job = live_portal.wait_state(number, "succeeded", "failed", timeout_s=120)
+        assert job["state"] == "succeeded", job["reason"]
+        assert job["runs"][0]["material"]["commit"] == commit
+        with live_portal.api() as api:
+            assert api.get(f"jobs/{number}/logs").json()["text"] == "from git\n"
+    finally:
+        shutil.rmtree(place)
 
 
 def test_requirements_that_do_not_exist_end_the_job_with_their_log(live_portal: LivePortal) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Membership, User
@@ -42,6 +43,7 @@ class Remover:
 @pytest.fixture
 def world(settings: Any, tmp_path: Path) -> World:
     settings.EVENKEEL_DATA = tmp_path
+    cache.clear()
     return World()
 
 

@@ -92,6 +92,7 @@ def asker(db: None) -> Iterator[Asker]:
         signal.connect(close_old_connections)
 
 
+schemathesis.serializer.alias("application/gzip", "application/octet-stream")
 schema = schemathesis.openapi.from_path(FILE)
 schema.app = get_wsgi_application()
 

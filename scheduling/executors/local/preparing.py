@@ -66,7 +66,10 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
         with account.files():
             result = read_object(directory / "result.json")
         if result and result.get("attempt") == preparation.attempt:
+            _forget_starts(own, name, preparation.kind)
             return _progress(result)
+        if preparation.kind == "artifacts" and _nothing_there(account, directory.parent / "artifacts"):
+            return Progress("done", "", {"files": [], "left_out": 0})
         if not _may_start(own / f"{name}.starts", preparation.attempt):
             return Progress("failed", "It ended without a result, several times.")
         _make_directory(layout, account, preparation, directory)
@@ -93,6 +96,21 @@ def _may_start(path: Path, attempt: int) -> bool:
         return False
     write_atomically(path, {"attempt": attempt, "starts": starts + 1})
     return True
+
+
+def _forget_starts(own: Path, name: str, kind: str) -> None:
+    """What has a result is not begun again. Environments are rebuilt, and keep their lock: another may wait on it."""
+    (own / f"{name}.starts").unlink(missing_ok=True)
+    if kind != "environment":
+        (own / f"{name}.lock").unlink(missing_ok=True)
+
+
+def _nothing_there(account: Account, directory: Path) -> bool:
+    try:
+        with account.files(), os.scandir(directory) as entries:
+            return next(iter(entries), None) is None
+    except OSError:
+        return True
 
 
 def _make_directory(layout: Layout, account: Account, preparation: Preparation, directory: Path) -> None:
