@@ -69,6 +69,15 @@ def _storage_problems(project: Project) -> list[FieldProblem]:
     return [FieldProblem("project", said, "storage_quota")]
 
 
+def belongs_to_project(spec: dict[str, Any]) -> str | None:
+    """What of a job another project does not have, in a word for people."""
+    if spec.get("secrets") or spec.get("code", {}).get("token_secret"):
+        return "secrets"
+    if spec.get("code", {}).get("git") or spec.get("code", {}).get("bundle"):
+        return "code"
+    return "environment" if spec.get("environment") else None
+
+
 def note_run(job: Job, run: Run) -> None:
     """What a new run will be made of, in the transaction that creates it."""
     if not needs_preparation(job.spec):

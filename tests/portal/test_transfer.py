@@ -100,3 +100,10 @@ def test_a_job_that_waits_for_its_gpus_is_not_moved(world: World, speech: Projec
     world.round()
     assert world.state(second) is State.STANDBY
     assert move(world.user, second).status == 409
+
+
+def test_a_job_with_material_of_its_project_is_not_moved(world: World, speech: Project) -> None:
+    job = world.submit(code={"git": "https://example.org/code.git", "ref": "main"})
+    answer = Api(world.user).post(f"jobs/{job.number}/move", {"project": "speech"})
+    assert answer.status == 409
+    assert "its code is the project's" in answer.json["detail"]

@@ -13,6 +13,7 @@ from portal.jobs import events, wakeups
 from portal.jobs.models import Assignment, Hold, Job, Run
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.current import JobConflict, lock_current
+from portal.material import claims
 from scheduling.lifecycle import LIVE, State
 
 
@@ -58,6 +59,9 @@ def _check(actor: User, job: Job, run: Run, target: Project) -> None:
     if job.resume_step is not None and run.checkpoint_step == job.resume_step and not run.has_trained:
         message = "cannot be moved before it has begun: the checkpoint that it begins with is the project's"
         raise JobConflict.of("job", message, "resumes")
+    if State(run.state) in LIVE and (kept := claims.belongs_to_project(job.spec)):
+        message = f"cannot be moved: its {kept} is the project's; resubmit it in the other project"
+        raise JobConflict.of("job", message.replace("secrets is", "secrets are"), "material")
     if State(run.state) in LIVE:
         try:
             check_submission(project=target, min_gpus=job.min_gpus)
