@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from accounts.models import Project
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import PageQuery, Query
@@ -20,6 +21,7 @@ from portal.material import bundles
 from portal.material.models import Bundle as BundleRow
 from portal.material.selectors import access_bundle, project_for_member, project_for_viewer
 
+MAX_USERS = 20
 CONTENT_TYPES = ("application/gzip", "application/x-gzip", "application/x-gtar", "application/octet-stream")
 
 
@@ -27,9 +29,9 @@ class BundlesView(APIView):
     @operation("list_bundles", BundlePage, access=Access.VIEWER, tag="bundles", path=["project"], query=PageQuery)
     def get(self, request: Request, project: str, query: PageQuery) -> Response:
         """The project's bundles, newest first."""
-        rows = project_for_viewer(signed_in(request), project).bundles.select_related("project", "uploaded_by")
-        found, links = take_page(request, rows, query, key="id")
-        return Response({**links, "results": [_describe(bundle) for bundle in found]})
+        owner = project_for_viewer(signed_in(request), project)
+        found, links = take_page(request, owner.bundles.select_related("uploaded_by"), query, key="id")
+        return Response({**links, "results": _describe(owner, found)})
 
     @operation(
         "upload_bundle",
@@ -50,14 +52,15 @@ class BundlesView(APIView):
         # Piece by piece, and without the framework's own reading, which takes a body of unknown length for none.
         read = request._request.read
         bundle, created = bundles.store_bundle(actor=signed_in(request), project=owner, read=read)
-        return Response(_describe(bundle), status=201 if created else 200)
+        return Response(_describe(owner, [bundle])[0], status=201 if created else 200)
 
 
 class BundleView(APIView):
     @operation("get_bundle", Bundle, access=Access.VIEWER, tag="bundles", path=["project", "sha256"])
     def get(self, request: Request, project: str, sha256: str, query: Query) -> Response:
         """One bundle; 404 where the project does not have it."""
-        return Response(_describe(access_bundle(signed_in(request), project, sha256)))
+        bundle = access_bundle(signed_in(request), project, sha256)
+        return Response(_describe(bundle.project, [bundle])[0])
 
     @operation(
         "delete_bundle",
@@ -76,14 +79,18 @@ class BundleView(APIView):
         return Response(status=204)
 
 
-def _describe(bundle: BundleRow) -> dict[str, Any]:
-    return {
-        "sha256": bundle.sha256,
-        "bytes": bundle.size_bytes,
-        "unpacked_bytes": bundle.unpacked_bytes,
-        "files": bundle.files,
-        "uploaded_by": str(bundle.uploaded_by) if bundle.uploaded_by else None,
-        "created_at": iso(bundle.created_at),
-        "last_used_at": iso(bundle.last_used_at),
-        "used_by": bundles.live_users(bundle),
-    }
+def _describe(project: Project, found: list[BundleRow]) -> list[dict[str, Any]]:
+    users = bundles.live_users(project, [bundle.sha256 for bundle in found])
+    return [
+        {
+            "sha256": bundle.sha256,
+            "bytes": bundle.size_bytes,
+            "unpacked_bytes": bundle.unpacked_bytes,
+            "files": bundle.files,
+            "uploaded_by": str(bundle.uploaded_by) if bundle.uploaded_by else None,
+            "created_at": iso(bundle.created_at),
+            "last_used_at": iso(bundle.last_used_at),
+            "used_by": users.get(bundle.sha256, [])[:MAX_USERS],
+        }
+        for bundle in found
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Sum
 from pydantic import Field
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,6 +17,7 @@ from accounts.services import record_audit
 from portal.api.access import Access
 from portal.api.inputs import Body, Query
 from portal.api.operations import operation, signed_in
+from portal.api.permissions import ADMINISTRATORS, SIGNED_IN
 from portal.api.shapes.material import Storage
 from portal.jobs.models import Job
 from portal.material import artifacts, bundles, checkpoints, quotas
@@ -36,6 +38,9 @@ class StorageWish(Body):
 
 
 class StorageView(APIView):
+    def get_permissions(self) -> list[BasePermission]:
+        return [permission() for permission in (SIGNED_IN if self.request.method == "GET" else ADMINISTRATORS)]
+
     @operation("get_storage", Storage, access=Access.VIEWER, tag="storage", path=["project"])
     def get(self, request: Request, project: str, query: Query) -> Response:
         """What the project stores: checkpoints by job, bundles, artefacts and environments."""
@@ -47,8 +52,6 @@ class StorageView(APIView):
     def put(self, request: Request, project: str, query: Query, body: StorageWish) -> Response:
         """Set the project's own limits."""
         owner = project_for_viewer(signed_in(request), project)
-        if not signed_in(request).is_superuser:
-            raise PermissionError("Only administrators of the cluster may do this.")
         StorageQuota.objects.update_or_create(project=owner, defaults=body.model_dump())
         record_audit(actor=signed_in(request), action="storage.set", target=owner.key, detail=body.model_dump())
         return Response(_describe(owner))

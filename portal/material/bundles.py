@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -114,17 +114,20 @@ def used_bytes(project: Project) -> int:
     return Bundle.objects.filter(project=project).aggregate(n=Sum("size_bytes"))["n"] or 0
 
 
-def live_users(bundle: Bundle) -> list[int]:
-    """Numbers of the jobs that have not ended and start from the bundle."""
-    jobs = Job.objects.filter(project=bundle.project, spec__code__bundle=bundle.sha256, run__state__in=LIVE_VALUES)
-    return list(jobs.order_by("number").values_list("number", flat=True)[:20])
+def live_users(project: Project, digests: Iterable[str]) -> dict[str, list[int]]:
+    """Digest -> numbers of the jobs that have not ended and start from that bundle."""
+    users: dict[str, list[int]] = {}
+    jobs = Job.objects.filter(project=project, spec__code__bundle__in=list(digests), run__state__in=LIVE_VALUES)
+    for number, digest in jobs.order_by("number").values_list("number", "spec__code__bundle"):
+        users.setdefault(digest, []).append(number)
+    return users
 
 
 def delete_bundle(*, actor: User | None, bundle: Bundle) -> None:
     """Raises InUse. The file goes with the last project that has it."""
     with bundle_lock(bundle.sha256), transaction.atomic():
         Bundle.objects.select_for_update().get(pk=bundle.pk)
-        if numbers := live_users(bundle):
+        if numbers := live_users(bundle.project, [bundle.sha256]).get(bundle.sha256):
             raise InUse(f"Bundle {bundle.sha256[:12]} is used by #{numbers[0]}, which has not ended.")
         if actor is not None:
             record_audit(actor=actor, action="bundle.delete", target=f"{bundle.project.key}/{bundle.sha256[:12]}")
