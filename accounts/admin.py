@@ -16,6 +16,7 @@ from unfold.forms import AdminPasswordChangeForm, AuthenticationForm, UserChange
 from accounts import attempts
 from accounts.audit import record_audit
 from accounts.models import ApiToken, AuditEntry, Membership, Project, Quota, Rate, User
+from accounts.origin import address_of
 from accounts.pricing import amount
 from accounts.services import RateNotAfter, check_follows, set_rate
 from accounts.tokens import revoke_token
@@ -180,9 +181,9 @@ class SignInForm(AuthenticationForm):  # type: ignore[misc]
     """As slow to guess at as the portal's own sign-in."""
 
     def clean(self) -> dict[str, Any]:
-        address, email = str(self.request.META.get("REMOTE_ADDR")), str(self.cleaned_data.get("username"))
-        if not attempts.may_try(address, email):
-            raise forms.ValidationError("Too many attempts. Try again in a minute.")
+        address, email = address_of(self.request), str(self.cleaned_data.get("username"))
+        if seconds := attempts.wait_s(address, email):
+            raise forms.ValidationError(f"Too many attempts. Try again in {seconds} s.")
         values: dict[str, Any] = super().clean()
         attempts.forget(address, email)
         return values

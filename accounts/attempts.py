@@ -1,38 +1,68 @@
-"""How often somebody may guess a password: per minute, from one address at one account."""
+"""How often somebody may guess a password: from one address at one account, at one account, from one address.
+
+The count of one account alone is high: whoever wants to keep somebody out has to keep at it, and whoever wants to
+guess gains nothing from many addresses.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import dataclass
 
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
-LIMIT = 10
-WINDOW_S = 60
 
 
-def _key(address: str, email: str) -> str:
-    who = f"{address} {email.strip().lower()[:254]}"
-    return "signin:" + hashlib.sha256(who.encode(errors="replace")).hexdigest()
+@dataclass(frozen=True, slots=True)
+class Limit:
+    name: str
+    attempts: int
+    window_s: int
 
 
-def may_try(address: str, email: str) -> bool:
-    """Counts this attempt. Without Redis nobody is kept out."""
-    key = _key(address, email)
+BOTH = Limit("both", 10, 60)
+ACCOUNT = Limit("account", 60, 900)
+ADDRESS = Limit("address", 100, 300)
+
+
+def _keys(address: str, email: str) -> dict[Limit, str]:
+    account = email.strip().lower()[:254]
+    return {BOTH: _key(BOTH, f"{address} {account}"), ACCOUNT: _key(ACCOUNT, account), ADDRESS: _key(ADDRESS, address)}
+
+
+def _key(limit: Limit, who: str) -> str:
+    return f"signin:{limit.name}:" + hashlib.sha256(who.encode(errors="replace")).hexdigest()
+
+
+def wait_s(address: str, email: str) -> int:
+    """Counts this attempt; 0: it may be made, else the seconds to wait. Without Redis nobody is kept out."""
     try:
-        return cache.add(key, 1, WINDOW_S) or cache.incr(key) <= LIMIT
-    except ValueError:  # it ended between the two
-        return True
+        waits = [limit.window_s for limit, key in _keys(address, email).items() if _count(key, limit) > limit.attempts]
     except RedisError as error:
         logger.warning("sign-in is not slowed down: %s", error)
-        return True
+        return 0
+    return max(waits, default=0)
+
+
+def _count(key: str, limit: Limit) -> int:
+    if cache.add(key, 1, limit.window_s):
+        return 1
+    try:
+        return int(cache.incr(key))
+    except ValueError:  # it ended between the two
+        return 1
 
 
 def forget(address: str, email: str) -> None:
-    """A right password clears the count."""
+    """A right password clears the count of its account; of the address only this attempt is taken back."""
+    keys = _keys(address, email)
     try:
-        cache.delete(_key(address, email))
+        cache.delete_many([keys[BOTH], keys[ACCOUNT]])
+        cache.decr(keys[ADDRESS])
+    except ValueError:
+        return
     except RedisError as error:
         logger.warning("attempts not forgotten: %s", error)

@@ -35,10 +35,25 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractUser):
-    """A person. `is_superuser` is a cluster administrator."""
+    """A person, or a service account that belongs to a project. `is_superuser` is a cluster administrator."""
+
+    class Kind(models.TextChoices):
+        PERSON = "person"
+        SERVICE = "service", "Service account"
 
     username = None  # type: ignore[assignment]
     email = models.EmailField(unique=True)
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.PERSON, editable=False)
+    project = models.ForeignKey(
+        "Project",
+        null=True,
+        editable=False,
+        on_delete=models.PROTECT,
+        related_name="service_accounts",
+        help_text="Whose service account it is.",
+    )
+    admin_by_directory = models.BooleanField(default=False, editable=False)
+    deactivated_at = models.DateTimeField(null=True, editable=False)
     #: Set on the copy that a request with an API token works with (see accounts.tokens): what this user may do
     #: is then bounded by the token, and the copy is never saved.
     acting_token: ApiToken | None = None
@@ -46,6 +61,19 @@ class User(AbstractUser):
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
     objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
+
+    class Meta(AbstractUser.Meta):
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="person", project=None) | Q(kind="service", project__isnull=False),
+                name="service_accounts_have_a_project",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="person")
+                | Q(kind="service", is_superuser=False, is_staff=False, password__startswith="!"),  # noqa: S106
+                name="service_accounts_cannot_sign_in",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.get_full_name() or self.email
@@ -94,9 +122,14 @@ class Membership(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role, default=Role.MEMBER)
+    by_directory = models.BooleanField(
+        default=False, editable=False, help_text="Follows the person's groups at each sign-in by OIDC."
+    )
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_membership_per_project")]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user", "by_directory"], name="one_membership_per_project")
+        ]
 
     def __str__(self) -> str:
         return f"{self.user} in {self.project} as {self.role}"
@@ -147,6 +180,9 @@ class ApiToken(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    rotated_from = models.ForeignKey(
+        "self", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="rotated_to"
+    )
     last_used_address = models.GenericIPAddressField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
@@ -155,6 +191,29 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} (ek_{self.prefix}_…)"
+
+
+class Invitation(models.Model):
+    """To a project, for one address, to be accepted once. Only the SHA-256 of the link's secret is kept."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField()
+    role = models.CharField(max_length=10, choices=Membership.Role, default=Membership.Role.MEMBER)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    created_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="invitations_sent")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    accepted_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="invitations_accepted"
+    )
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.email} to {self.project_id}"
 
 
 class Rate(models.Model):

@@ -6,7 +6,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Case, IntegerField, QuerySet, Subquery, Value, When
 
 from accounts.models import Membership, Project, User
-from accounts.tree import below, is_above
+from accounts.tree import ancestors, below, is_above
 
 WRITERS = (Membership.Role.MEMBER, Membership.Role.MANAGER)
 #: From least to most.
@@ -67,3 +67,28 @@ def _ranked(user: User, projects: QuerySet[Project]) -> list[tuple[Project, str]
         return [(project, Membership.Role.MANAGER.value) for project in projects]
     highest = Membership.objects.filter(is_above("ancestry"), user=user).order_by(RANK.desc()).values("role")[:1]
     return [(project, project.role) for project in projects.annotate(role=Subquery(highest))]
+
+
+def access_project(
+    user: User | AnonymousUser, key: str, *, role: Membership.Role = Membership.Role.VIEWER
+) -> tuple[Project, str]:
+    """The project and the user's role there. Project.DoesNotExist also where the user may not see it.
+
+    PermissionError where the user's role is less than `role`.
+    """
+    found = visible_projects(user).filter(key=key)
+    project, own = next(iter(_ranked(user, found) if isinstance(user, User) else []), (None, ""))
+    if project is None:
+        raise Project.DoesNotExist
+    if ROLES.index(Membership.Role(own)) < ROLES.index(role):
+        raise PermissionError(f"This needs the role {role} in {project.name}; yours is {own}.")
+    return project, own
+
+
+def memberships_reaching(project: Project) -> QuerySet[Membership]:
+    """Memberships of the project and of those above it, the highest role of each person first, the nearest first."""
+    return (
+        Membership.objects.filter(project__in=ancestors(project).order_by())
+        .select_related("user", "project")
+        .order_by("user_id", RANK.desc(), "-project__ancestry__len")
+    )

@@ -11,19 +11,25 @@ from accounts.models import Membership, Project, Quota, Rate, User
 
 
 @transaction.atomic
-def create_project(*, actor: User | None, key: str, name: str, gpu_quota: int | None = None) -> Project:
-    project = Project(key=key, name=name)
+def create_project(
+    *, actor: User | None, key: str, name: str, gpu_quota: int | None = None, parent: Project | None = None
+) -> Project:
+    project = Project(key=key, name=name, parent=parent)
     project.full_clean()
     project.save()
     if gpu_quota is not None:
         Quota.objects.create(project=project, limit=gpu_quota)
-    record_audit(actor=actor, action="project.create", target=key, detail={"gpu_quota": gpu_quota})
+    detail = {"gpu_quota": gpu_quota, "parent": parent.key if parent else None}
+    record_audit(actor=actor, action="project.create", target=key, detail=detail)
     return project
 
 
 @transaction.atomic
 def add_member(*, actor: User | None, project: Project, user: User, role: str) -> Membership:
-    membership, _ = Membership.objects.update_or_create(project=project, user=user, defaults={"role": role})
+    """Give or change a role. One that the person's groups give stands beside it: the higher counts."""
+    membership, _ = Membership.objects.update_or_create(
+        project=project, user=user, by_directory=False, defaults={"role": role}
+    )
     record_audit(actor=actor, action="project.member", target=project.key, detail={"user": user.email, "role": role})
     return membership
 

@@ -11,6 +11,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -23,9 +24,13 @@ from accounts.audit import record_audit
 from accounts.denials import record_denial
 from accounts.models import ApiToken, Project, Scope, User
 from accounts.origin import address_of, note_token
+from accounts.tree import below
 
 SCHEME = "ek"
 DEFAULT_EXPIRY_DAYS = 90
+MAX_EXPIRY_DAYS = 366
+DEFAULT_OVERLAP_HOURS = 24
+MAX_OVERLAP_HOURS = 7 * 24
 DEFAULT_SCOPES = (Scope.JOBS_READ, Scope.JOBS_WRITE)
 ALL_SCOPES = tuple(Scope)
 _TOUCH_EVERY = timedelta(minutes=1)
@@ -35,6 +40,14 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+class WiderToken(Exception):
+    """A token may make only tokens that are no wider than itself and end no later."""
+
+
+class TokenEnded(Exception):
+    """What is expired or revoked cannot be rotated."""
+
+
 def create_token(
     *,
     user: User,
@@ -42,17 +55,62 @@ def create_token(
     expires_in_days: int | None = DEFAULT_EXPIRY_DAYS,
     scopes: Sequence[str] = DEFAULT_SCOPES,
     project: Project | None = None,
+    actor: User | None = None,
 ) -> tuple[ApiToken, str]:
-    """A new token and its text, which cannot be shown again."""
-    prefix, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
+    """A new token and its text, which cannot be shown again. Raises WiderToken where `actor` acts with a token."""
     expires_at = timezone.now() + timedelta(days=expires_in_days) if expires_in_days else None
-    token = ApiToken(user=user, name=name, prefix=prefix, digest=_digest(secret), expires_at=expires_at)
-    token.scopes, token.project = [scope.value for scope in Scope if scope in scopes], project
-    detail = {"scopes": token.scopes, "project": project.key if project else None}
+    token = ApiToken(user=user, name=name, project=project, expires_at=expires_at)
+    token.scopes = [scope.value for scope in Scope if scope in scopes]
+    actor = actor or user
+    _check_not_wider(actor, token)
+    detail = {"scopes": token.scopes, "project": project.key if project else None, "user": user.email}
+    return token, _store(token, actor, "token.create", detail)
+
+
+def _store(token: ApiToken, actor: User, action: str, detail: dict[str, Any]) -> str:
+    """The text of the token, which only its holder has from now on."""
+    token.prefix, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
+    token.digest = _digest(secret)
     with transaction.atomic():
         token.save(force_insert=True)
-        record_audit(actor=user, action="token.create", target=str(token), detail=detail)
-    return token, f"{SCHEME}_{prefix}_{secret}"
+        record_audit(actor=actor, action=action, target=str(token), detail=detail)
+    return f"{SCHEME}_{token.prefix}_{secret}"
+
+
+def _check_not_wider(actor: User, token: ApiToken) -> None:
+    own = actor.acting_token
+    if own is None:
+        return
+    if not set(token.scopes) <= set(own.scopes):
+        raise WiderToken(f"scopes: this token has {', '.join(own.scopes) or 'none'} itself.")
+    if own.project_id and not (token.project and below(own.project_id).filter(pk=token.project.pk).exists()):
+        raise WiderToken("project: this token is bound to a project itself.")
+    if own.expires_at and (token.expires_at is None or token.expires_at > own.expires_at):
+        raise WiderToken(f"expires_in_days: this token itself ends on {own.expires_at:%F %H:%M} UTC.")
+
+
+@transaction.atomic
+def rotate_token(
+    *, actor: User, token: ApiToken, now: datetime, overlap_hours: int = DEFAULT_OVERLAP_HOURS
+) -> tuple[ApiToken, str]:
+    """A new token in the place of one that goes on working for a while. Raises TokenEnded, WiderToken.
+
+    The new one lasts as long as the old one was made for.
+    """
+    token = ApiToken.objects.select_for_update().get(pk=token.pk)
+    if token.revoked_at or (token.expires_at and token.expires_at <= now):
+        raise TokenEnded("This token works no longer: create a new one.")
+    lifetime = token.expires_at - token.created_at if token.expires_at else None
+    lifetime = min(lifetime, timedelta(days=MAX_EXPIRY_DAYS)) if lifetime else None
+    new = ApiToken(user_id=token.user_id, name=token.name, project=token.project, scopes=token.scopes)
+    new.expires_at, new.rotated_from = now + lifetime if lifetime else None, token
+    _check_not_wider(actor, new)
+    ends_at = now + timedelta(hours=overlap_hours)
+    ApiToken.objects.filter(pk=token.pk).filter(Q(expires_at=None) | Q(expires_at__gt=ends_at)).update(
+        expires_at=ends_at
+    )
+    detail = {"from": token.prefix, "overlap_hours": overlap_hours}
+    return new, _store(new, actor, "token.rotate", detail)
 
 
 @transaction.atomic

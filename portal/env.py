@@ -77,6 +77,14 @@ def database(name: str, url: str) -> dict[str, Any]:
     return config
 
 
+def email(name: str, url: str) -> dict[str, Any]:
+    """Django's EMAIL_* settings from a URL; the console's backend where there is none."""
+    scheme = urlsplit(url).scheme
+    if url and scheme not in {"smtp", "smtps", "smtp+tls", "smtp+ssl", "consolemail", "filemail", "memorymail"}:
+        raise BadSetting(f"{name} must be an smtp://, smtp+tls:// or smtp+ssl:// URL, not {scheme or 'empty'}://")
+    return dict(_env.email_url_config(url or "consolemail://"))
+
+
 def redis_url(name: str, url: str) -> str:
     scheme = urlsplit(url).scheme
     if scheme not in {"redis", "rediss", "unix"}:

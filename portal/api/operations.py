@@ -34,6 +34,11 @@ PATH_PARAMETERS = {
     "stream": OpenApiParameter("stream", str, OpenApiParameter.PATH, description="`cluster` or `project:<key>`."),
     "name": OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the node."),
     "token": OpenApiParameter("token", int, OpenApiParameter.PATH, description="Id of the token."),
+    "project": OpenApiParameter("project", str, OpenApiParameter.PATH, description="Key of the project."),
+    "person": OpenApiParameter("person", int, OpenApiParameter.PATH, description="Id of the person."),
+    "invitation": OpenApiParameter("invitation", int, OpenApiParameter.PATH, description="Id of the invitation."),
+    "account": OpenApiParameter("account", int, OpenApiParameter.PATH, description="Id of the service account."),
+    "browser": OpenApiParameter("browser", int, OpenApiParameter.PATH, description="Id of the session."),
 }
 
 

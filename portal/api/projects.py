@@ -1,21 +1,186 @@
-"""My projects: what they hold and what they spend."""
+"""Projects: the tree of them, what they hold and what they spend."""
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
+from django.core.exceptions import ValidationError
 from django.utils import timezone
+from pydantic import AfterValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from accounts.models import Membership, Project, User
+from accounts.projects import BadPlace, archive_project, check_place, move_project, rename_project, restore_project
+from accounts.selectors import access_project, manageable_projects, visible_projects
+from accounts.services import create_project
+from accounts.tree import descendants
 from portal.api.access import Access
-from portal.api.inputs import Query
+from portal.api.errors import Refused
+from portal.api.inputs import Body, Query
+from portal.api.members import inherited_from
 from portal.api.operations import operation, signed_in
+from portal.api.parsing import JsonParser
 from portal.api.shapes.accounts import Projects
+from portal.api.shapes.people import ProjectDetail
 from portal.dashboard.projects import describe_projects
+from portal.jobs.describe import iso
+from portal.jobs.models import Job
+from portal.jobs.schema import FieldProblem, no_control
+from scheduling.lifecycle import LIVE
+
+Name = Annotated[str, AfterValidator(no_control), Field(min_length=1, max_length=120)]
+Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+MANAGER = Membership.Role.MANAGER
+
+
+class ProjectWish(Body):
+    key: Key = Field(examples=["vision"], description="Kept for good: accounts on nodes are named after it.")
+    name: Name = Field(examples=["Computer vision"])
+    parent: Key | None = Field(None, description="Key of the project above. At the top only administrators create.")
+
+
+class ProjectChange(Body):
+    name: Name | None = None
+    parent: Key | None = Field(None, description="Move it, with all below it, under this project; null: to the top.")
 
 
 class ProjectsView(APIView):
+    parser_classes = [JsonParser]
+
     @operation("list_projects", Projects, access=Access.SIGNED_IN, tag="projects")
     def get(self, request: Request, query: Query) -> Response:
         """Projects that I may see, with their quota and what they use now."""
         return Response(describe_projects(signed_in(request), timezone.now()))
+
+    @operation(
+        "create_project",
+        ProjectDetail,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="projects",
+        status=201,
+        body=ProjectWish,
+        problems=(409,),
+    )
+    def post(self, request: Request, query: Query, body: ProjectWish) -> Response:
+        """A project, below one that I manage; at the top for administrators."""
+        user = signed_in(request)
+        parent = _place(user, body.parent)
+        _refuse_bad_place(None, parent)
+        if Project.objects.filter(key=body.key).exists():
+            taken = FieldProblem("key", "is taken; keys are unique in the whole portal", "taken")
+            raise Refused(409, f"key {taken.message}", [taken])
+        create_project(actor=user, key=body.key, name=body.name, parent=parent)
+        return Response(_detail(user, body.key), status=201)
+
+
+class ProjectView(APIView):
+    parser_classes = [JsonParser]
+
+    @operation("get_project", ProjectDetail, access=Access.VIEWER, tag="projects", path=["project"])
+    def get(self, request: Request, project: str, query: Query) -> Response:
+        """One project, and where my role in it comes from."""
+        return Response(_detail(signed_in(request), project))
+
+    @operation(
+        "change_project",
+        ProjectDetail,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="projects",
+        path=["project"],
+        body=ProjectChange,
+        problems=(409,),
+    )
+    def patch(self, request: Request, project: str, query: Query, body: ProjectChange) -> Response:
+        """Rename or move it. Who moves a project manages it, the one above it and the one it goes to."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        if "parent" in body.model_fields_set:
+            _move(user, row, body.parent)
+        if body.name is not None and body.name != row.name:
+            rename_project(actor=user, project=row, name=body.name)
+        return Response(_detail(user, project))
+
+
+class ArchiveView(APIView):
+    @operation(
+        "archive_project",
+        ProjectDetail,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="projects",
+        path=["project"],
+        problems=(409,),
+    )
+    def post(self, request: Request, project: str, query: Query) -> Response:
+        """Nothing new in it and below; what was stays to be read. 409 while jobs are queued or running."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        live = Job.objects.filter(project__in=descendants(row), run__state__in=[s.value for s in LIVE]).count()
+        if live:
+            raise Refused(409, f"{live} jobs are queued or running in it or below: let them end, or cancel them.")
+        archive_project(actor=user, project=row, now=timezone.now())
+        return Response(_detail(user, project))
+
+
+class RestoreView(APIView):
+    @operation(
+        "restore_project",
+        ProjectDetail,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="projects",
+        path=["project"],
+        problems=(409,),
+    )
+    def post(self, request: Request, project: str, query: Query) -> Response:
+        """Use an archived project, and those below it, again."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        try:
+            restore_project(actor=user, project=row)
+        except BadPlace as error:
+            raise Refused(409, str(error)) from None
+        return Response(_detail(user, project))
+
+
+def _place(user: User, key: str | None) -> Project | None:
+    """The project that one is to be put under, which takes a manager of it, or an administrator for the top."""
+    if key is None:
+        if not user.is_superuser:
+            raise Refused(403, "Only administrators put projects at the top; name a parent that you manage.")
+        return None
+    if not visible_projects(user).filter(key=key).exists():
+        unknown = FieldProblem("parent", "is no project that you may see", "unknown")
+        raise Refused(400, f"parent {unknown.message}", [unknown])
+    return access_project(user, key, role=MANAGER)[0]
+
+
+def _refuse_bad_place(project: Project | None, parent: Project | None) -> None:
+    try:
+        check_place(project, parent)
+    except BadPlace as error:
+        raise Refused(409, str(error), [FieldProblem("parent", str(error), "place")]) from None
+
+
+def _move(user: User, project: Project, key: str | None) -> None:
+    parent = _place(user, key)
+    if parent is not None and project.parent_id == parent.pk:
+        return
+    # What is above bounds what is below, so it takes both sides to move something out.
+    if project.parent_id and not manageable_projects(user).filter(pk=project.parent_id).exists():
+        raise Refused(403, "Moving it away takes a manager of the project above it.")
+    _refuse_bad_place(project, parent)
+    try:
+        move_project(actor=user, project=project, parent=parent)
+    except (BadPlace, ValidationError) as error:
+        raise Refused(409, str(error)) from None
+
+
+def _detail(user: User, key: str) -> dict[str, Any]:
+    project, _ = access_project(user, key)
+    (described,) = describe_projects(user, timezone.now(), only=project)
+    return {**described, "inherited_from": inherited_from(user, project), "created_at": iso(project.created_at)}

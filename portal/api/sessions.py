@@ -18,6 +18,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from accounts import attempts
+from accounts.denials import record_denial
 from accounts.models import User
 from accounts.selectors import projects_with_roles
 from portal.api.access import Access
@@ -40,13 +41,15 @@ class Credentials(Body):
 
 
 class SignInThrottle(BaseThrottle):
+    seconds = 0
+
     def allow_request(self, request: Request, view: APIView) -> bool:
-        if request.method != "POST" or not isinstance(request.data, dict):
-            return True
-        return attempts.may_try(address_of(request), str(request.data.get("email")))
+        if request.method == "POST" and isinstance(request.data, dict):
+            self.seconds = attempts.wait_s(address_of(request), str(request.data.get("email")))
+        return not self.seconds
 
     def wait(self) -> float:
-        return attempts.WINDOW_S
+        return self.seconds
 
 
 class SessionView(APIView):
@@ -68,6 +71,7 @@ class SessionView(APIView):
         SessionAuthentication().enforce_csrf(request)
         user = authenticate(request._request, username=body.email, password=body.password)
         if not isinstance(user, User):
+            _note_refusal(request, body.email)
             raise Refused(401, WRONG)
         login(request._request, user)
         attempts.forget(address_of(request), body.email)
@@ -79,6 +83,14 @@ class SessionView(APIView):
         SessionAuthentication().enforce_csrf(request)
         logout(request._request)
         return Response(status=204)
+
+
+def _note_refusal(request: Request, email: str) -> None:
+    """Somebody failed at an account that there is."""
+    known = User.objects.filter(email__iexact=email).first() if "\0" not in email else None
+    if known:
+        who = f"address:{address_of(request)}"
+        record_denial(actor=None, action="session.refused", target=known.email, detail={"status": 401}, who=who)
 
 
 def describe_session(user: User | AnonymousUser) -> dict[str, Any]:

@@ -1,31 +1,57 @@
-"""My API tokens. A token can list and revoke tokens, but only somebody signed in can make one: a token that leaks
-cannot outlive its own end."""
+"""API tokens, my own and those of service accounts.
+
+People make their tokens signed in, never with a token: one that leaks cannot outlive its own end. For service accounts
+a token may make tokens, which are no wider than itself and end no later.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
+from django.db.models import Q
+from django.utils import timezone
 from pydantic import AfterValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.models import ApiToken, Scope
-from accounts.tokens import DEFAULT_EXPIRY_DAYS, create_token, revoke_token
+from accounts import tokens
+from accounts.models import ApiToken, Project, Scope, User
+from accounts.selectors import manageable_projects, role_in, visible_projects
+from accounts.tokens import create_token, revoke_token, rotate_token
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
-from portal.api.shapes.accounts import NewToken, TokenPage
+from portal.api.shapes.accounts import NewToken, TokenPage, TokenScope
 from portal.jobs.describe import iso
-from portal.jobs.schema import no_control
+from portal.jobs.schema import FieldProblem, no_control
 
 
 class TokenWish(Body):
     name: Annotated[str, AfterValidator(no_control)] = Field(min_length=1, max_length=80, examples=["ci"])
-    expires_in_days: int | None = Field(DEFAULT_EXPIRY_DAYS, ge=1, le=3_650, description="Null: it does not expire.")
+    scopes: list[TokenScope] = Field(
+        ["jobs:read", "jobs:write"],
+        min_length=1,
+        max_length=3,
+        description="What it may be used for, within what its owner may do.",
+    )
+    project: str | None = Field(
+        None, max_length=40, description="Key of a project: it works there and below only. Null: wherever I may."
+    )
+    expires_in_days: int = Field(tokens.DEFAULT_EXPIRY_DAYS, ge=1, le=tokens.MAX_EXPIRY_DAYS)
+
+
+class RotationWish(Body):
+    overlap_hours: int = Field(
+        tokens.DEFAULT_OVERLAP_HOURS,
+        ge=0,
+        le=tokens.MAX_OVERLAP_HOURS,
+        description="How long the old one still works.",
+        examples=[24],
+    )
 
 
 class TokensView(APIView):
@@ -34,17 +60,19 @@ class TokensView(APIView):
     @operation("list_tokens", TokenPage, access=Access.SIGNED_IN, tag="tokens", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
         """My tokens that are not revoked, newest first."""
-        rows = ApiToken.objects.filter(user=signed_in(request), revoked_at=None)
-        tokens, links = take_page(request, rows, query, key="id")
-        return Response({**links, "results": [_describe(token) for token in tokens]})
+        rows = ApiToken.objects.select_related("project").filter(user=signed_in(request), revoked_at=None)
+        found, links = take_page(request, rows, query, key="id")
+        return Response({**links, "results": [describe_token(token) for token in found]})
 
-    @operation(
-        "create_token", NewToken, access=Access.SESSION, tag="tokens", status=201, body=TokenWish, problems=(403,)
-    )
+    @operation("create_token", NewToken, access=Access.SESSION, tag="tokens", status=201, body=TokenWish)
     def post(self, request: Request, query: Query, body: TokenWish) -> Response:
         """A new token; its secret is in this answer only. Needs a signed-in session."""
-        token, secret = create_token(user=signed_in(request), name=body.name, expires_in_days=body.expires_in_days)
-        return Response({**_describe(token), "secret": secret}, status=201)
+        user = signed_in(request)
+        project = _project_of_mine(user, body.project) if body.project else None
+        token, secret = create_token(
+            user=user, name=body.name, expires_in_days=body.expires_in_days, scopes=body.scopes, project=project
+        )
+        return Response({**describe_token(token), "secret": secret}, status=201)
 
 
 class TokenView(APIView):
@@ -53,17 +81,71 @@ class TokenView(APIView):
         """The token stops working at once. A token without the scope `admin` revokes itself only."""
         if isinstance(request.auth, ApiToken) and Scope.ADMIN not in request.auth.scopes and request.auth.pk != token:
             raise Refused(403, "Without the scope admin a token may revoke only itself.")
-        revoke_token(actor=signed_in(request), token=ApiToken.objects.get(pk=token, user=signed_in(request)))
+        revoke_token(actor=signed_in(request), token=_access_token(signed_in(request), token))
         return Response(status=204)
 
 
-def _describe(token: ApiToken) -> dict[str, Any]:
+class RotateView(APIView):
+    parser_classes = [JsonParser]
+
+    @operation(
+        "rotate_token",
+        NewToken,
+        access=Access.SIGNED_IN,
+        scope="admin",
+        tag="tokens",
+        status=201,
+        path=["token"],
+        body=RotationWish,
+        problems=(409,),
+    )
+    def post(self, request: Request, token: int, query: Query, body: RotationWish) -> Response:
+        """A new token with the same rights and lifetime; the old one works for `overlap_hours` more."""
+        user = signed_in(request)
+        row = _access_token(user, token)
+        if row.user_id == user.pk and request.auth is not None:
+            raise Refused(403, "A token cannot prolong its owner's tokens: sign in for that.")
+        try:
+            new, secret = rotate_token(actor=user, token=row, now=timezone.now(), overlap_hours=body.overlap_hours)
+        except tokens.TokenEnded as error:
+            raise Refused(409, str(error)) from None
+        except tokens.WiderToken as error:
+            raise Refused(403, str(error)) from None
+        return Response({**describe_token(new), "secret": secret}, status=201)
+
+
+def _access_token(user: User, pk: int) -> ApiToken:
+    """My own, or one of a service account whose project I manage."""
+    managed = Q(user__kind=User.Kind.SERVICE, user__project__in=manageable_projects(user))
+    return ApiToken.objects.select_related("user", "project").get(Q(user=user) | managed, pk=pk)
+
+
+def _project_of_mine(user: User, key: str) -> Project:
+    project = visible_projects(user).filter(key=key.replace("\0", "")).first()
+    if project is None:
+        raise _wrong("project", "is no project that you may see", "unknown")
+    if user.is_superuser:  # bound, its user is no administrator, and would reach nothing
+        person = User.objects.get(pk=user.pk)
+        person.is_superuser = False
+        if role_in(person, project) is None:
+            raise _wrong("project", "is one in which you have no role of your own; make a service account", "role")
+    return project
+
+
+def _wrong(field: str, message: str, code: str) -> Refused:
+    return Refused(400, f"{field} {message}", [FieldProblem(field, message, code)])
+
+
+def describe_token(token: ApiToken) -> dict[str, Any]:
     return {
         "id": token.pk,
         "name": token.name,
         "prefix": token.prefix,
+        "scopes": token.scopes,
+        "project": token.project.key if token.project else None,
         "created_at": iso(token.created_at),
         "expires_at": iso(token.expires_at),
         "last_used_at": iso(token.last_used_at),
+        "last_used_address": token.last_used_address,
         "revoked_at": iso(token.revoked_at),
     }

@@ -3,6 +3,7 @@
 from django.urls import path, re_path, register_converter
 
 from portal.api import (
+<<<<<<< HEAD
     artifacts,
     audit,
     bulk,
@@ -17,6 +18,22 @@ from portal.api import (
     secrets,
     sessions,
     storage,
+=======
+    audit,
+    browsers,
+    bulk,
+    clusters,
+    invitations,
+    jobs,
+    logs,
+    looks,
+    members,
+    people,
+    projects,
+    reports,
+    service_accounts,
+    sessions,
+>>>>>>> 3aa3152 (Administer projects, members, invitations, service accounts, people, sessions and tokens through the API)
     tokens,
 )
 from portal.api.schema import SchemaView, unknown
@@ -59,6 +76,7 @@ urlpatterns = [
     path("model-types", clusters.ModelTypesView.as_view()),
     path("accelerator-types", clusters.AcceleratorTypesView.as_view()),
     path("projects", projects.ProjectsView.as_view()),
+<<<<<<< HEAD
     path("projects/<str:project>/bundles", bundles.BundlesView.as_view()),
     path("projects/<str:project>/bundles/<str:sha256>", bundles.BundleView.as_view()),
     path("projects/<str:project>/environments", environments.EnvironmentsView.as_view()),
@@ -67,6 +85,21 @@ urlpatterns = [
     path("projects/<str:project>/secrets", secrets.SecretsView.as_view()),
     path("projects/<str:project>/secrets/<str:secret>", secrets.SecretView.as_view()),
     path("projects/<str:project>/storage", storage.StorageView.as_view()),
+=======
+    path("projects/<str:project>", projects.ProjectView.as_view()),
+    path("projects/<str:project>/archive", projects.ArchiveView.as_view()),
+    path("projects/<str:project>/restore", projects.RestoreView.as_view()),
+    path("projects/<str:project>/members", members.MembersView.as_view()),
+    path("projects/<str:project>/members/<int:person>", members.MemberView.as_view()),
+    path("projects/<str:project>/invitations", invitations.InvitationsView.as_view()),
+    path("projects/<str:project>/invitations/<int:invitation>", invitations.InvitationView.as_view()),
+    path("projects/<str:project>/service-accounts", service_accounts.ServiceAccountsView.as_view()),
+    path("projects/<str:project>/service-accounts/<int:account>", service_accounts.ServiceAccountView.as_view()),
+    path("projects/<str:project>/service-accounts/<int:account>/tokens", service_accounts.ServiceTokensView.as_view()),
+    path("invitations/accept", invitations.AcceptView.as_view()),
+    path("people", people.PeopleView.as_view()),
+    path("people/<int:person>", people.PersonView.as_view()),
+>>>>>>> 3aa3152 (Administer projects, members, invitations, service accounts, people, sessions and tokens through the API)
     path("nodes", clusters.NodesView.as_view()),
     path("nodes/<name:name>/drain", clusters.DrainView.as_view()),
     path("nodes/<name:name>/resume", clusters.ResumeView.as_view()),
@@ -76,6 +109,9 @@ urlpatterns = [
     path("policy/history", clusters.PolicyHistoryView.as_view()),
     path("tokens", tokens.TokensView.as_view()),
     path("tokens/<int:token>", tokens.TokenView.as_view()),
+    path("tokens/<int:token>/rotate", tokens.RotateView.as_view()),
+    path("sessions", browsers.BrowsersView.as_view()),
+    path("sessions/<int:browser>", browsers.BrowserView.as_view()),
     path("audit", audit.AuditView.as_view()),
     path("audit/export", audit.AuditExportView.as_view()),
     path("runs/<uuid:run>/reports", reports.ReportsView.as_view()),

@@ -9,18 +9,22 @@ from typing import Any
 from django.db.models import Count
 
 from accounts.ledger import current_prices, sums_by
-from accounts.models import LedgerEntry, User
+from accounts.models import LedgerEntry, Project, User
 from accounts.pricing import amount
 from accounts.quotas import gpu_limits
 from accounts.selectors import projects_with_roles
+from portal.jobs.describe import iso
 from portal.jobs.models import Hold, Run
 from scheduling.lifecycle import LIVE, WAITING
 
 _US = timedelta(microseconds=1)
 
 
-def describe_projects(user: User, now: datetime) -> list[dict[str, Any]]:
+def describe_projects(user: User, now: datetime, *, only: Project | None = None) -> list[dict[str, Any]]:
     projects = projects_with_roles(user)
+    shown = {project.pk: project.key for project, _ in projects}
+    if only is not None:
+        projects = [(project, role) for project, role in projects if project.pk == only.pk]
     ids = [project.pk for project, _ in projects]
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     limits = gpu_limits()
@@ -34,6 +38,8 @@ def describe_projects(user: User, now: datetime) -> list[dict[str, Any]]:
             "key": project.key,
             "name": project.name,
             "role": role,
+            "parent": shown.get(project.parent_id or 0),
+            "archived_at": iso(project.archived_at),
             "gpu_quota": limits.get(project.pk),
             "gpus_held": held.get(project.pk, 0),
             "jobs_running": running.get(project.pk, 0),

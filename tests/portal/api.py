@@ -103,5 +103,8 @@ class Api:
     def put(self, path: str, body: Any = None, **options: Any) -> Answer:
         return self.request("PUT", path, body, **options)
 
+    def patch(self, path: str, body: Any = None, **options: Any) -> Answer:
+        return self.request("PATCH", path, body, **options)
+
     def delete(self, path: str) -> Answer:
         return self.request("DELETE", path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field, RootModel
 
@@ -43,6 +44,8 @@ class Project(Shape):
     key: str
     name: str
     role: Role
+    parent: str | None = Field(description="Key of the project above, where I may see that.")
+    archived_at: datetime | None
     gpu_quota: int | None = Field(description="GPUs at once.")
     gpus_held: int
     jobs_running: int
@@ -54,13 +57,19 @@ class Projects(RootModel[list[Project]]):
     pass
 
 
+TokenScope = Literal["jobs:read", "jobs:write", "admin"]
+
+
 class Token(Shape):
     id: int
     name: str
     prefix: str = Field(description="The token begins with ek_<prefix>_.")
+    scopes: list[TokenScope]
+    project: str | None = Field(description="Key of the project in which, and below which, it works; null: in all.")
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    last_used_address: str | None
     revoked_at: datetime | None
 
 

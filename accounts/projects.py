@@ -1,0 +1,84 @@
+"""Changes to the tree of projects and to who is in them, each with its audit entry."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.audit import record_audit
+from accounts.models import MAX_DEPTH, Membership, Project, User
+from accounts.tree import ancestors, descendants
+
+
+class BadPlace(Exception):
+    """A project cannot be put there."""
+
+
+class NoSuchMember(Exception):
+    """A membership that there is not, or that is not this project's to change."""
+
+
+@transaction.atomic
+def rename_project(*, actor: User, project: Project, name: str) -> None:
+    before, project.name = project.name, name
+    project.full_clean(exclude=["key", "parent", "ancestry"])
+    project.save(update_fields=["name"])
+    detail = {"before": before, "after": name}
+    record_audit(actor=actor, action="project.rename", target=project.key, detail=detail)
+
+
+@transaction.atomic
+def move_project(*, actor: User, project: Project, parent: Project | None) -> None:
+    """Put the project and all below it under `parent`, None: at the top. Raises BadPlace."""
+    project = Project.objects.select_for_update().get(pk=project.pk)
+    check_place(project, parent)
+    before = project.parent
+    project.parent = parent
+    project.save(update_fields=["parent"])
+    detail = {"before": before.key if before else None, "after": parent.key if parent else None}
+    record_audit(actor=actor, action="project.move", target=project.key, detail=detail)
+
+
+def check_place(project: Project | None, parent: Project | None) -> None:
+    """The database refuses these as well; here they get a sentence. `project` None: one that is new."""
+    if parent is None:
+        return
+    above = [p.pk for p in ancestors(parent)]
+    if project and project.pk in above:
+        raise BadPlace(f"{parent.name} is {project.name} itself or below it.")
+    if parent.archived_at:
+        raise BadPlace(f"{parent.name} is archived.")
+    levels = 1
+    if project:
+        depths = descendants(project).values_list("ancestry__len", flat=True)
+        levels = max(depths) - min(depths) + 1
+    if len(above) + levels > MAX_DEPTH:
+        raise BadPlace(f"Projects may be nested {MAX_DEPTH} levels deep at most.")
+
+
+@transaction.atomic
+def archive_project(*, actor: User, project: Project, now: datetime) -> None:
+    """Nothing new in it and below it; all that was stays to be read. Archiving it again changes nothing."""
+    if descendants(project).filter(archived_at=None).update(archived_at=now):
+        record_audit(actor=actor, action="project.archive", target=project.key)
+
+
+@transaction.atomic
+def restore_project(*, actor: User, project: Project) -> None:
+    """The project and all below it are in use again. Raises BadPlace below one that is archived."""
+    if ancestors(project).exclude(pk=project.pk).exclude(archived_at=None).exists():
+        raise BadPlace("The project above it is archived: restore that one.")
+    if descendants(project).exclude(archived_at=None).update(archived_at=None):
+        record_audit(actor=actor, action="project.restore", target=project.key)
+
+
+@transaction.atomic
+def remove_member(*, actor: User, project: Project, user: User) -> None:
+    """Take the role away that was given here. Raises NoSuchMember: one from above, or from groups, is taken there."""
+    given = Membership.objects.filter(project=project, user=user)
+    own = given.filter(by_directory=False, user__kind=User.Kind.PERSON)
+    if not own.delete()[0]:
+        why = "It follows the person's groups." if given.filter(by_directory=True) else "It was not given here."
+        raise NoSuchMember(f"{user} has no role in {project.name} that could be taken away. {why}")
+    record_audit(actor=actor, action="project.member_removed", target=project.key, detail={"user": user.email})

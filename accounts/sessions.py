@@ -1,0 +1,98 @@
+"""Sessions of browsers: known by device and address, so that people can end those that are not theirs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allauth.usersessions.models import UserSession
+from django.conf import settings
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.db import transaction
+from django.dispatch import receiver
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from django.utils.deprecation import MiddlewareMixin
+
+from accounts.audit import record_audit
+from accounts.models import User
+from accounts.origin import address_of
+
+_TOUCH_EVERY = timedelta(minutes=1)
+#: Sessions of one person; whoever signs in once more ends the one not seen for longest.
+LIMIT = 50
+#: What user agents have in them, the more telling first.
+_BROWSERS = (
+    ("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"),
+)  # fmt: skip
+_SYSTEMS = (
+    ("iPhone", "iOS"), ("iPad", "iPadOS"), ("Android", "Android"), ("Windows", "Windows"),
+    ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux"),
+)  # fmt: skip
+
+
+@receiver(user_logged_in)
+def note_session(sender: Any, request: HttpRequest, user: User, **kwargs: Any) -> None:
+    """A sign-in, however it was done."""
+    if not request.session.session_key:
+        request.session.save()
+    values = {
+        "user": user,
+        "ip": address_of(request) or "0.0.0.0",  # noqa: S104 - unknown
+        "user_agent": request.META.get("HTTP_USER_AGENT", "")[:200],
+        "last_seen_at": timezone.now(),
+    }
+    with transaction.atomic():
+        UserSession.objects.update_or_create(session_key=request.session.session_key, defaults=values)
+        for surplus in UserSession.objects.filter(user=user).order_by("-last_seen_at")[LIMIT:]:
+            surplus.end()
+        record_audit(actor=user, action="session.create", target=user.email)
+
+
+@receiver(user_logged_out)
+def forget_session(sender: Any, request: HttpRequest, user: User | None, **kwargs: Any) -> None:
+    UserSession.objects.filter(session_key=request.session.session_key or "").delete()
+
+
+def live_sessions(user: User) -> list[UserSession]:
+    """The latest seen first; what ended by itself is forgotten here."""
+    oldest = timezone.now() - timedelta(seconds=settings.SESSION_COOKIE_AGE)
+    found = UserSession.objects.filter(user=user, created_at__gt=oldest).order_by("-last_seen_at")[:LIMIT]
+    return [session for session in found if not session.purge()]
+
+
+def touch_session(request: HttpRequest) -> None:
+    """Seen now, from here; written once a minute at most."""
+    now = timezone.now()
+    seen = UserSession.objects.filter(
+        session_key=request.session.session_key or "", last_seen_at__lt=now - _TOUCH_EVERY
+    )
+    seen.update(last_seen_at=now, ip=address_of(request) or "0.0.0.0")  # noqa: S104 - unknown
+
+
+class SessionSeen(MiddlewareMixin):
+    """When and from where a session was used last."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        session = getattr(request, "session", None)
+        if session is not None and session.session_key and response.status_code < 500:
+            touch_session(request)
+        return response
+
+
+def end_sessions(user: User, *, but: str | None = None) -> int:
+    """End the user's sessions, all or all but the one with the key `but`; how many there were."""
+    sessions = list(UserSession.objects.filter(user=user).exclude(session_key=but or ""))
+    for session in sessions:
+        session.end()
+    return len(sessions)
+
+
+def device_of(user_agent: str) -> str:
+    """Browser and system in words, as far as a user agent says them."""
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or system or user_agent.partition("/")[0][:40] or "Unknown device"

@@ -1,0 +1,55 @@
+"""Where I am signed in."""
+
+from __future__ import annotations
+
+from allauth.usersessions.models import UserSession
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts.audit import record_audit
+from accounts.sessions import device_of, end_sessions, live_sessions
+from portal.api.access import Access
+from portal.api.inputs import Query
+from portal.api.operations import operation, signed_in
+from portal.api.shapes.people import BrowserSessions, Ended
+from portal.jobs.describe import iso
+
+
+class BrowsersView(APIView):
+    @operation("list_sessions", BrowserSessions, access=Access.SESSION, tag="session")
+    def get(self, request: Request, query: Query) -> Response:
+        """Sessions that are signed in as me, the latest seen first; 50 at most."""
+        current = request.session.session_key
+        sessions = [
+            {
+                "id": session.pk,
+                "device": device_of(session.user_agent),
+                "address": session.ip,
+                "created_at": iso(session.created_at),
+                "last_seen_at": iso(session.last_seen_at),
+                "current": session.session_key == current,
+            }
+            for session in live_sessions(signed_in(request))
+        ]
+        return Response({"results": sessions})
+
+    @operation("end_other_sessions", Ended, access=Access.SESSION, tag="session")
+    def delete(self, request: Request, query: Query) -> Response:
+        """Sign out everywhere but here."""
+        user = signed_in(request)
+        ended = end_sessions(user, but=request.session.session_key)
+        record_audit(actor=user, action="session.end_others", target=user.email, detail={"ended": ended})
+        return Response({"ended": ended})
+
+
+class BrowserView(APIView):
+    @operation("end_session", None, access=Access.SESSION, tag="session", status=204, path=["browser"])
+    def delete(self, request: Request, browser: int, query: Query) -> Response:
+        """Sign one of them out."""
+        user = signed_in(request)
+        session = UserSession.objects.get(pk=browser, user=user)
+        session.end()
+        detail = {"device": device_of(session.user_agent)}
+        record_audit(actor=user, action="session.end", target=user.email, detail=detail)
+        return Response(status=204)

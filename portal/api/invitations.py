@@ -1,0 +1,193 @@
+"""Invitations to a project, and their acceptance."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.core.exceptions import ValidationError
+from django.core.mail import send_mail
+from django.utils import timezone
+from pydantic import AfterValidator, Field
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.exceptions import Throttled
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts import attempts
+from accounts.invitations import (
+    DEFAULT_DAYS,
+    MAX_DAYS,
+    BadInvitation,
+    OtherAccount,
+    accept_invitation,
+    invite,
+    revoke_invitation,
+)
+from accounts.models import ApiToken, Membership, User
+from accounts.models import Invitation as InvitationRow
+from accounts.selectors import access_project
+from portal.api.access import Access
+from portal.api.errors import Refused
+from portal.api.inputs import Body, PageQuery, Query
+from portal.api.members import Email
+from portal.api.operations import operation, signed_in
+from portal.api.pagination import take_page
+from portal.api.parsing import JsonParser
+from portal.api.rates import address_of
+from portal.api.shapes.base import Role
+from portal.api.shapes.people import AcceptedInvitation, InvitationPage, NewInvitation
+from portal.jobs.describe import iso
+from portal.jobs.schema import FieldProblem, no_control
+
+logger = logging.getLogger(__name__)
+MANAGER = Membership.Role.MANAGER
+
+
+class InvitationWish(Body):
+    email: Email
+    role: Role = "member"
+    expires_in_days: int = Field(DEFAULT_DAYS, ge=1, le=MAX_DAYS)
+
+
+class Acceptance(Body):
+    secret: str = Field(min_length=1, max_length=100, description="What the link has after #.")
+    name: Annotated[str, AfterValidator(no_control)] = Field("", max_length=150, examples=["Ana"])
+    password: str = Field("", max_length=1_024, description="For the new account; left out by whoever is signed in.")
+
+
+class InvitationsView(APIView):
+    parser_classes = [JsonParser]
+
+    @operation(
+        "list_invitations",
+        InvitationPage,
+        access=Access.MANAGER,
+        tag="invitations",
+        path=["project"],
+        query=PageQuery,
+    )
+    def get(self, request: Request, project: str, query: PageQuery) -> Response:
+        """Invitations to the project, newest first, used and revoked ones too."""
+        row, _ = access_project(signed_in(request), project, role=MANAGER)
+        rows = InvitationRow.objects.select_related("created_by", "project").filter(project=row)
+        found, links = take_page(request, rows, query, key="id")
+        return Response({**links, "results": [_describe(invitation) for invitation in found]})
+
+    @operation(
+        "create_invitation",
+        NewInvitation,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="invitations",
+        path=["project"],
+        status=201,
+        body=InvitationWish,
+        problems=(409,),
+    )
+    def post(self, request: Request, project: str, query: Query, body: InvitationWish) -> Response:
+        """Invite an address. The link is in this answer only; it is mailed too where the portal sends e-mail."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        if row.archived_at:
+            raise Refused(409, f"{row.name} is archived.")
+        invitation, secret = invite(
+            actor=user,
+            project=row,
+            email=body.email,
+            role=body.role,
+            now=timezone.now(),
+            expires_in_days=body.expires_in_days,
+        )
+        # After # it is sent to no server and stands in no log.
+        link = f"{request.build_absolute_uri('/invitation')}#{secret}"
+        return Response({**_describe(invitation), "link": link, "mailed": _mail(invitation, link)}, status=201)
+
+
+class InvitationView(APIView):
+    @operation(
+        "revoke_invitation",
+        None,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="invitations",
+        path=["project", "invitation"],
+        status=204,
+    )
+    def delete(self, request: Request, project: str, invitation: int, query: Query) -> Response:
+        """The link works no longer. One that was accepted stays so."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        found = InvitationRow.objects.select_related("project").get(pk=invitation, project=row)
+        revoke_invitation(actor=user, invitation=found, now=timezone.now())
+        return Response(status=204)
+
+
+class AcceptView(APIView):
+    permission_classes = [AllowAny]
+    parser_classes = [JsonParser]
+
+    @operation(
+        "accept_invitation",
+        AcceptedInvitation,
+        access=Access.PUBLIC,
+        tag="invitations",
+        body=Acceptance,
+        problems=(403, 404, 409),
+        public=True,
+    )
+    def post(self, request: Request, query: Query, body: Acceptance) -> Response:
+        """Join the project: as whoever is signed in, or with a new account, which is then signed in."""
+        if isinstance(request.auth, ApiToken):
+            raise Refused(403, "A token cannot accept invitations: sign in for that.")
+        SessionAuthentication().enforce_csrf(request)
+        if seconds := attempts.wait_s(address_of(request), "invitation"):
+            raise Throttled(seconds)
+        present = request.user if isinstance(request.user, User) else None
+        try:
+            invitation, user = accept_invitation(
+                secret=body.secret, user=present, now=timezone.now(), name=body.name, password=body.password
+            )
+        except BadInvitation as error:
+            raise Refused(404, str(error)) from None
+        except OtherAccount as error:
+            raise Refused(409, str(error)) from None
+        except ValidationError as error:
+            wrong = [FieldProblem("password", message, "weak") for message in error.messages]
+            raise Refused(400, f"password: {error.messages[0]}", wrong) from None
+        if present is None:
+            login(request._request, user, backend="django.contrib.auth.backends.ModelBackend")
+        return Response({"project": invitation.project.key, "role": invitation.role, "email": user.email})
+
+
+def _mail(invitation: InvitationRow, link: str) -> bool:
+    if not settings.EVENKEEL_EMAIL_URL:
+        return False
+    text = (
+        f"{invitation.created_by} invites you to {invitation.project.name} on Evenkeel as {invitation.role}.\n\n"
+        f"{link}\n\nThe link works once, until {invitation.expires_at:%F %H:%M} UTC.\n"
+    )
+    try:
+        send_mail(f"Invitation to {invitation.project.name}", text, None, [invitation.email])
+    except OSError as error:
+        logger.warning("an invitation could not be mailed: %s", error)
+        return False
+    return True
+
+
+def _describe(invitation: InvitationRow) -> dict[str, Any]:
+    return {
+        "id": invitation.pk,
+        "email": invitation.email,
+        "role": invitation.role,
+        "project": invitation.project.key,
+        "invited_by": invitation.created_by.email,
+        "created_at": iso(invitation.created_at),
+        "expires_at": iso(invitation.expires_at),
+        "accepted_at": iso(invitation.accepted_at),
+        "revoked_at": iso(invitation.revoked_at),
+    }

@@ -1,0 +1,138 @@
+"""Who is in a project, by a role given there or above."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts.models import Membership, Project, User
+from accounts.projects import NoSuchMember, remove_member
+from accounts.selectors import access_project, memberships_reaching
+from accounts.services import add_member
+from portal.api.access import Access
+from portal.api.errors import Refused
+from portal.api.inputs import Body, PageQuery, Query
+from portal.api.operations import operation, signed_in
+from portal.api.pagination import take_page
+from portal.api.parsing import JsonParser
+from portal.api.shapes.base import Role
+from portal.api.shapes.people import Member, MemberPage
+from portal.jobs.schema import FieldProblem
+
+MANAGER = Membership.Role.MANAGER
+Email = Annotated[str, Field(pattern=r"^[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,189}$", examples=["ana@example.org"])]
+
+
+class MemberWish(Body):
+    email: Email
+    role: Role = "member"
+
+
+class RoleWish(Body):
+    role: Role = Field(examples=["viewer"])
+
+
+class MembersView(APIView):
+    parser_classes = [JsonParser]
+
+    @operation("list_members", MemberPage, access=Access.VIEWER, tag="projects", path=["project"], query=PageQuery)
+    def get(self, request: Request, project: str, query: PageQuery) -> Response:
+        """Everybody with a role in the project, the highest that each has, and where it comes from."""
+        row, _ = access_project(signed_in(request), project)
+        everybody = User.objects.filter(pk__in=memberships_reaching(row).order_by().values("user"))
+        people, links = take_page(request, everybody, query, key="id", newest_first=False)
+        highest: dict[int, Membership] = {}
+        for membership in memberships_reaching(row).filter(user__in=people):
+            highest.setdefault(membership.user_id, membership)
+        return Response({**links, "results": [_describe(row, highest[person.pk]) for person in people]})
+
+    @operation(
+        "add_member",
+        Member,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="projects",
+        path=["project"],
+        status=201,
+        body=MemberWish,
+    )
+    def post(self, request: Request, project: str, query: Query, body: MemberWish) -> Response:
+        """Give somebody who has an account a role. Whoever has none is invited."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        person = User.objects.filter(email__iexact=body.email, kind=User.Kind.PERSON, is_active=True).first()
+        if person is None:
+            unknown = FieldProblem("email", "has no account here: send an invitation", "unknown")
+            raise Refused(400, f"email {unknown.message}", [unknown])
+        add_member(actor=user, project=row, user=person, role=body.role)
+        return Response(_describe_one(row, person), status=201)
+
+
+class MemberView(APIView):
+    parser_classes = [JsonParser]
+
+    @operation(
+        "change_member",
+        Member,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="projects",
+        path=["project", "person"],
+        body=RoleWish,
+    )
+    def patch(self, request: Request, project: str, person: int, query: Query, body: RoleWish) -> Response:
+        """Another role here. One that is inherited stays, and the higher counts."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        member = memberships_reaching(row).filter(user_id=person, user__kind=User.Kind.PERSON)[:1].get().user
+        add_member(actor=user, project=row, user=member, role=body.role)
+        return Response(_describe_one(row, member))
+
+    @operation(
+        "remove_member",
+        None,
+        access=Access.MANAGER,
+        scope="admin",
+        tag="projects",
+        path=["project", "person"],
+        status=204,
+        problems=(409,),
+    )
+    def delete(self, request: Request, project: str, person: int, query: Query) -> Response:
+        """Take the role away that was given here. 409 where it comes from above or from the person's groups."""
+        user = signed_in(request)
+        row, _ = access_project(user, project, role=MANAGER)
+        member = memberships_reaching(row).filter(user_id=person)[:1].get().user
+        try:
+            remove_member(actor=user, project=row, user=member)
+        except NoSuchMember as error:
+            raise Refused(409, str(error)) from None
+        return Response(status=204)
+
+
+def inherited_from(user: User, project: Project) -> str | None:
+    """Key of the project above that gives the user's role; None: given here, or an administrator's."""
+    if user.is_superuser:
+        return None
+    first = memberships_reaching(project).filter(user=user).first()
+    return first.project.key if first and first.project_id != project.pk else None
+
+
+def _describe_one(project: Project, user: User) -> dict[str, Any]:
+    return _describe(project, memberships_reaching(project).filter(user=user)[:1].get())
+
+
+def _describe(project: Project, membership: Membership) -> dict[str, Any]:
+    user = membership.user
+    return {
+        "user": {"id": user.pk, "email": user.email, "name": str(user)},
+        "kind": user.kind,
+        "is_active": user.is_active,
+        "role": membership.role,
+        "inherited_from": membership.project.key if membership.project_id != project.pk else None,
+        "by_directory": membership.by_directory,
+    }

@@ -1,0 +1,111 @@
+"""People of the whole installation, for administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts.models import User
+from accounts.people import (
+    LastAdministrator,
+    NotForServiceAccounts,
+    deactivate_user,
+    reactivate_user,
+    set_administrator,
+)
+from portal.api.access import Access
+from portal.api.errors import Refused
+from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.operations import operation, signed_in
+from portal.api.pagination import take_page
+from portal.api.parsing import JsonParser
+from portal.api.permissions import ADMINISTRATORS
+from portal.api.shapes.people import Account, AccountPage
+from portal.jobs.describe import iso
+
+
+class PeopleQuery(PageQuery):
+    search: Word | None = Field(None, description="Part of a name or of an email.")
+    is_admin: bool | None = None
+    is_active: bool | None = None
+
+
+class PersonChange(Body):
+    is_admin: bool | None = Field(None, description="Administrator of the cluster.")
+    is_active: bool | None = Field(
+        None, description="False: tokens and sessions end at once, jobs stay with their projects."
+    )
+
+
+class PeopleView(APIView):
+    permission_classes = ADMINISTRATORS
+
+    @operation("list_people", AccountPage, access=Access.ADMIN, tag="people", query=PeopleQuery)
+    def get(self, request: Request, query: PeopleQuery) -> Response:
+        """Everybody with an account, and service accounts; newest first."""
+        rows = User.objects.all()
+        if query.search:
+            words = query.search.strip()
+            rows = rows.filter(
+                Q(email__icontains=words) | Q(first_name__icontains=words) | Q(last_name__icontains=words)
+            )
+        if query.is_admin is not None:
+            rows = rows.filter(is_superuser=query.is_admin)
+        if query.is_active is not None:
+            rows = rows.filter(is_active=query.is_active)
+        people, links = take_page(request, rows, query, key="id")
+        return Response({**links, "results": [_describe(person) for person in people]})
+
+
+class PersonView(APIView):
+    permission_classes = ADMINISTRATORS
+    parser_classes = [JsonParser]
+
+    @operation("get_person", Account, access=Access.ADMIN, tag="people", path=["person"])
+    def get(self, request: Request, person: int, query: Query) -> Response:
+        """One of them."""
+        return Response(_describe(User.objects.get(pk=person)))
+
+    @operation(
+        "change_person",
+        Account,
+        access=Access.ADMIN,
+        tag="people",
+        path=["person"],
+        body=PersonChange,
+        problems=(409,),
+    )
+    def patch(self, request: Request, person: int, query: Query, body: PersonChange) -> Response:
+        """Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one."""
+        actor, user = signed_in(request), User.objects.get(pk=person)
+        try:
+            if body.is_active is True:
+                reactivate_user(actor=actor, user=user)
+            if body.is_admin is not None:
+                set_administrator(actor=actor, user=user, administrator=body.is_admin)
+            if body.is_active is False:
+                deactivate_user(actor=actor, user=user, now=timezone.now())
+        except (LastAdministrator, NotForServiceAccounts) as error:
+            raise Refused(409, str(error)) from None
+        return Response(_describe(User.objects.get(pk=person)))
+
+
+def _describe(user: User) -> dict[str, Any]:
+    return {
+        "id": user.pk,
+        "email": user.email,
+        "name": str(user),
+        "kind": user.kind,
+        "is_admin": user.is_superuser,
+        "admin_by_directory": user.admin_by_directory,
+        "is_active": user.is_active,
+        "last_sign_in_at": iso(user.last_login),
+        "created_at": iso(user.date_joined),
+        "deactivated_at": iso(user.deactivated_at),
+    }

@@ -1,0 +1,116 @@
+"""People, members, invitations, service accounts and sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from portal.api.shapes.accounts import Project, Token
+from portal.api.shapes.base import Page, Role, Shape
+
+INHERITED = "Key of the project above that the role comes from; null: it was given here."
+
+
+class ProjectDetail(Project):
+    inherited_from: str | None = Field(description=INHERITED)
+    created_at: datetime
+
+
+class PersonRef(Shape):
+    id: int
+    email: str
+    name: str
+
+
+class Member(Shape):
+    user: PersonRef
+    kind: str = Field(json_schema_extra={"enum": ["person", "service"]})
+    is_active: bool
+    role: Role
+    inherited_from: str | None = Field(description=INHERITED)
+    by_directory: bool = Field(description="It follows the person's groups and cannot be changed here.")
+
+
+class MemberPage(Page):
+    results: list[Member]
+
+
+class Invitation(Shape):
+    id: int
+    email: str
+    role: Role
+    project: str
+    invited_by: str
+    created_at: datetime
+    expires_at: datetime
+    accepted_at: datetime | None
+    revoked_at: datetime | None
+
+
+class InvitationPage(Page):
+    results: list[Invitation]
+
+
+class NewInvitation(Invitation):
+    link: str = Field(description="For the person invited. It is shown in this answer only.")
+    mailed: bool = Field(description="Whether the portal sent it by e-mail.")
+
+
+class AcceptedInvitation(Shape):
+    project: str
+    role: Role
+    email: str
+
+
+class ServiceAccount(Shape):
+    id: int
+    name: str
+    email: str = Field(description="How it is named as the owner of jobs; no mail goes there.")
+    project: str
+    role: Role
+    is_active: bool
+    tokens: int = Field(description="Tokens that work.")
+    created_at: datetime
+
+
+class ServiceAccountPage(Page):
+    results: list[ServiceAccount]
+
+
+class Account(Shape):
+    id: int
+    email: str
+    name: str
+    kind: str = Field(json_schema_extra={"enum": ["person", "service"]})
+    is_admin: bool
+    admin_by_directory: bool
+    is_active: bool
+    last_sign_in_at: datetime | None
+    created_at: datetime
+    deactivated_at: datetime | None
+
+
+class AccountPage(Page):
+    results: list[Account]
+
+
+class BrowserSession(Shape):
+    id: int
+    device: str = Field(examples=["Firefox on Linux"])
+    address: str
+    created_at: datetime
+    last_seen_at: datetime
+    current: bool = Field(description="The one that asks.")
+
+
+class BrowserSessions(Shape):
+    results: list[BrowserSession]
+
+
+class Ended(Shape):
+    ended: int
+
+
+class TokenList(Page):
+    results: list[Token]
