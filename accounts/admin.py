@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Generic, TypeVar
 
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
+from allauth.usersessions.models import UserSession
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -15,9 +18,11 @@ from unfold.forms import AdminPasswordChangeForm, AuthenticationForm, UserChange
 
 from accounts import attempts
 from accounts.audit import record_audit
-from accounts.models import ApiToken, AuditEntry, Membership, Project, Quota, Rate, User
+from accounts.models import ApiToken, AuditEntry, Invitation, Membership, Project, Quota, Rate, User
 from accounts.origin import address_of
+from accounts.people import LastAdministrator, check_another
 from accounts.pricing import amount
+from accounts.projects import BadPlace, check_place
 from accounts.services import RateNotAfter, check_follows, set_rate
 from accounts.tokens import revoke_token
 
@@ -68,23 +73,49 @@ class NewUserForm(UserCreationForm):  # type: ignore[misc]
         fields = ("email",)
 
 
+class PersonForm(UserChangeForm):  # type: ignore[misc]
+    def clean(self) -> dict[str, Any]:
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.instance.is_superuser and not (values.get("is_superuser") and values.get("is_active")):
+            try:
+                check_another(self.instance)
+            except LastAdministrator as error:
+                raise forms.ValidationError(str(error)) from None
+        return values
+
+
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
-    form = UserChangeForm
+    form = PersonForm
     add_form = NewUserForm
     change_password_form = AdminPasswordChangeForm
     ordering = ("email",)
-    list_display = ("email", "first_name", "last_name", "is_superuser", "is_active", "last_login")
+    list_display = ("email", "first_name", "last_name", "kind", "is_superuser", "is_active", "last_login")
     list_filter = ("is_superuser", "is_staff", "is_active")
     search_fields = ("email", "first_name", "last_name")
     filter_horizontal = ()
-    readonly_fields = ("last_login", "date_joined")
+    readonly_fields = ("last_login", "date_joined", "kind", "project", "admin_by_directory", "deactivated_at")
     fieldsets = (
         (None, {"fields": ("email", "password", "first_name", "last_name")}),
-        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser")}),
-        ("Dates", {"fields": ("last_login", "date_joined")}),
+        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "admin_by_directory")}),
+        ("Service account", {"fields": ("kind", "project")}),
+        ("Dates", {"fields": ("last_login", "date_joined", "deactivated_at")}),
     )
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
+
+
+class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Project
+        fields = ("key", "name", "parent")
+
+    def clean_parent(self) -> Project | None:
+        parent: Project | None = self.cleaned_data["parent"]
+        try:
+            check_place(self.instance if self.instance.pk else None, parent)
+        except BadPlace as error:
+            raise forms.ValidationError(str(error)) from None
+        return parent
 
 
 class MembershipInline(TabularInline):  # type: ignore[misc]
@@ -100,7 +131,8 @@ class QuotaInline(TabularInline):  # type: ignore[misc]
 
 @admin.register(Project)
 class ProjectAdmin(AuditedAdmin[Project]):
-    list_display = ("key", "name", "parent", "created_at")
+    form = ProjectForm
+    list_display = ("key", "name", "parent", "created_at", "archived_at")
     search_fields = ("key", "name")
     inlines = (MembershipInline, QuotaInline)
 
@@ -147,11 +179,14 @@ class RateAdmin(ReadOnlyAdmin):
 class ApiTokenAdmin(ReadOnlyAdmin):
     """Never the secret nor its digest. People make tokens themselves; here they are revoked."""
 
-    list_display = ("name", "prefix", "user", "created_at", "expires_at", "last_used_at", "revoked_at")
+    list_display = ("name", "prefix", "user", "project", "created_at", "expires_at", "last_used_at", "revoked_at")
     list_filter = ("revoked_at",)
-    list_select_related = ("user",)
+    list_select_related = ("user", "project")
     search_fields = ("name", "prefix", "user__email")
-    fields = ("name", "prefix", "user", "created_at", "expires_at", "last_used_at", "revoked_at")
+    fields = (
+        "name", "prefix", "user", "scopes", "project", "created_at", "expires_at", "last_used_at",
+        "last_used_address", "revoked_at",
+    )  # fmt: skip
     actions = ("revoke",)
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
@@ -189,5 +224,50 @@ class SignInForm(AuthenticationForm):  # type: ignore[misc]
         return values
 
 
+@admin.register(Invitation)
+class InvitationAdmin(ReadOnlyAdmin):
+    """Never the digest of the link's secret. Managers invite; here invitations are looked at."""
+
+    list_display = ("email", "project", "role", "created_by", "created_at", "expires_at", "accepted_at", "revoked_at")
+    list_select_related = ("project", "created_by")
+    search_fields = ("email", "project__key", "created_by__email")
+    fields = (
+        "email", "project", "role", "created_by", "created_at", "expires_at", "accepted_at", "accepted_by",
+        "revoked_at",
+    )  # fmt: skip
+
+
+class SessionAdmin(ReadOnlyAdmin):
+    """Where people are signed in, without the key that would make one of them."""
+
+    list_display = ("user", "ip", "user_agent", "created_at", "last_seen_at")
+    list_select_related = ("user",)
+    search_fields = ("user__email", "ip")
+    fields = ("user", "ip", "user_agent", "created_at", "last_seen_at")
+    actions = ("end",)
+
+    def has_end_permission(self, request: HttpRequest) -> bool:
+        return actor_of(request).is_superuser
+
+    @admin.action(description="End", permissions=["end"])
+    def end(self, request: HttpRequest, queryset: QuerySet[UserSession]) -> None:
+        for session in queryset:
+            session.end()
+            record_audit(actor=actor_of(request), action="session.end", target=session.user.email)
+        self.message_user(request, "Ended: these browsers are signed out.", messages.SUCCESS)
+
+
+class SocialAccountAdmin(ReadOnlyAdmin):
+    """Who signs in by the directory as whom."""
+
+    list_display = ("user", "provider", "uid", "date_joined", "last_login")
+    list_select_related = ("user",)
+    search_fields = ("user__email", "uid")
+    fields = ("user", "provider", "uid", "date_joined", "last_login")
+
+
 admin.site.login_form = SignInForm
-admin.site.unregister(Group)
+for model in (Group, EmailAddress, SocialAccount, SocialApp, SocialToken, UserSession):
+    admin.site.unregister(model)
+admin.site.register(UserSession, SessionAdmin)
+admin.site.register(SocialAccount, SocialAccountAdmin)

@@ -6,4 +6,4 @@ class AccountsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from accounts import sessions  # noqa: F401 - hears of sign-ins
+        from accounts import oidc, sessions  # noqa: F401 - they hear of sign-ins

@@ -33,7 +33,8 @@ def _lock_administrators() -> None:
     list(User.objects.select_for_update().filter(is_superuser=True).order_by("pk").values_list("pk"))
 
 
-def _check_another(user: User) -> None:
+def check_another(user: User) -> None:
+    """Raises LastAdministrator."""
     if not User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk).exists():
         raise LastAdministrator(f"{user} is the only active administrator; make somebody else one first.")
 
@@ -48,7 +49,7 @@ def set_administrator(*, actor: User | None, user: User, administrator: bool, by
     if user.is_superuser == administrator:
         return
     if not administrator:
-        _check_another(user)
+        check_another(user)
     from_groups = administrator and by_directory
     User.objects.filter(pk=user.pk).update(
         is_superuser=administrator, is_staff=administrator, admin_by_directory=from_groups
@@ -65,7 +66,7 @@ def deactivate_user(*, actor: User | None, user: User, now: datetime) -> None:
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
         return
     if user.is_superuser:
-        _check_another(user)
+        check_another(user)
     User.objects.filter(pk=user.pk).update(is_active=False, deactivated_at=now)
     tokens = ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
     sessions = end_sessions(user)

@@ -1,5 +1,6 @@
 """Typed reads of the environment. A value that cannot be used stops the start with a sentence that names it."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+
+from accounts.grants import Grant
 
 
 class BadSetting(ImproperlyConfigured):
@@ -83,6 +86,29 @@ def email(name: str, url: str) -> dict[str, Any]:
     if url and scheme not in {"smtp", "smtps", "smtp+tls", "smtp+ssl", "consolemail", "filemail", "memorymail"}:
         raise BadSetting(f"{name} must be an smtp://, smtp+tls:// or smtp+ssl:// URL, not {scheme or 'empty'}://")
     return dict(_env.email_url_config(url or "consolemail://"))
+
+
+def group_roles(name: str) -> dict[str, list[Grant]]:
+    """JSON: group -> "admin" or {"project": key, "role": role}, or a list of these."""
+    raw = text(name)
+    try:
+        given = json.loads(raw or "{}")
+        return {str(group): [_grant(item) for item in _listed(items)] for group, items in given.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        example = '{"ml-team": {"project": "vision", "role": "member"}, "ops": "admin"}'
+        raise BadSetting(f"{name} must be JSON like {example}, not {raw!r}") from None
+
+
+def _listed(items: Any) -> list[Any]:
+    return items if isinstance(items, list) else [items]
+
+
+def _grant(item: Any) -> Grant:
+    if item == "admin":
+        return Grant()
+    if item["role"] not in {"viewer", "member", "manager"} or set(item) != {"project", "role"}:
+        raise ValueError
+    return Grant(str(item["project"]), item["role"])
 
 
 def redis_url(name: str, url: str) -> str:

@@ -57,6 +57,8 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.usersessions",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "rest_framework",
     "django_filters",
     "drf_spectacular",
@@ -162,6 +164,42 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+# Signing in by OpenID Connect, where an issuer is named; docs/people.md.
+EVENKEEL_OIDC_ISSUER = env.text("EVENKEEL_OIDC_ISSUER").rstrip("/")
+EVENKEEL_OIDC_NAME = env.text("EVENKEEL_OIDC_NAME", "single sign-on")
+EVENKEEL_OIDC_GROUPS_CLAIM = env.text("EVENKEEL_OIDC_GROUPS_CLAIM")
+EVENKEEL_OIDC_GROUP_ROLES = env.group_roles("EVENKEEL_OIDC_GROUP_ROLES")
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "sso",
+                "name": EVENKEEL_OIDC_NAME,
+                "client_id": env.text("EVENKEEL_OIDC_CLIENT_ID"),
+                "secret": env.text("EVENKEEL_OIDC_CLIENT_SECRET"),
+                "settings": {
+                    "server_url": EVENKEEL_OIDC_ISSUER,
+                    "verified_email": env.flag("EVENKEEL_OIDC_TRUST_EMAILS"),
+                },
+            }
+        ]
+        if EVENKEEL_OIDC_ISSUER
+        else [],
+    },
+}
+SOCIALACCOUNT_ADAPTER = "accounts.oidc.DirectoryAdapter"
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = True  # by addresses that the provider has verified, no others
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_LOGIN_ON_GET = True  # a link: the policy for pages lets no form lead elsewhere
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
+ACCOUNT_ADAPTER = "accounts.oidc.AccountAdapter"
+LOGIN_REDIRECT_URL = "/"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
 # Outgoing e-mail, as smtp+tls://user:password@host:port; empty: none is sent.
 EVENKEEL_EMAIL_URL = env.text("EVENKEEL_EMAIL_URL")
 vars().update(env.email("EVENKEEL_EMAIL_URL", EVENKEEL_EMAIL_URL))

@@ -10,6 +10,7 @@ urlpatterns = [
     path("api/docs", views.api_docs),
     path("api/v1/", include("portal.api.urls")),
     path("admin/", admin.site.urls),
+    path("accounts/", include("accounts.urls")),
     re_path(r"^(?!api/|admin/|static/|ws/).*$", views.index),
 ]
 

@@ -1,11 +1,12 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { lazy, Suspense, useState } from "react";
-import { BrowserRouter, Route, Routes } from "react-router";
+import { BrowserRouter, Navigate, Route, Routes } from "react-router";
 import { ApiError } from "./api/client";
 import { useSession } from "./api/hooks";
 import { Fault } from "./components/Panel";
 import { createLiveStore, LiveContext } from "./lib/liveContext";
+import { Invitation } from "./pages/invitation/Invitation";
 import { Overview } from "./pages/overview/Overview";
 import { SignIn } from "./pages/signin/SignIn";
 import { Shell } from "./shell/Shell";
@@ -36,16 +37,18 @@ function Pages() {
     );
   }
   if (!session.data) return null;
+  if (window.location.pathname === "/invitation") return <Invitation session={session.data} />;
   if (!session.data.user) return <SignIn session={session.data} />;
   return (
     <Shell session={session.data}>
       <Suspense fallback={null}>
         <Routes>
           <Route path="/" element={<Overview session={session.data} />} />
+          <Route path="/signin" element={<Navigate to="/" replace />} />
           <Route path="/jobs" element={<JobsPage />} />
           <Route path="/jobs/:number" element={<JobPage />} />
           <Route path="/submit" element={<SubmitPage session={session.data} />} />
-          <Route path="/tokens" element={<TokensPage />} />
+          <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
           {session.data.user.is_admin && <Route path="/policy" element={<PolicyPage />} />}
           <Route path="*" element={<NotFound />} />
         </Routes>

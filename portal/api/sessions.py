@@ -9,6 +9,7 @@ from django.conf import settings
 from django.contrib.auth import authenticate, login, logout
 from django.contrib.auth.models import AnonymousUser
 from django.middleware.csrf import get_token
+from django.urls import reverse
 from pydantic import Field
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.permissions import AllowAny
@@ -20,6 +21,7 @@ from rest_framework.views import APIView
 from accounts import attempts
 from accounts.denials import record_denial
 from accounts.models import User
+from accounts.oidc import PROVIDER
 from accounts.selectors import projects_with_roles
 from portal.api.access import Access
 from portal.api.errors import Refused
@@ -99,6 +101,12 @@ def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
     return {
         "user": {"id": user.pk, "email": user.email, "name": str(user), "is_admin": user.is_superuser}
         if isinstance(user, User)
+        else None,
+        "single_sign_on": {
+            "name": settings.EVENKEEL_OIDC_NAME,
+            "url": reverse("openid_connect_login", kwargs={"provider_id": PROVIDER}),
+        }
+        if settings.EVENKEEL_OIDC_ISSUER
         else None,
         "projects": [{"key": p.key, "name": p.name, "role": role} for p, role in projects_with_roles(user)],
         "cluster": {

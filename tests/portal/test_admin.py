@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from allauth.usersessions.models import UserSession
 from django.contrib import admin
 from django.core.cache import cache
 from django.test import Client
@@ -191,3 +192,29 @@ def test_guessing_passwords_is_slowed_down(world: World) -> None:
     assert "Too many attempts" in refused.content.decode()
     cache.clear()
     assert client.post(address, {"username": boss.email, "password": "a long enough one"}).status_code == 302
+
+
+def test_the_last_administrator_and_the_tree_are_guarded_here_too(world: World, boss: Client) -> None:
+    root = User.objects.get(email="root@example.org")
+    address = reverse("admin:accounts_user_change", args=[root.pk])
+    refused = boss.post(address, {"email": root.email, "is_active": "on", "is_staff": "on"})
+    assert "only active administrator" in refused.content.decode()
+    assert User.objects.get(pk=root.pk).is_superuser
+    faces = Project.objects.create(key="faces", name="Faces", parent=world.project)
+    data = {
+        "key": "vision", "name": "Vision", "parent": faces.pk,
+        "memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0,
+        "quotas-TOTAL_FORMS": 0, "quotas-INITIAL_FORMS": 0,
+    }  # fmt: skip
+    refused = boss.post(reverse("admin:accounts_project_change", args=[world.project.pk]), data)
+    assert "itself or below it" in refused.content.decode()
+
+
+def test_sessions_show_no_key_and_are_ended(world: World, boss: Client) -> None:
+    other = Client()
+    other.force_login(world.user)
+    session = UserSession.objects.get(user=world.user)
+    page = boss.get(reverse("admin:usersessions_usersession_change", args=[session.pk])).content.decode()
+    assert session.session_key not in page
+    _act(boss, "usersessions_usersession", "end", session.pk)
+    assert other.get("/api/v1/jobs").status_code == 401

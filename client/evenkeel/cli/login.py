@@ -20,7 +20,7 @@ from evenkeel.client import Client, ClientError
 @click.option("--token", help="An API token; - reads it from standard input.")
 @click.option("--email", help="Sign in with a password and have a token made.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@click.option("--expires-in-days", type=click.IntRange(1, 3650), default=90, show_default=True)
+@click.option("--expires-in-days", type=click.IntRange(1, 366), default=90, show_default=True)
 def login(url: str | None, token: str | None, email: str | None, password_stdin: bool, expires_in_days: int) -> None:
     """Remember a portal and a token for it.
 

@@ -26,6 +26,14 @@ export function useSignIn() {
   });
 }
 
+/** Goes to the overview, as whoever is signed in then. */
+export function useAcceptInvitation() {
+  return useMutation({
+    mutationFn: (body: { secret: string; name?: string; password?: string }) => send<{ project: string }>("POST", "invitations/accept", body),
+    onSuccess: () => window.location.assign("/"),
+  });
+}
+
 export function useSignOut() {
   const client = useQueryClient();
   return useMutation({
@@ -155,6 +163,12 @@ function useTokenChange<T, R>(change: (input: T) => Promise<R>) {
   const client = useQueryClient();
   return useMutation({ mutationFn: change, onSuccess: () => client.invalidateQueries({ queryKey: ["tokens"] }) });
 }
-export const useCreateToken = () =>
-  useTokenChange((body: { name: string; expires_in_days: number | null }) => send<NewToken>("POST", "tokens", body));
+export interface TokenWish {
+  name: string;
+  expires_in_days: number;
+  scopes: ApiToken["scopes"];
+  project: string | null;
+}
+export const useCreateToken = () => useTokenChange((body: TokenWish) => send<NewToken>("POST", "tokens", body));
+export const useRotateToken = () => useTokenChange((id: number) => send<NewToken>("POST", `tokens/${id}/rotate`, {}));
 export const useRevokeToken = () => useTokenChange((id: number) => send<void>("DELETE", `tokens/${id}`));

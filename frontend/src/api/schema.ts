@@ -2530,6 +2530,8 @@ export interface components {
         };
         Session: {
             user: components["schemas"]["SignedIn"] | null;
+            /** @description Null: people sign in with a password only. */
+            single_sign_on: components["schemas"]["SingleSignOn"] | null;
             projects: components["schemas"]["SessionProject"][];
             cluster: components["schemas"]["SessionCluster"];
             /** @description Jobs of all projects run under the portal's own account. */
@@ -2555,6 +2557,14 @@ export interface components {
             email: string;
             name: string;
             is_admin: boolean;
+        };
+        SingleSignOn: {
+            name: string;
+            /**
+             * @description Where the browser goes to sign in.
+             * @example /accounts/oidc/sso/login/
+             */
+            url: string;
         };
         StateSpan: {
             /** @enum {string} */

@@ -29,8 +29,14 @@ class SessionCluster(Shape):
     gpus: int
 
 
+class SingleSignOn(Shape):
+    name: str
+    url: str = Field(description="Where the browser goes to sign in.", examples=["/accounts/oidc/sso/login/"])
+
+
 class Session(Shape):
     user: SignedIn | None
+    single_sign_on: SingleSignOn | None = Field(description="Null: people sign in with a password only.")
     projects: list[SessionProject]
     cluster: SessionCluster
     single_trust_mode: bool = Field(description="Jobs of all projects run under the portal's own account.")

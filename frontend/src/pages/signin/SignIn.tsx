@@ -6,6 +6,13 @@ import { count } from "../../lib/format";
 import { ThemeToggle } from "../../shell/ThemeToggle";
 import css from "./signin.module.css";
 
+/** Why the directory's sign-in came back without one. */
+const REFUSED: Record<string, string> = {
+  directory: "Single sign-on did not work. Try again, or sign in with a password.",
+  unverified: "The directory does not vouch for your email address, so nobody can be signed in by it.",
+  inactive: "This account is deactivated. Ask an administrator of the cluster.",
+};
+
 export function SignIn({ session }: { session: Session }) {
   const signIn = useSignIn();
   const [email, setEmail] = useState("");
@@ -14,7 +21,8 @@ export function SignIn({ session }: { session: Session }) {
     event.preventDefault();
     signIn.mutate({ email: email.trim(), password });
   };
-  const { cluster } = session;
+  const { cluster, single_sign_on: sso } = session;
+  const refused = REFUSED[new URLSearchParams(window.location.search).get("error") ?? ""];
   return (
     <main className={css.page}>
       <div className={css.corner}><ThemeToggle /></div>
@@ -30,10 +38,11 @@ export function SignIn({ session }: { session: Session }) {
           <label htmlFor="password">Password</label>
           <input id="password" name="password" type="password" className="in" autoComplete="current-password" required value={password} onChange={(event) => setPassword(event.target.value)} />
         </div>
-        <div role="alert" className={css.error}>{signIn.error?.message}</div>
+        <div role="alert" className={css.error}>{signIn.error?.message ?? refused}</div>
         <button type="submit" className="btn pri" style={{ justifyContent: "center", height: 34 }} disabled={signIn.isPending}>
           {signIn.isPending ? "Signing in" : "Sign in"}
         </button>
+        {sso && <a href={sso.url} className="btn" style={{ justifyContent: "center", height: 34 }}>Sign in with {sso.name}</a>}
         <p className={css.hint}>No account yet, or the password is lost? An administrator of this cluster makes accounts and sets passwords.</p>
       </form>
       <footer className={css.foot}>

@@ -1,18 +1,20 @@
 import { Modal } from "@mantine/core";
 import { useState, type FormEvent } from "react";
-import { useCreateToken, useRevokeToken, useTokens } from "../../api/hooks";
-import type { ApiToken, NewToken } from "../../api/types";
+import { useCreateToken, useRevokeToken, useRotateToken, useTokens } from "../../api/hooks";
+import type { ApiToken, NewToken, Session } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Icon } from "../../components/icons";
 import { dateTime, moment, relative } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
 
-const LIFETIMES: { label: string; days: number | null }[] = [
-  { label: "30 days", days: 30 }, { label: "90 days", days: 90 }, { label: "a year", days: 365 }, { label: "no end", days: null },
+const LIFETIMES = [{ label: "30 days", days: 30 }, { label: "90 days", days: 90 }, { label: "a year", days: 366 }];
+const SCOPES: { value: ApiToken["scopes"][number]; label: string }[] = [
+  { value: "jobs:read", label: "read jobs" }, { value: "jobs:write", label: "submit and change jobs" }, { value: "admin", label: "administer" },
 ];
 
-export default function TokensPage() {
+export default function TokensPage({ projects }: { projects: Session["projects"] }) {
   const tokens = useTokens();
+  const rotate = useRotateToken();
   const [made, setMade] = useState<NewToken | null>(null);
   const [revoking, setRevoking] = useState<ApiToken | null>(null);
   return (
@@ -21,14 +23,15 @@ export default function TokensPage() {
       <div className="page" style={{ maxWidth: 920 }}>
         <h1 className="say"><b>Tokens let programs act as you</b>: the evenkeel command, scripts and CI. Each is shown once, when it is made.</h1>
         {made && <Secret token={made} onDone={() => setMade(null)} />}
-        <CreateForm onMade={setMade} />
+        <CreateForm projects={projects} onMade={setMade} />
+        {rotate.error && <div className="fault" role="alert">{rotate.error.message}</div>}
         <Panel title="Your tokens">
           <Loadable query={tokens} what="The list of tokens" skeleton={<Skeleton height={26} count={3} />}>
             {(list) => list.length === 0 ? <p className="empty">You have no tokens.</p> : (
               <div className="tw" tabIndex={0}>
                 <table className="t cards">
-                  <thead><tr><th scope="col">Name</th><th scope="col">Begins with</th><th scope="col" className="ra">Made</th><th scope="col" className="ra">Last used</th><th scope="col" className="ra">Ends</th><th scope="col"><span className="vh">Action</span></th></tr></thead>
-                  <tbody>{list.map((token) => <Row key={token.id} token={token} onRevoke={() => setRevoking(token)} />)}</tbody>
+                  <thead><tr><th scope="col">Name</th><th scope="col">Begins with</th><th scope="col">For</th><th scope="col" className="ra">Made</th><th scope="col" className="ra">Last used</th><th scope="col" className="ra">Ends</th><th scope="col"><span className="vh">Action</span></th></tr></thead>
+                  <tbody>{list.map((token) => <Row key={token.id} token={token} onRotate={() => rotate.mutate(token.id, { onSuccess: setMade })} onRevoke={() => setRevoking(token)} />)}</tbody>
                 </table>
               </div>
             )}
@@ -40,7 +43,7 @@ export default function TokensPage() {
   );
 }
 
-function Row({ token, onRevoke }: { token: ApiToken; onRevoke: () => void }) {
+function Row({ token, onRotate, onRevoke }: { token: ApiToken; onRotate: () => void; onRevoke: () => void }) {
   const now = new Date();
   const ended = token.expires_at !== null && new Date(token.expires_at) <= now;
   const made = new Date(token.created_at);
@@ -48,21 +51,26 @@ function Row({ token, onRevoke }: { token: ApiToken; onRevoke: () => void }) {
     <tr>
       <td className="wide" style={{ fontWeight: 500 }}>{token.name}</td>
       <td className="mono" style={{ fontSize: 12 }} data-l="Begins with">{token.prefix}</td>
+      <td data-l="For" style={{ fontSize: 12 }}>{token.scopes.join(", ")}{token.project && <span className="sub"> in {token.project}</span>}</td>
       <td className="ra" data-l="Made" title={dateTime(made)}>{moment(made, now)}</td>
-      <td className="ra" data-l="Last used">{token.last_used_at ? relative(new Date(token.last_used_at), now) : <span className="sub">never</span>}</td>
+      <td className="ra" data-l="Last used" title={token.last_used_address ?? undefined}>{token.last_used_at ? relative(new Date(token.last_used_at), now) : <span className="sub">never</span>}</td>
       <td className="ra" data-l="Ends">{token.revoked_at ? <span className="chip">revoked</span> : ended ? <span className="chip warn">ended</span> : token.expires_at ? moment(new Date(token.expires_at), now) : <span className="sub">no end</span>}</td>
-      <td className="ra">{!token.revoked_at && <button type="button" className="btn sm bad" onClick={onRevoke}>Revoke</button>}</td>
+      <td className="ra" style={{ whiteSpace: "nowrap" }}>{!token.revoked_at && !ended && <button type="button" className="btn sm" title="A new one in its place; this one works for 24 hours more" onClick={onRotate}>Rotate</button>} {!token.revoked_at && <button type="button" className="btn sm bad" onClick={onRevoke}>Revoke</button>}</td>
     </tr>
   );
 }
 
-function CreateForm({ onMade }: { onMade: (token: NewToken) => void }) {
+function CreateForm({ projects, onMade }: { projects: Session["projects"]; onMade: (token: NewToken) => void }) {
   const create = useCreateToken();
   const [name, setName] = useState("");
   const [days, setDays] = useState("90");
+  const [scopes, setScopes] = useState<ApiToken["scopes"]>(["jobs:read", "jobs:write"]);
+  const [project, setProject] = useState("");
+  const toggle = (scope: ApiToken["scopes"][number]) =>
+    setScopes(scopes.includes(scope) ? scopes.filter((one) => one !== scope) : [...scopes, scope]);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    create.mutate({ name: name.trim(), expires_in_days: days === "" ? null : Number(days) }, { onSuccess: (token) => { setName(""); onMade(token); } });
+    create.mutate({ name: name.trim(), expires_in_days: Number(days), scopes, project: project || null }, { onSuccess: (token) => { setName(""); onMade(token); } });
   };
   return (
     <Panel title="New token">
@@ -74,10 +82,25 @@ function CreateForm({ onMade }: { onMade: (token: NewToken) => void }) {
         <div className="f" style={{ width: 130 }}>
           <label htmlFor="token-days">Valid for</label>
           <select id="token-days" className="in" value={days} onChange={(event) => setDays(event.target.value)}>
-            {LIFETIMES.map((entry) => <option key={entry.label} value={entry.days ?? ""}>{entry.label}</option>)}
+            {LIFETIMES.map((entry) => <option key={entry.label} value={entry.days}>{entry.label}</option>)}
           </select>
         </div>
-        <button type="submit" className="btn pri" style={{ height: 32 }} disabled={create.isPending}>Make token</button>
+        <div className="f" style={{ width: 160 }}>
+          <label htmlFor="token-project">Works in</label>
+          <select id="token-project" className="in" value={project} onChange={(event) => setProject(event.target.value)}>
+            <option value="">all my projects</option>
+            {projects.map((one) => <option key={one.key} value={one.key}>{one.name}</option>)}
+          </select>
+        </div>
+        <fieldset style={{ border: 0, padding: 0, display: "flex", gap: 12, flexBasis: "100%", flexWrap: "wrap" }}>
+          <legend className="vh">It may</legend>
+          {SCOPES.map((scope) => (
+            <label key={scope.value} style={{ display: "flex", gap: 6, alignItems: "center" }}>
+              <input type="checkbox" checked={scopes.includes(scope.value)} onChange={() => toggle(scope.value)} />{scope.label}
+            </label>
+          ))}
+        </fieldset>
+        <button type="submit" className="btn pri" style={{ height: 32 }} disabled={create.isPending || scopes.length === 0}>Make token</button>
       </form>
       {create.error && <div className="fault" role="alert">{create.error.message}</div>}
     </Panel>

@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         password = None
         admin = User.objects.filter(is_superuser=True).order_by("pk").first()
-        if admin is None:
+        if admin is None and not User.objects.exists():
             password = secrets.token_urlsafe(12)
             admin = User.objects.create_superuser(options["admin_email"], password)
         if not Cluster.objects.exists():
@@ -48,7 +48,8 @@ class Command(BaseCommand):
             )
         if not Project.objects.exists():
             project = create_project(actor=None, key="default", name="Default")
-            add_member(actor=None, project=project, user=admin, role=Membership.Role.MANAGER)
+            if admin is not None:
+                add_member(actor=None, project=project, user=admin, role=Membership.Role.MANAGER)
         known = set(Rate.objects.values_list("accelerator_type", flat=True))
         now = timezone.now()
         Rate.objects.bulk_create(
@@ -57,4 +58,4 @@ class Command(BaseCommand):
             if kind not in known
         )
         if options["print_json"]:
-            self.stdout.write(json.dumps({"email": admin.email, "password": password}))
+            self.stdout.write(json.dumps({"email": admin.email if admin else None, "password": password}))

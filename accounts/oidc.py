@@ -1,0 +1,96 @@
+"""Signing in by OpenID Connect, with django-allauth: who may, as whom, and with which roles."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.signals import user_logged_in
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.providers.base import AuthProcess
+from allauth.socialaccount.providers.openid_connect.views import login
+from django.conf import settings
+from django.dispatch import receiver
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from requests import RequestException
+
+from accounts.denials import record_denial
+from accounts.directory import apply_groups
+from accounts.models import User
+from accounts.origin import address_of
+
+logger = logging.getLogger(__name__)
+#: What a provider is called in addresses; there is one.
+PROVIDER = "sso"
+
+
+def _refused(request: HttpRequest, why: str, email: str = "") -> HttpResponse:
+    """Back to the sign-in page, which says why."""
+    detail = {"by": "oidc", "reason": why}
+    who = f"address:{address_of(request)}"
+    record_denial(actor=None, action="session.refused", target=email or PROVIDER, detail=detail, who=who)
+    return redirect(f"/signin?error={why}")
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # the library is untyped
+    """Accounts are made by administrators, by invitations and by the directory, never by a form."""
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
+
+    def add_message(self, *args: Any, **kwargs: Any) -> None:
+        """The front end shows none."""
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return address_of(request)
+
+    def respond_user_inactive(self, request: HttpRequest, user: User) -> HttpResponse:
+        return _refused(request, "inactive", user.email)
+
+
+class DirectoryAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
+        return True
+
+    def on_authentication_error(self, request: HttpRequest, provider: Any, **kwargs: Any) -> None:
+        raise ImmediateHttpResponse(_refused(request, "directory"))
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
+        """Only with an address that the provider vouches for: by it people are found, and invited."""
+        emails = [address.email for address in sociallogin.email_addresses if address.verified]
+        if sociallogin.state.get("process") == AuthProcess.CONNECT:
+            raise ImmediateHttpResponse(_refused(request, "directory"))
+        if not sociallogin.is_existing and not emails:
+            raise ImmediateHttpResponse(_refused(request, "unverified"))
+        if sociallogin.is_existing and sociallogin.user.kind != User.Kind.PERSON:
+            raise ImmediateHttpResponse(_refused(request, "directory", sociallogin.user.email))
+
+
+def begin_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """To the provider. The library says well what goes wrong on the way back, not that it cannot be reached."""
+    try:
+        answer: HttpResponse = login(request, provider_id)
+    except (RequestException, KeyError) as error:
+        logger.warning("the provider of single sign-on does not answer as one: %s", error)
+        return _refused(request, "directory")
+    return answer
+
+
+@receiver(user_logged_in)
+def follow_groups(sender: Any, request: HttpRequest, user: User, sociallogin: Any = None, **kwargs: Any) -> None:
+    if sociallogin is None or not settings.EVENKEEL_OIDC_GROUPS_CLAIM:
+        return
+    groups = groups_in(sociallogin.account.extra_data, settings.EVENKEEL_OIDC_GROUPS_CLAIM)
+    apply_groups(user=user, groups=groups, mapping=settings.EVENKEEL_OIDC_GROUP_ROLES)
+
+
+def groups_in(data: dict[str, Any], claim: str) -> list[str]:
+    """Groups that the provider named, in its user info or in the ID token; it may name one as plain text."""
+    for part in (data.get("userinfo"), data.get("id_token")):
+        if isinstance(part, dict) and claim in part:
+            found = part[claim]
+            return [str(group) for group in found] if isinstance(found, list) else [str(found)]
+    return []

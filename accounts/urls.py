@@ -1,0 +1,11 @@
+"""The two addresses of signing in by OpenID Connect, under the names that django-allauth knows them by."""
+
+from allauth.socialaccount.providers.openid_connect.views import callback
+from django.urls import path
+
+from accounts.oidc import begin_sign_in
+
+urlpatterns = [
+    path("oidc/<str:provider_id>/login/", begin_sign_in, name="openid_connect_login"),
+    path("oidc/<str:provider_id>/login/callback/", callback, name="openid_connect_callback"),
+]

@@ -1,0 +1,232 @@
+"""Signing in by OpenID Connect at a real provider: allauth's own, in another process, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from django.core.cache import cache
+from django.test import Client
+from django.utils import timezone
+
+from accounts.directory import apply_groups
+from accounts.grants import Grant
+from accounts.models import AuditEntry, Membership, Project, User
+from accounts.people import deactivate_user
+from accounts.selectors import role_in
+from portal import env
+from tests.supervisor.running import ROOT
+
+pytestmark = pytest.mark.django_db
+LOGIN = "/accounts/oidc/sso/login/"
+CALLBACK = "http://testserver/accounts/oidc/sso/login/callback/"
+DORA = {"email": "dora@example.org", "email_verified": True, "name": "Dora Example"}
+
+
+@dataclass
+class Provider:
+    url: str
+    folder: Path
+
+    def says(self, **claims: Any) -> None:
+        """What it claims of its one person from now on."""
+        (self.folder / "claims.json").write_text(json.dumps({"dora": DORA | claims}))
+
+    def sign_in(self, address: str) -> str:
+        """As a browser there: from its authorisation page, with the password, to the address it sends back to."""
+        with httpx.Client(trust_env=False, follow_redirects=False, timeout=20) as browser:
+            page = browser.get(address)
+            form = browser.get(httpx.URL(address).join(page.headers["Location"]))
+            token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', form.text)
+            assert token
+            data = {"login": "dora", "password": "dora's password", "csrfmiddlewaretoken": token[1]}
+            back = browser.post(form.url, data=data, headers={"Referer": str(form.url)})
+            return str(browser.get(form.url.join(back.headers["Location"])).headers["Location"])
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
+    folder = tmp_path_factory.mktemp("idp")
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(*pem))
+    (folder / "claims.json").write_text("{}")
+    environment = {**os.environ, "IDP_FOLDER": str(folder), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.idp.serve", CALLBACK]
+    with (folder / "errors").open("w") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT)
+    try:
+        assert process.stdout
+        port = process.stdout.readline().strip()
+        assert port, (folder / "errors").read_text()
+        yield Provider(f"http://127.0.0.1:{port}", folder)
+    finally:
+        process.kill()
+        process.wait(10)
+        if process.stdout:
+            process.stdout.close()
+
+
+@pytest.fixture
+def idp(provider: Provider, settings: Any, monkeypatch: Any) -> Iterator[Provider]:
+    cache.clear()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    app = {
+        "provider_id": "sso",
+        "name": "Example",
+        "client_id": "evenkeel",
+        "secret": "the client's secret",
+        "settings": {"server_url": provider.url},
+    }
+    settings.SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": [app]}}
+    settings.EVENKEEL_OIDC_ISSUER = provider.url
+    settings.EVENKEEL_OIDC_NAME = "Example"
+    settings.EVENKEEL_OIDC_GROUPS_CLAIM = "groups"
+    settings.EVENKEEL_OIDC_GROUP_ROLES = {
+        "vision-team": [Grant("vision", "member")],
+        "leads": [Grant("vision", "manager")],
+        "ops": [Grant()],
+    }
+    Project.objects.create(key="vision", name="Vision")
+    provider.says()
+    yield provider
+    cache.clear()
+
+
+def sign_in(idp: Provider) -> tuple[Client, Any]:
+    """The whole way round; the portal's browser and its last answer."""
+    client = Client()
+    begun = client.get(LOGIN)
+    assert begun.status_code == 302
+    assert begun["Location"].startswith(idp.url)
+    assert "code_challenge=" in begun["Location"]
+    back = idp.sign_in(begun["Location"])
+    assert back.startswith(CALLBACK)
+    return client, client.get(back.removeprefix("http://testserver"))
+
+
+def who(client: Client) -> Any:
+    return client.get("/api/v1/session").json()["user"]
+
+
+def test_the_session_says_how_people_sign_in(idp: Provider) -> None:
+    assert Client().get("/api/v1/session").json()["single_sign_on"] == {"name": "Example", "url": LOGIN}
+
+
+def test_somebody_new_gets_an_account_and_the_roles_of_their_groups(idp: Provider) -> None:
+    idp.says(groups=["vision-team", "chess club"])
+    client, answer = sign_in(idp)
+    assert (answer.status_code, answer["Location"]) == (302, "/")
+    assert who(client)["email"] == "dora@example.org"
+    dora = User.objects.get(email="dora@example.org")
+    assert not dora.has_usable_password()
+    assert not dora.is_superuser
+    membership = Membership.objects.get(user=dora)
+    assert (membership.project.key, membership.role, membership.by_directory) == ("vision", "member", True)
+    assert AuditEntry.objects.filter(action="session.create", target="dora@example.org").exists()
+
+
+def test_roles_come_and_go_with_the_groups(idp: Provider) -> None:
+    idp.says(groups=["leads", "vision-team", "ops"])
+    sign_in(idp)
+    dora, vision = User.objects.get(email="dora@example.org"), Project.objects.get(key="vision")
+    assert dora.is_superuser
+    User.objects.create_superuser("root@example.org", "x")
+    idp.says(groups="vision-team")
+    sign_in(idp)
+    dora = User.objects.get(pk=dora.pk)
+    assert not dora.is_superuser
+    assert role_in(dora, vision) == "member"
+    Membership.objects.create(user=dora, project=vision, role="viewer")
+    idp.says()
+    sign_in(idp)
+    assert role_in(dora, vision) == "viewer"
+    changes = AuditEntry.objects.filter(action="project.member_by_directory").order_by("id")
+    assert [c.detail["after"] for c in changes] == ["manager", "member", None]
+
+
+def test_who_has_an_account_keeps_it_and_signs_in_by_the_directory_from_then_on(idp: Provider) -> None:
+    """Whoever made the account knows its password, and need not be whom the address belongs to."""
+    dora = User.objects.create_user("dora@example.org", "correct horse battery")
+    client, _ = sign_in(idp)
+    assert who(client)["id"] == dora.pk
+    assert User.objects.count() == 1
+    dora.refresh_from_db()
+    assert not dora.has_usable_password()
+
+
+def test_an_address_that_nobody_vouches_for_opens_nothing(idp: Provider) -> None:
+    User.objects.create_user("dora@example.org", "correct horse battery")
+    idp.says(email_verified=False)
+    client, answer = sign_in(idp)
+    assert answer["Location"] == "/signin?error=unverified"
+    assert who(client) is None
+
+
+def test_a_deactivated_person_stays_out(idp: Provider) -> None:
+    sign_in(idp)
+    dora = User.objects.get()
+    deactivate_user(actor=None, user=dora, now=timezone.now())
+    client, answer = sign_in(idp)
+    assert answer["Location"] == "/signin?error=inactive"
+    assert who(client) is None
+
+
+def test_an_answer_that_was_not_asked_for_is_refused(idp: Provider) -> None:
+    begun = Client().get(LOGIN)
+    back = idp.sign_in(begun["Location"])
+    stranger = Client()
+    answer = stranger.get(back.removeprefix("http://testserver"))
+    assert answer["Location"] == "/signin?error=directory"
+    assert who(stranger) is None
+    assert AuditEntry.objects.filter(action="session.refused").exists()
+
+
+def test_a_provider_that_is_away_is_said_so(idp: Provider, settings: Any) -> None:
+    settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["server_url"] = "http://127.0.0.1:9"
+    assert Client().get(LOGIN)["Location"] == "/signin?error=directory"
+
+
+def test_without_an_issuer_there_is_no_such_page() -> None:
+    assert Client().get(LOGIN).status_code == 404
+    assert Client().get("/api/v1/session").json()["single_sign_on"] is None
+
+
+def test_the_last_administrator_stays_one_whatever_the_directory_says() -> None:
+    ana = User.objects.create_user("ana@example.org", "x")
+    mapping = {"ops": [Grant()]}
+    apply_groups(user=ana, groups=["ops"], mapping=mapping)
+    apply_groups(user=ana, groups=[], mapping=mapping)
+    assert User.objects.get().is_superuser
+
+
+def test_an_administrator_made_by_hand_is_not_unmade_by_groups() -> None:
+    User.objects.create_superuser("root@example.org", "x")
+    ana = User.objects.create_superuser("ana@example.org", "x")
+    apply_groups(user=ana, groups=[], mapping={"ops": [Grant()]})
+    assert User.objects.get(pk=ana.pk).is_superuser
+
+
+@pytest.mark.parametrize(
+    "raw", ["[]", "{", '{"a": "root"}', '{"a": {"project": "x"}}', '{"a": {"project": "x", "role": "boss"}}']
+)
+def test_a_mapping_that_cannot_be_used_stops_the_start(raw: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("EVENKEEL_OIDC_GROUP_ROLES", raw)
+    with pytest.raises(env.BadSetting, match="EVENKEEL_OIDC_GROUP_ROLES"):
+        env.group_roles("EVENKEEL_OIDC_GROUP_ROLES")
+
+
+def test_a_mapping_may_give_several_things(monkeypatch: Any) -> None:
+    monkeypatch.setenv("EVENKEEL_OIDC_GROUP_ROLES", '{"a": ["admin", {"project": "x", "role": "viewer"}]}')
+    assert env.group_roles("EVENKEEL_OIDC_GROUP_ROLES") == {"a": [Grant(), Grant("x", "viewer")]}
