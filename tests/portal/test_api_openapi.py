@@ -64,7 +64,13 @@ class Asker:
         world.train(job)
         run = world.run(job)
         MetricPoint.objects.create(run=run, epoch=1, step=1, at=timezone.now(), values={"loss": 1.0})
-        self.known = {"job": str(job.number), "stream": "project:vision", "name": "a", "run": str(run.pk)}
+        self.known = {
+            "job": str(job.number),
+            "stream": "project:vision",
+            "name": "a",
+            "run": str(run.pk),
+            "project": "vision",
+        }
         self.token = create_token(user=boss, name="fuzz", scopes=ALL_SCOPES)[1]
         self.run_token = run_token(run.pk, 1)
         self.asked = 0
@@ -97,7 +103,8 @@ schema = schemathesis.openapi.from_path(FILE)
 schema.app = get_wsgi_application()
 
 
-@schema.parametrize()
+# The export is streamed to ASGI servers, and the fuzzer asks over WSGI: tests/portal/test_api_audit.py has it.
+@schema.exclude(path="/api/v1/audit/export").parametrize()
 @settings(
     max_examples=8,
     deadline=None,
