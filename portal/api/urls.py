@@ -3,26 +3,13 @@
 from django.urls import path, re_path, register_converter
 
 from portal.api import (
-<<<<<<< HEAD
     artifacts,
     audit,
+    browsers,
     bulk,
     bundles,
     clusters,
     environments,
-    jobs,
-    logs,
-    looks,
-    projects,
-    reports,
-    secrets,
-    sessions,
-    storage,
-=======
-    audit,
-    browsers,
-    bulk,
-    clusters,
     invitations,
     jobs,
     logs,
@@ -31,9 +18,10 @@ from portal.api import (
     people,
     projects,
     reports,
+    secrets,
     service_accounts,
     sessions,
->>>>>>> 3aa3152 (Administer projects, members, invitations, service accounts, people, sessions and tokens through the API)
+    storage,
     tokens,
 )
 from portal.api.schema import SchemaView, unknown
@@ -76,7 +64,6 @@ urlpatterns = [
     path("model-types", clusters.ModelTypesView.as_view()),
     path("accelerator-types", clusters.AcceleratorTypesView.as_view()),
     path("projects", projects.ProjectsView.as_view()),
-<<<<<<< HEAD
     path("projects/<str:project>/bundles", bundles.BundlesView.as_view()),
     path("projects/<str:project>/bundles/<str:sha256>", bundles.BundleView.as_view()),
     path("projects/<str:project>/environments", environments.EnvironmentsView.as_view()),
@@ -85,7 +72,6 @@ urlpatterns = [
     path("projects/<str:project>/secrets", secrets.SecretsView.as_view()),
     path("projects/<str:project>/secrets/<str:secret>", secrets.SecretView.as_view()),
     path("projects/<str:project>/storage", storage.StorageView.as_view()),
-=======
     path("projects/<str:project>", projects.ProjectView.as_view()),
     path("projects/<str:project>/archive", projects.ArchiveView.as_view()),
     path("projects/<str:project>/restore", projects.RestoreView.as_view()),
@@ -99,7 +85,6 @@ urlpatterns = [
     path("invitations/accept", invitations.AcceptView.as_view()),
     path("people", people.PeopleView.as_view()),
     path("people/<int:person>", people.PersonView.as_view()),
->>>>>>> 3aa3152 (Administer projects, members, invitations, service accounts, people, sessions and tokens through the API)
     path("nodes", clusters.NodesView.as_view()),
     path("nodes/<name:name>/drain", clusters.DrainView.as_view()),
     path("nodes/<name:name>/resume", clusters.ResumeView.as_view()),
