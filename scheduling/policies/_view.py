@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduling.domain import Curve, Gang, Job, Reason, Snapshot
@@ -37,6 +37,7 @@ class View:
     allowance: dict[str, int]  # GPUs that a project's taking-part jobs may hold; missing: no limit
     quotas: Mapping[str, int]
     memo: dict[str, dict[str, Span]] = field(default_factory=dict, compare=False, repr=False)
+    shape: tuple[object, ...] = ()  # all that spans depend on beside the job
 
     @property
     def taking_part(self) -> tuple[Job, ...]:
@@ -47,13 +48,21 @@ class View:
         known = self.memo.get(job.id)
         if known is not None:
             return known
-        names = [name for name in self.types if not job.types or name in job.types]
-        spans = self.memo[job.id] = {}
-        for name in names:
-            curve = job.curves.get(name) if job.curves else trial_curve(job.min_gpus)
-            span = self._span(job, name, curve) if curve else None
-            if span:
-                spans[name] = span
+        spans = _SPANS.get(job, self.shape)
+        if spans is None:
+            spans = self._spans(job)
+            _SPANS.put(job, self.shape, spans)
+        self.memo[job.id] = spans
+        return spans
+
+    def _spans(self, job: Job) -> dict[str, Span]:
+        spans = {}
+        for name in self.types:
+            if not job.types or name in job.types:
+                curve = job.curves.get(name) if job.curves else trial_curve(job.min_gpus)
+                span = self._span(job, name, curve) if curve else None
+                if span:
+                    spans[name] = span
         return spans
 
     def _span(self, job: Job, name: str, curve: Curve) -> Span | None:
@@ -73,6 +82,9 @@ class View:
     def steps_per_s(self, job: Job, gang: Gang | None) -> float:
         if gang is None:
             return 0.0
+        span = self.spans(job).get(gang.type)
+        if span is not None and gang.count <= span.high:
+            return span.at(gang.count)
         curve = job.curves.get(gang.type) if job.curves else trial_curve(job.min_gpus)
         return effective(curve, gang.count, self.largest.get(gang.type, gang.count))[-1] if curve else 0.0
 
@@ -80,6 +92,32 @@ class View:
         """S_M of a gang; at most 1 even where a drained node makes U smaller than what is held."""
         alone = self.alone(job)
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
+
+
+class _Known:
+    """Spans by the identity of a job's curves, so that rounds that see the same curves make them once.
+
+    Entries hold the curves, so that an identity means the same object while it is here.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: dict[Hashable, tuple[Mapping[str, Curve], tuple[object, ...], dict[str, Span]]] = {}
+
+    def get(self, job: Job, shape: tuple[object, ...]) -> dict[str, Span] | None:
+        entry = self._entries.get(self._key(job))
+        return entry[2] if entry is not None and entry[0] is job.curves and entry[1] == shape else None
+
+    def put(self, job: Job, shape: tuple[object, ...], spans: dict[str, Span]) -> None:
+        if len(self._entries) >= self._most:
+            self._entries.clear()
+        self._entries[self._key(job)] = (job.curves, shape, spans)
+
+    def _key(self, job: Job) -> Hashable:
+        return (id(job.curves), job.min_gpus, job.max_gpus, job.types)
+
+
+_SPANS = _Known(most=16384)
 
 
 def words(gang: Gang) -> str:
@@ -105,14 +143,29 @@ def present_gang(job: Job, type_of: dict[int, str]) -> Gang | None:
     return Gang(type_of.get(job.gpu_ids[0], ""), len(job.gpu_ids))
 
 
+class _Latest:
+    """The newest view: within a round the policy and the round itself look at one snapshot."""
+
+    snapshot: Snapshot | None = None
+    view: View | None = None
+
+
 def view(snapshot: Snapshot) -> View:
+    if _Latest.snapshot is not snapshot or _Latest.view is None:
+        _Latest.view, _Latest.snapshot = _view(snapshot), snapshot
+    return _Latest.view
+
+
+def _view(snapshot: Snapshot) -> View:
     nodes = [node for node in snapshot.nodes if node.schedulable and not node.lost and node.gpu_ids]
     total, largest = Counter[str](), dict[str, int]()
     for node in nodes:
         total[node.type] += len(node.gpu_ids)
         largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
     multi_node = bool(snapshot.settings.get("multi_node", True))
-    base = View(tuple(sorted(total)), dict(total), largest, {}, (), (), (), {}, multi_node, {}, snapshot.gpu_quotas)
+    types = tuple(sorted(total))
+    shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
+    base = View(types, dict(total), largest, {}, (), (), (), {}, multi_node, {}, snapshot.gpu_quotas, shape=shape)
     jobs = sorted(snapshot.jobs, key=queue_key)
     reasons = {job.id: reason for job in jobs if (reason := _absent(base, job, snapshot.now)) is not None}
     fixed = tuple(job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang))

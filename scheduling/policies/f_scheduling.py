@@ -139,12 +139,16 @@ _NO_SPAN = Span(1, 0, (0.0,))
 
 def make_kind(field: View, job: Job, objective: str, group: int) -> Kind:
     spans = field.spans(job)
-    every = [spans.get(name, _NO_SPAN) for name in field.types]
-    alone = field.alone(job)
-    shares = tuple(_in_units(span.steps_per_s, alone) for span in every)
-    values = tuple(_in_units(span.steps_per_s, 1.0) for span in every) if objective == "paper" else shares
     # A running job stays on its type until all others are served; see `solve`.
     hurdle = float("inf") if job.gpu_ids else 1.0
+    return _make_kind(tuple(spans.get(name, _NO_SPAN) for name in field.types), objective, hurdle, group)
+
+
+@lru_cache(maxsize=16384)
+def _make_kind(every: tuple[Span, ...], objective: str, hurdle: float, group: int) -> Kind:
+    alone = max((span.at(span.high) for span in every), default=0.0)
+    shares = tuple(_in_units(span.steps_per_s, alone) for span in every)
+    values = tuple(_in_units(span.steps_per_s, 1.0) for span in every) if objective == "paper" else shares
     return Kind(values, shares, tuple(span.low for span in every), tuple(span.high for span in every), hurdle, group)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -11,11 +12,17 @@ import yaml
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
-from scheduling.simulator.engine import Engine
+from scheduling.simulator.engine import Engine, Options, Outcome
 from scheduling.simulator.report import summarise
 from scheduling.simulator.trace import Cluster, TraceJob
 
-__all__ = ["parse_policy", "simulate"]
+__all__ = ["Options", "Simulation", "parse_policy", "run_policy", "simulate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    result: dict[str, Any]
+    outcome: Outcome
 
 
 def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
@@ -33,16 +40,29 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def simulate(
-    jobs: Sequence[TraceJob], cluster: Cluster, name: str, parameters: Mapping[str, Any] | None = None, seed: int = 0
+    jobs: Sequence[TraceJob],
+    cluster: Cluster,
+    name: str,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    options: Options | None = None,
 ) -> dict[str, Any]:
     """One entry of `results`. Same seed, same values, `wall_s` aside."""
+    return run_policy(jobs, cluster, name, parameters, options or Options(seed)).result
+
+
+def run_policy(
+    jobs: Sequence[TraceJob], cluster: Cluster, name: str, parameters: Mapping[str, Any] | None, options: Options
+) -> Simulation:
+    """One policy on a trace, with all that tables of jobs and plots are made from."""
     policy: Policy = load_policy(name, dict(parameters or {}))
     start = time.perf_counter()
-    outcome = Engine(jobs, cluster, policy, seed).run()
-    return {
+    outcome = Engine(jobs, cluster, policy, options=options).run()
+    result = {
         "policy": name,
         "parameters": policy.parameters.model_dump(mode="json"),
         "given": dict(parameters or {}),
         **summarise(outcome, cluster),
         "wall_s": time.perf_counter() - start,
     }
+    return Simulation(result, outcome)

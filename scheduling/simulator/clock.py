@@ -22,6 +22,8 @@ class Clock:
         assert timeout.callbacks is not None
         timeout.callbacks.append(lambda _: call())
 
-    def run(self) -> None:
-        """Until nothing is left to happen."""
-        self._env.run()
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Until nothing is left to happen, or `stopped` says so."""
+        env = self._env
+        while env.peek() != simpy.core.Infinity and not stopped():
+            env.step()

@@ -1,102 +1,111 @@
 """A cluster in simulated time under the production scheduler: the same `plan_round`, the same states.
 
-Steps are counted in closed form between events; a round runs only when something has changed.
+Steps are counted in closed form between events; a round runs only when something has changed that it
+could answer to.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
-from scheduling import domain
-from scheduling.domain import Gang, Move, Plan, Snapshot
-from scheduling.lifecycle import LIVE, TRAINING, Event, State, advance
+from scheduling.domain import Move, Plan
+from scheduling.lifecycle import QUEUED, TRAINING, Event, State, advance
 from scheduling.policies.base import Policy
-from scheduling.rounds import plan_round
 from scheduling.simulator.clock import Clock
-from scheduling.simulator.trace import Cluster, TraceJob, speeds_alone
+from scheduling.simulator.failures import Failures
+from scheduling.simulator.meter import Meter
+from scheduling.simulator.noise import draw_factors
+from scheduling.simulator.run import Run
+from scheduling.simulator.sight import Ordered, Whole
+from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
 LAUNCHING_DELAY = frozenset({State.STANDBY, State.LAUNCHING, State.CHECKPOINTING, State.STOPPING})
-
-
-@dataclass(slots=True)
-class Run:
-    """One job on its way."""
-
-    job: TraceJob
-    alone: float  # steps/s with the whole cluster to itself
-    state: State = State.WAITING_FOR_INITIAL_CONTACT
-    since: float = 0.0  # when this state was entered
-    steps: float = 0.0
-    steps_per_s: float = 0.0
-    gpu_ids: tuple[int, ...] = ()  # assigned
-    gang: Gang | None = None
-    occupied: tuple[int, ...] = ()  # held, from LAUNCHING until the processes are gone
-    occupied_since: float = 0.0
-    launch_s: float = 0.0
-    protected_until: float | None = None
-    epoch: int = 0  # guards timers of earlier states
-    has_trained: bool = False
-    restarts: int = 0
-    finished_at: float | None = None
-    seconds: defaultdict[State, float] = field(default_factory=lambda: defaultdict(float))
-
-    @property
-    def remaining(self) -> float:
-        return max(0.0, self.job.total_steps - self.steps)
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """What held between two events."""
-
-    seconds: float
-    training_gpus: int
-    live: int
-    variance: float | None  # of relative throughput over training jobs
+#: Rounds in a row in which everybody queues on an idle cluster; then nobody will ever start.
+_HOPELESS = 50
 
 
 @dataclass(slots=True)
 class Outcome:
     runs: list[Run]
-    levels: list[Level]
-    gpu_seconds: dict[str, float]
-    rounds: int
+    meter: Meter
     first_arrival: float
-    end: float
-    live_integral: list[tuple[float, float]]  # (time, integral of live jobs up to then)
+    end: float = 0.0
+    rounds: int = 0
+    failures: int = 0
+    interrupted: bool = False
+    #: (run, GPUs, from, to) of every launch, where asked for
+    holds: list[tuple[int, tuple[int, ...], float, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to simulate, beside the cluster's own figures."""
+
+    seed: int = 0
+    noise: float = 0.0  # relative standard deviation of true speeds about the trace's
+    keep_holds: bool = False
+    #: Called now and then with the number of jobs that have ended; True: stop here.
+    progress: Callable[[int], bool] | None = None
 
 
 class Engine:
-    def __init__(self, jobs: Sequence[TraceJob], cluster: Cluster, policy: Policy, seed: int = 0) -> None:
-        self.cluster, self.policy, self.seed = cluster, policy, seed
+    def __init__(
+        self, jobs: Sequence[TraceJob], cluster: Cluster, policy: Policy, seed: int = 0, options: Options | None = None
+    ) -> None:
+        self.options = options or Options(seed)
+        self.cluster, self.policy, self.seed = cluster, policy, self.options.seed
         self.clock = Clock()
-        self.runs = [Run(job, max(speeds_alone(job, cluster).values(), default=0.0)) for job in jobs]
+        self.nodes = cluster.nodes
+        self.size_of = sizes(cluster.nodes)
+        self.runs = [Run(job, speed_alone(job, self.size_of, cluster.multi_node)) for job in jobs]
+        self.arrivals = sorted(self.runs, key=lambda run: run.job.arrival_s)
+        self.arrived = self.ended = 0
         self.live: dict[str, Run] = {}
+        self.standby: dict[str, Run] = {}
         self.occupied: set[int] = set()
+        self.assigned: set[int] = set()
         self.memory: dict[str, object] = {}
         self.asked = False  # a round is due at this moment
-        self.woken_for: float | None = None
-        start = min(job.arrival_s for job in jobs)
-        self.outcome = Outcome(self.runs, [], {}, 0, start, 0.0, [(start, 0.0)])
-        self.at = self.outcome.first_arrival
-        node_of = [(gpu, node) for node in cluster.nodes for gpu in node.gpu_ids]
-        self.node_of = {gpu: node.name for gpu, node in node_of}
-        self.type_of = {gpu: node.type for gpu, node in node_of}
-        settings: object = policy.parameters
-        self.protection = float(getattr(settings, "protection_factor", 3.0))
+        self.wakes: set[float] = set()  # moments at which a round is due anyway
+        self.protections: set[float] = set()  # ends of protection; they wake by themselves
+        self.ends: list[tuple[float, int, int, Run]] = []  # when trainings end, those of earlier epochs among them
+        self.hopeless = 0
+        start = min((job.arrival_s for job in jobs), default=0.0)
+        self.meter = Meter(start)
+        self.outcome = Outcome(self.runs, self.meter, start)
+        self.node_of = {gpu: node.name for node in cluster.nodes for gpu in node.gpu_ids}
+        self.price_of = {node.name: cluster.price_per_gpu_hour.get(node.type, 0.0) for node in cluster.nodes}
+        self.protection = float(getattr(policy.parameters, "protection_factor", 3.0))
+        self.sight = Ordered(self) if getattr(policy, "strict_order", False) else Whole(self)
+        self.failures = Failures(self)
 
     def run(self) -> Outcome:
-        for run in self.runs:
-            self.clock.after(run.job.arrival_s, lambda run=run: self._arrive(run))  # type: ignore[misc]
-        self.clock.run()
-        self.outcome.end = max((run.finished_at for run in self.runs if run.finished_at is not None), default=self.at)
+        self._await_arrivals()
+        self.failures.start()
+        self.clock.run(self._stopped_from_outside)
+        last = max((run.finished_at for run in self.runs if run.finished_at is not None), default=self.meter.at)
+        self.outcome.end = max(last, self.clock.now) if self.outcome.interrupted else last
         return self.outcome
+
+    def _stopped_from_outside(self) -> bool:
+        progress = self.options.progress
+        if progress is not None and progress(self.ended):
+            self.outcome.interrupted = True
+            self.meter.advance(self.clock.now)
+        return self.outcome.interrupted
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing will ever change but nodes that come and go."""
+        if self.arrived < len(self.arrivals):
+            return False
+        return not self.live or self.hopeless > _HOPELESS
 
     # Rounds ----------------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Ask for a round at this moment; events of one moment share one."""
         if not self.asked:
             self.asked = True
@@ -106,191 +115,224 @@ class Engine:
         self.asked = False
         if not self.live:
             return
-        self._account()
-        plan = plan_round(self._snapshot(), self.policy)
+        plan = self.sight.plan()
         self.outcome.rounds += 1
         self.memory = dict(plan.memory)
-        for move in sorted(plan.moves, key=lambda move: move.kind == "start"):
-            self._apply(self.live[move.job_id], move)
-        self._launch_ready()
+        self._apply_all(plan.moves)
+        self.launch_ready()
+        if plan.moves or any(run.state not in QUEUED for run in self.live.values()):
+            self.hopeless = 0
+        elif not self.failures.down:
+            self.hopeless += 1
         self._wake_later(plan)
 
     def _wake_later(self, plan: Plan) -> None:
-        """Protection ends by its own timer, so only other wishes need one."""
+        """Whatever else happens meanwhile, a round runs when the plan asked for one."""
         at, now = plan.next_wake_at, self.clock.now
-        ends = {run.protected_until for run in self.live.values()}
-        if at is not None and at > now and at not in ends and at != self.woken_for:
-            self.woken_for = at
-            self.clock.after(at - now, self._wake)
+        if at is None or at in self.wakes or at in self.protections or self.is_over:
+            return
+        if at > now:
+            self.wakes.add(at)
+            self.clock.after(at - now, lambda: self._awake(at))
+        elif any(move.kind == "preempt" for move in plan.moves):
+            self.wake()
 
-    def _snapshot(self) -> Snapshot:
-        assigned = {gpu for run in self.live.values() for gpu in run.gpu_ids}
-        training = [run for run in self.live.values() if run.state in TRAINING and run.steps_per_s]
-        ends = [run.remaining / run.steps_per_s for run in training]
-        return Snapshot(
-            now=self.clock.now,
-            nodes=self.cluster.nodes,
-            jobs=tuple(self._view(run) for run in self.live.values()),
-            seed=self.seed,
-            memory=self.memory,
-            next_event_s=min(ends, default=None),
-            settings={"multi_node": self.cluster.multi_node},
-            blocked_gpu_ids=frozenset(self.occupied - assigned),
-        )
+    def _awake(self, at: float) -> None:
+        self.wakes.discard(at)
+        self.wake()
 
-    def _view(self, run: Run) -> domain.Job:
-        job, cluster = run.job, self.cluster
-        restart = run.launch_s + cluster.checkpoint_s + cluster.stop_s if run.has_trained else 0.0
-        return domain.Job(
-            id=job.id,
-            number=job.number,
-            project=job.project,
-            state=run.state,
-            submitted_at=job.arrival_s,
-            curves=job.curves,
-            priority=job.priority,
-            min_gpus=job.min_gpus,
-            max_gpus=job.max_gpus,
-            types=job.types,
-            remaining_steps=run.remaining,
-            restartable=job.restartable,
-            gpu_ids=run.gpu_ids,
-            gang=run.gang,
-            has_trained=run.has_trained,
-            launch_s=run.launch_s,
-            checkpoint_s=cluster.checkpoint_s if run.has_trained else 0.0,
-            restart_cost_s=restart,
-            protected_until=run.protected_until,
-        )
+    def next_end_s(self) -> float | None:
+        """Seconds to the next end of a training, if nothing else happens."""
+        while self.ends and (self.ends[0][3].epoch != self.ends[0][2] or not self.ends[0][3].steps_per_s):
+            heappop(self.ends)
+        return max(0.0, self.ends[0][0] - self.clock.now) if self.ends else None
 
     # What happens to a job -------------------------------------------------------------------------
 
-    def _move(self, run: Run, event: Event) -> None:
+    def move(self, run: Run, event: Event) -> None:
         now = self.clock.now
-        self._account()
+        self.meter.advance(now)
         run.seconds[run.state] += now - run.since
         run.state, run.since = advance(run.state, event), now
         run.epoch += 1
+        run.seen = None
 
-    def _in(self, run: Run, seconds: float, event: Event) -> None:
-        """`event`, unless the run has left its present state by then."""
+    def after(self, run: Run, seconds: float, call: Callable[[Run], None]) -> None:
+        """`call`, unless the run has left its present state by then."""
         epoch = run.epoch
 
         def due() -> None:
             if run.epoch == epoch:
-                _DUE[event](self, run)
+                call(run)
 
         self.clock.after(seconds, due)
 
-    def _arrive(self, run: Run) -> None:
-        self._account()
-        run.since = self.clock.now
-        self.live[run.job.id] = run
-        self._move(run, Event.ACCEPTED)
-        self._wake()
+    def _await_arrivals(self) -> None:
+        if self.arrived < len(self.arrivals):
+            self.clock.after(self.arrivals[self.arrived].job.arrival_s - self.clock.now, self._arrive)
+
+    def _arrive(self) -> None:
+        """All that arrive at this moment."""
+        now, due = self.clock.now, self.arrivals[self.arrived].job.arrival_s
+        self.meter.advance(now)
+        while self.arrived < len(self.arrivals) and self.arrivals[self.arrived].job.arrival_s <= due:
+            run = self.arrivals[self.arrived]
+            self.arrived += 1
+            run.since = run.counted_at = now
+            if self.options.noise:
+                run.factors = draw_factors(run.job, self.options.noise, self.seed)
+            self.live[run.job.id] = run
+            self.meter.live += 1
+            self.move(run, Event.ACCEPTED)
+            self.sight.queued(run)
+            if self.sight.is_due(run):
+                self.wake()
+        self._await_arrivals()
+
+    def _apply_all(self, moves: Sequence[Move]) -> None:
+        """What is given up goes before what is given."""
+        for move in moves:
+            self.assigned.difference_update(self.live[move.job_id].gpu_ids)
+        for move in sorted(moves, key=lambda move: move.kind == "start"):
+            self._apply(self.live[move.job_id], move)
 
     def _apply(self, run: Run, move: Move) -> None:
         run.gpu_ids, run.gang = move.gpu_ids, move.gang
+        self.assigned.update(move.gpu_ids)
+        self.sight.taken(move.gpu_ids)
         if move.kind == "start":
-            self._move(run, Event.ASSIGNED)
-            return
-        self._move(run, Event.REALLOCATED)
-        run.steps_per_s, run.protected_until = 0.0, None
-        self._in(run, self.cluster.checkpoint_s, Event.CHECKPOINTED)
+            self.move(run, Event.ASSIGNED)
+            self.standby[run.job.id] = run
+        elif run.state is State.STANDBY:  # what it was to have left the cluster
+            self.standby.pop(run.job.id)
+            self.move(run, Event.UNASSIGNED)
+        else:
+            self.stop_training(run)
+            self.move(run, Event.REALLOCATED)
+            self._forget_protection(run)
+            self.after(run, 0.0 if run.broken else self.cluster.checkpoint_s, self._checkpointed)
 
-    def _launch_ready(self) -> None:
-        for run in self.live.values():
-            if run.state is State.STANDBY and self.occupied.isdisjoint(run.gpu_ids):
-                self._move(run, Event.GPUS_FREE)
+    def launch_ready(self) -> None:
+        for run in list(self.standby.values()):
+            if self.occupied.isdisjoint(run.gpu_ids) and not self.failures.hits(run.gpu_ids):
+                del self.standby[run.job.id]
+                self.move(run, Event.GPUS_FREE)
                 run.occupied, run.occupied_since = run.gpu_ids, self.clock.now
                 self.occupied.update(run.occupied)
                 run.restarts += run.has_trained
                 run.launch_s = self.cluster.launch_s
-                self._in(run, run.launch_s, Event.FIRST_STEP_READY)
+                self.after(run, run.launch_s, self._first_step)
 
     def _first_step(self, run: Run) -> None:
-        self._move(run, Event.FIRST_STEP_READY)
-        run.has_trained, run.steps_per_s = True, self._speed(run)
+        now = self.clock.now
+        self.move(run, Event.FIRST_STEP_READY)
+        run.has_trained = True
+        if run.started_at is None:
+            run.started_at = now
+        run.change_speed(now, self._speed(run))
+        run.saved = run.counted
+        self.meter.train(len(run.occupied), self._share(run), 1)
         protected = self.protection * run.launch_s
-        run.protected_until = self.clock.now + protected
-        self._in(run, protected, Event.PROTECTION_ENDED)
-        self._expect_end(run)
+        run.protected_until = now + protected
+        ends_in = self._expect_end(run)
+        self.protections.add(run.protected_until)
+        if ends_in is None or protected <= ends_in:
+            self.after(run, protected, self._unprotect)
+        self._expect_measurement(run)
 
-    def _expect_end(self, run: Run) -> None:
-        if run.steps_per_s > 0:
-            self._in(run, run.remaining / run.steps_per_s, Event.STEPS_DONE)
+    def _expect_end(self, run: Run) -> float | None:
+        if run.steps_per_s <= 0:
+            return None
+        seconds = run.remaining(self.clock.now) / run.steps_per_s
+        self.after(run, seconds, self._done)
+        heappush(self.ends, (self.clock.now + seconds, run.job.number, run.epoch, run))
+        return seconds
 
     def _speed(self, run: Run) -> float:
         """f on the GPUs it really has: a gang that spans nodes is slower."""
         assert run.gang is not None
         curve = run.job.curves[run.gang.type]
         spans = len({self.node_of[gpu] for gpu in run.gpu_ids}) > 1
-        return curve.at(run.gang.count) * (curve.spread_factor if spans else 1.0)
+        speed = curve.at(run.gang.count) * (curve.spread_factor if spans else 1.0)
+        return speed * run.factors.get(run.gang.type, 1.0)
+
+    def _expect_measurement(self, run: Run) -> None:
+        """With noise, the true speed on a type is known once it has trained there for `measure_s`."""
+        kind = run.gang.type if run.gang else ""
+        if kind not in run.factors or kind in run.measured:
+            return
+        launch = run.saved, run.restarts
+
+        def due() -> None:
+            if (run.saved, run.restarts) == launch and run.steps_per_s:
+                run.measured.add(kind)
+                self.wake()
+
+        self.clock.after(self.cluster.measure_s, due)
 
     def _unprotect(self, run: Run) -> None:
-        self._move(run, Event.PROTECTION_ENDED)
-        run.protected_until = None
+        self.move(run, Event.PROTECTION_ENDED)
+        self._forget_protection(run)
         self._expect_end(run)
-        self._wake()
+        if self.sight.unprotected():
+            self.wake()
+
+    def _forget_protection(self, run: Run) -> None:
+        if run.protected_until is not None:
+            self.protections.discard(run.protected_until)
+            run.protected_until = None
+
+    def stop_training(self, run: Run) -> None:
+        if run.state in TRAINING:
+            now = self.clock.now
+            self.meter.advance(now)
+            self.meter.train(len(run.occupied), self._share(run), -1)
+            run.stop(now, run.job.checkpoint_every_s or self.cluster.checkpoint_every_s)
+
+    def _share(self, run: Run) -> float:
+        return run.steps_per_s / run.alone if run.alone else 0.0
 
     def _checkpointed(self, run: Run) -> None:
-        self._move(run, Event.CHECKPOINTED)
-        self._in(run, self.cluster.stop_s, Event.STOPPED_REASSIGNED)
+        self.move(run, Event.CHECKPOINTED)
+        run.saved = run.counted
+        self.after(run, 0.0 if run.broken else self.cluster.stop_s, self._stopped)
 
     def _stopped(self, run: Run) -> None:
-        self._release(run)
+        self.release(run)
+        run.broken = False
         if run.gpu_ids:
-            self._move(run, Event.STOPPED_REASSIGNED)
+            self.move(run, Event.STOPPED_REASSIGNED)
+            self.standby[run.job.id] = run
+            if self.failures.hits(run.gpu_ids):
+                self.wake()
         else:
-            self._move(run, Event.STOPPED_EMPTY)
-            self._wake()
-        self._launch_ready()
+            self.move(run, Event.STOPPED_EMPTY)
+            self.sight.queued(run)
+            self.wake()
+        self.launch_ready()
 
     def _done(self, run: Run) -> None:
-        self._move(run, Event.STEPS_DONE)
-        run.steps, run.finished_at, run.steps_per_s = run.job.total_steps, self.clock.now, 0.0
-        self._release(run)
+        self.stop_training(run)
+        self.move(run, Event.STEPS_DONE)
+        run.counted, run.finished_at = run.job.total_steps, self.clock.now
+        self.release(run)
+        self.assigned.difference_update(run.gpu_ids)
+        self.sight.given(run.gpu_ids)
+        self._forget_protection(run)
         run.gpu_ids, run.gang = (), None
         del self.live[run.job.id]
-        self._launch_ready()
-        self._wake()
+        self.meter.live -= 1
+        self.ended += 1
+        self.launch_ready()
+        if self.sight.is_due(None):
+            self.wake()
 
-    def _release(self, run: Run) -> None:
-        held = self.clock.now - run.occupied_since
-        for gpu in run.occupied:
-            kind = self.type_of[gpu]
-            self.outcome.gpu_seconds[kind] = self.outcome.gpu_seconds.get(kind, 0.0) + held
+    def release(self, run: Run) -> None:
+        now = self.clock.now
+        held = now - run.occupied_since
+        run.gpu_seconds += held * len(run.occupied)
+        run.cost += sum(held / 3600.0 * self.price_of[self.node_of[gpu]] for gpu in run.occupied)
+        if self.options.keep_holds and run.occupied:
+            self.outcome.holds.append((run.job.number, run.occupied, run.occupied_since, now))
         self.occupied.difference_update(run.occupied)
         run.occupied = ()
-
-    # Accounting ------------------------------------------------------------------------------------
-
-    def _account(self) -> None:
-        """Count steps, and what held, since the last event."""
-        now = self.clock.now
-        seconds, self.at = now - self.at, now
-        if seconds <= 0:
-            return
-        training = [run for run in self.live.values() if run.state in TRAINING]
-        for run in training:
-            run.steps += run.steps_per_s * seconds
-        gpus = sum(len(run.gpu_ids) for run in training)
-        live = sum(run.state in LIVE for run in self.live.values())
-        self.outcome.levels.append(Level(seconds, gpus, live, self._variance(training)))
-        self.outcome.live_integral.append((now, self.outcome.live_integral[-1][1] + live * seconds))
-
-    def _variance(self, training: list[Run]) -> float | None:
-        if not training:
-            return None
-        shares = [run.steps_per_s / run.alone for run in training]
-        mean = sum(shares) / len(shares)
-        return sum((share - mean) ** 2 for share in shares) / len(shares)
-
-
-_DUE = {
-    Event.FIRST_STEP_READY: Engine._first_step,
-    Event.PROTECTION_ENDED: Engine._unprotect,
-    Event.CHECKPOINTED: Engine._checkpointed,
-    Event.STOPPED_REASSIGNED: Engine._stopped,
-    Event.STEPS_DONE: Engine._done,
-}

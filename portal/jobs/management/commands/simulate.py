@@ -11,8 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.errors import SchedulingError
 from scheduling.simulator import parse_policy, simulate
+from scheduling.simulator.readers import read_trace
 from scheduling.simulator.report import SCHEMA, table
-from scheduling.simulator.trace import read_cluster, read_throughputs, read_trace
+from scheduling.simulator.trace import read_cluster, read_throughputs
 
 
 class Command(BaseCommand):

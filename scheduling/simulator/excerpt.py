@@ -1,0 +1,143 @@
+"""The part of a cluster that a round can touch, where the policy serves the queue strictly in order.
+
+Under such a policy (`Policy.strict_order`) jobs that hold GPUs keep them, and nobody starts before those
+ahead of it. A round therefore needs the head of the queue alone, and of the nodes those that placement
+can choose: it takes the tightest node with room, the first of equals, so of the nodes with equally many
+free GPUs only the first few can be chosen. The rest of the cluster is left out of the snapshot but for
+what keeps each type's size, as far as it matters, and its largest node. The plan is the same as that of
+the whole snapshot (tests/scheduling/test_simulator_excerpt.py); only reasons count fewer free GPUs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from scheduling.domain import Node
+from scheduling.simulator.run import Run
+
+Key = tuple[int, float, int, str]
+#: Jobs at the head of the queue that a round is shown first: the first, and the one that it holds up.
+FIRST = 2
+
+
+class Queue:
+    """Waiting runs in queue order (priority, submission, number)."""
+
+    def __init__(self) -> None:
+        self._keys: list[Key] = []
+        self._runs: dict[Key, Run] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, run: Run) -> None:
+        insort(self._keys, _key(run))
+        self._runs[_key(run)] = run
+
+    def remove(self, run: Run) -> None:
+        key = _key(run)
+        if self._runs.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+
+    def head(self, count: int) -> list[Run]:
+        return [self._runs[key] for key in islice(self._keys, count)]
+
+    @staticmethod
+    def is_before(run: Run, other: Run) -> bool:
+        return _key(run) < _key(other)
+
+
+def _key(run: Run) -> Key:
+    job = run.job
+    return (-job.priority, job.arrival_s, job.number, job.id)
+
+
+class Floor:
+    """Free GPUs per node, and per type the nodes with each number of them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.set_nodes(nodes, frozenset())
+
+    def set_nodes(self, nodes: Sequence[Node], taken: Iterable[int]) -> None:
+        """`nodes` are all that may be used now."""
+        self.nodes = tuple(node for node in nodes if node.schedulable and not node.lost and node.gpu_ids)
+        self.node_of = {gpu: index for index, node in enumerate(self.nodes) for gpu in node.gpu_ids}
+        self.free = [len(node.gpu_ids) for node in self.nodes]
+        self.free_gpus = sum(self.free)
+        self.taken: list[set[int]] = [set() for _ in self.nodes]
+        self.levels: dict[str, dict[int, list[int]]] = {}
+        self.members: dict[str, list[int]] = {}
+        for index, node in enumerate(self.nodes):
+            self.levels.setdefault(node.type, {}).setdefault(len(node.gpu_ids), []).append(index)
+            self.members.setdefault(node.type, []).append(index)
+        self.largest = {
+            kind: max(indexes, key=lambda index: (len(self.nodes[index].gpu_ids), -index))
+            for kind, indexes in self.members.items()
+        }
+        self.take(taken)
+
+    def take(self, gpus: Iterable[int]) -> None:
+        for index, ids in self._by_node(gpus).items():
+            self.taken[index] |= ids
+            self._file(index)
+
+    def give(self, gpus: Iterable[int]) -> None:
+        for index, ids in self._by_node(gpus).items():
+            self.taken[index] -= ids
+            self._file(index)
+
+    def _by_node(self, gpus: Iterable[int]) -> dict[int, set[int]]:
+        found: dict[int, set[int]] = {}
+        for gpu in gpus:
+            index = self.node_of.get(gpu)
+            if index is not None:
+                found.setdefault(index, set()).add(gpu)
+        return found
+
+    def _file(self, index: int) -> None:
+        node, before = self.nodes[index], self.free[index]
+        now = self.free[index] = len(node.gpu_ids) - len(self.taken[index])
+        self.free_gpus += now - before
+        levels = self.levels[node.type]
+        old = levels[before]
+        del old[bisect_left(old, index)]
+        insort(levels.setdefault(now, []), index)
+
+    def excerpt(self, gangs: Sequence[int]) -> tuple[tuple[Node, ...], frozenset[int]]:
+        """Nodes, and which of their GPUs are taken, for gangs of at most these sizes."""
+        chosen: set[int] = set()
+        for kind, levels in self.levels.items():
+            for free, indexes in levels.items():
+                if free:
+                    chosen.update(indexes[: _picks(gangs, free)])
+            self._keep_size(kind, max(gangs, default=0), chosen)
+        indexes = sorted(chosen)
+        taken = frozenset(gpu for index in indexes for gpu in self.taken[index])
+        return tuple(self.nodes[index] for index in indexes), taken
+
+    def _keep_size(self, kind: str, reach: int, chosen: set[int]) -> None:
+        """The largest node, and nodes until the type is as large as it is or as any gang needs it to be."""
+        chosen.add(self.largest[kind])
+        size = sum(len(self.nodes[index].gpu_ids) for index in chosen if self.nodes[index].type == kind)
+        for index in self.members[kind]:
+            if size >= reach:
+                return
+            if index not in chosen:
+                chosen.add(index)
+                size += len(self.nodes[index].gpu_ids)
+
+
+def _picks(gangs: Sequence[int], free: int) -> int:
+    """How many nodes with so many free GPUs can be chosen for the gangs, at most."""
+    return sum(-(-gang // free) for gang in gangs)
+
+
+def most_gpus(run: Run) -> int:
+    """The largest gang that the run may be given."""
+    job = run.job
+    if job.max_gpus:
+        return job.max_gpus
+    useful = [next((n for n, value in enumerate(c.steps_per_s, 1) if value > 0), 1) for c in job.curves.values()]
+    return max(job.min_gpus, *useful)

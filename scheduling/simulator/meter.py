@@ -1,0 +1,71 @@
+"""What held between events: integrals and series over simulated time, kept as it passes."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+
+
+class Meter:
+    """Counts change only after `advance`; each costs the same however many jobs are live."""
+
+    def __init__(self, start: float) -> None:
+        self.at = start
+        self.live = 0
+        self.training = 0
+        self.gpus = 0  # on which something trains
+        self._shares = self._squares = 0.0  # of relative throughput over training jobs
+        self._variance = self._trained_s = 0.0
+        self.seconds_at: defaultdict[int, float] = defaultdict(float)  # training GPUs -> seconds
+        self.times, self.levels = array("d"), array("l")  # from each time on, so many GPUs trained
+        self._moments, self._live_area = array("d", [start]), array("d", [0.0])
+
+    def advance(self, now: float) -> None:
+        seconds = now - self.at
+        if seconds <= 0.0:
+            return
+        self.seconds_at[self.gpus] += seconds
+        if not self.levels or self.levels[-1] != self.gpus:
+            self.times.append(self.at)
+            self.levels.append(self.gpus)
+        if self.training:
+            self._variance += self.variance * seconds
+            self._trained_s += seconds
+        self._moments.append(now)
+        self._live_area.append(self._live_area[-1] + self.live * seconds)
+        self.at = now
+
+    def train(self, gpus: int, share: float, sign: int) -> None:
+        """A job with relative throughput `share` begins (1) or ends (-1) training on so many GPUs."""
+        self.training += sign
+        self.gpus += sign * gpus
+        self._shares += sign * share
+        self._squares += sign * share * share
+        if not self.training:
+            self._shares = self._squares = 0.0
+
+    @property
+    def variance(self) -> float:
+        mean = self._shares / self.training
+        return max(0.0, self._squares / self.training - mean * mean)
+
+    @property
+    def mean_variance(self) -> float:
+        return self._variance / self._trained_s if self._trained_s else 0.0
+
+    @property
+    def gpu_seconds(self) -> float:
+        return sum(gpus * seconds for gpus, seconds in self.seconds_at.items())
+
+    def mean_live(self, start: float, end: float) -> float:
+        """The mean number of live jobs between two times."""
+        return (self._area(end) - self._area(start)) / (end - start) if end > start else 0.0
+
+    def _area(self, at: float) -> float:
+        index = max(0, bisect_right(self._moments, at) - 1)
+        moment, value = self._moments[index], self._live_area[index]
+        if index + 1 < len(self._moments) and at > moment:
+            later, after = self._moments[index + 1], self._live_area[index + 1]
+            value += (after - value) * (at - moment) / (later - moment)
+        return value

@@ -1,0 +1,70 @@
+"""Traces by format: chosen by content, or named. One module per format; docs/simulator.md describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from scheduling.errors import InvalidInput
+from scheduling.simulator.readers._jobs import Context
+from scheduling.simulator.readers._rows import MOST_JOBS, opening
+from scheduling.simulator.trace import Throughputs, TraceJob
+
+#: In the order in which they are tried; imported on first use.
+FORMATS = {
+    "json": "scheduling.simulator.readers.own",
+    "gavel": "scheduling.simulator.readers.gavel",
+    "openb": "scheduling.simulator.readers.openb",
+    "sia": "scheduling.simulator.readers.sia",
+    "tiresias": "scheduling.simulator.readers.tiresias",
+    "sacct": "scheduling.simulator.readers.sacct",
+    "philly": "scheduling.simulator.readers.philly",
+    "swf": "scheduling.simulator.readers.swf",
+}
+
+
+class Reader(Protocol):
+    matches: Callable[[Path, str], bool]
+    read: Callable[[Path, Context], list[TraceJob]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    jobs: list[TraceJob]
+    format: str
+    skipped: dict[str, int]  # what was left out, or read as something else, and how often
+
+
+def load_trace(
+    path: Path, throughputs: Throughputs | None = None, types: Sequence[str] = (), format: str | None = None
+) -> Trace:
+    """Jobs by arrival. `types` are the cluster's: jobs that state a duration run on any of them."""
+    name = format or detect(path)
+    if name not in FORMATS:
+        raise InvalidInput(f"{name!r} is no trace format; there are {', '.join(FORMATS)}")
+    context = Context(tuple(sorted(types)) or ("gpu",), throughputs or {})
+    jobs = cast("Reader", import_module(FORMATS[name])).read(path, context)
+    if not jobs:
+        left = "".join(f"; {count} {what}" for what, count in context.skipped.items())
+        raise InvalidInput(f"{path}: the trace has no jobs{left}")
+    if len(jobs) > MOST_JOBS:
+        raise InvalidInput(f"{path}: it has more than {MOST_JOBS} jobs")
+    return Trace(sorted(jobs, key=lambda job: (job.arrival_s, job.number)), name, context.skipped)
+
+
+def read_trace(
+    path: Path, throughputs: Throughputs | None = None, types: Sequence[str] = (), format: str | None = None
+) -> list[TraceJob]:
+    return load_trace(path, throughputs, types, format).jobs
+
+
+def detect(path: Path) -> str:
+    """The format whose first lines these are."""
+    text = opening(path)
+    for name, module in FORMATS.items():
+        if cast("Reader", import_module(module)).matches(path, text):
+            return name
+    raise InvalidInput(f"{path}: none of the known formats ({', '.join(FORMATS)}); name one with --format")

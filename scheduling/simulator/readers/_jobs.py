@@ -1,0 +1,63 @@
+"""Jobs of traces that state durations instead of work: one step a second, on any type that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from scheduling.domain import Curve
+from scheduling.simulator.trace import Throughputs, TraceJob
+
+
+@dataclass(slots=True)
+class Context:
+    """What a reader is given beside the file, and what it has to say beside the jobs."""
+
+    types: tuple[str, ...] = ("gpu",)  # of the cluster
+    known: Throughputs = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, why: str) -> None:
+        self.skipped[why] = self.skipped.get(why, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A job that ran for `duration_s` on a gang."""
+
+    id: str
+    arrival_s: float
+    duration_s: float
+    gpus: int
+    types: tuple[str, ...] = ()
+    project: str = "default"
+    priority: int = 0
+    model_type: str = ""
+
+
+@lru_cache(maxsize=4096)
+def unit_curves(types: tuple[str, ...], gpus: int) -> Mapping[str, Curve]:
+    curve = Curve((0.0,) * (gpus - 1) + (1.0,), "user")
+    return dict.fromkeys(types, curve)
+
+
+def make_jobs(timed: list[Timed], context: Context) -> list[TraceJob]:
+    """Gangs of one size; arrivals count from the first."""
+    start = min((job.arrival_s for job in timed), default=0.0)
+    return [
+        TraceJob(
+            id=job.id,
+            number=number,
+            arrival_s=job.arrival_s - start,
+            total_steps=job.duration_s,
+            curves=unit_curves(job.types or context.types, job.gpus),
+            model_type=job.model_type,
+            project=job.project,
+            priority=job.priority,
+            min_gpus=job.gpus,
+            max_gpus=job.gpus,
+            types=job.types,
+        )
+        for number, job in enumerate(timed, 1)
+    ]

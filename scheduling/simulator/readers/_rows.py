@@ -1,0 +1,117 @@
+"""Text files read row by row; whatever cannot be read is named by line and column."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+
+from scheduling.errors import InvalidInput
+
+#: A longer line is no trace.
+LONGEST_LINE = 1 << 20
+MOST_JOBS = 5_000_000
+
+
+class Row:
+    """One row with the place it came from."""
+
+    __slots__ = ("_values", "line", "path")
+
+    def __init__(self, path: Path, line: int, values: Mapping[str, str]) -> None:
+        self.path, self.line, self._values = path, line, values
+
+    def __contains__(self, column: str) -> bool:
+        return bool(self._values.get(column, "").strip())
+
+    def text(self, column: str) -> str:
+        try:
+            return self._values[column].strip()
+        except KeyError:
+            raise self.error(column, "it is missing") from None
+
+    def number(self, column: str, least: float = 0.0) -> float:
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(column, f"{text[:60]!r} is not a number") from None
+        if not isfinite(value) or value < least:
+            raise self.error(column, f"{text[:60]!r} must be a finite number of at least {least:g}")
+        return value
+
+    def integer(self, column: str, least: int = 0) -> int:
+        value = self.number(column, least)
+        if value != int(value) or value > 10**9:
+            raise self.error(column, f"{self.text(column)!r} must be a whole number of at most a billion")
+        return int(value)
+
+    def moment(self, column: str) -> float:
+        """An ISO 8601 time as POSIX seconds; UTC where it names no zone."""
+        text = self.text(column)
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise self.error(column, f"{text[:60]!r} is not a time as 2017-10-09 07:01:55") from None
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+    def error(self, column: str, what: str) -> InvalidInput:
+        return InvalidInput(f"{self.path}, line {self.line}, column {column}: {what}")
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines, without their ends."""
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while raw := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(raw) > LONGEST_LINE:
+                    raise InvalidInput(f"{path}, line {number}: it is longer than {LONGEST_LINE} bytes")
+                try:
+                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise InvalidInput(f"{path}, line {number}, column {error.start + 1}: it is not UTF-8") from None
+                yield number, text.rstrip("\r\n")
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}") from None
+
+
+def table(path: Path, delimiter: str = ",") -> Iterator[Row]:
+    """Rows of a file whose first line names the columns."""
+    reader = csv.reader((text for _, text in lines(path)), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    try:
+        for fields in reader:
+            if not any(field.strip() for field in fields):
+                continue
+            if not header:
+                header = [field.strip() for field in fields]
+                continue
+            yield make_row(path, reader.line_num, header, fields)
+    except csv.Error as error:
+        raise InvalidInput(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def make_row(path: Path, line: int, names: Sequence[str], fields: Sequence[str]) -> Row:
+    if len(fields) != len(names):
+        where = names[len(fields)] if len(fields) < len(names) else str(len(names) + 1)
+        raise InvalidInput(f"{path}, line {line}, column {where}: {len(fields)} columns where {len(names)} are needed")
+    return Row(path, line, dict(zip(names, fields, strict=True)))
+
+
+def opening(path: Path) -> str:
+    """The first few thousand characters, for telling formats apart."""
+    try:
+        with path.open("rb") as file:
+            return file.read(8192).decode("utf-8-sig", errors="replace")
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}") from None
+
+
+def header(text: str, delimiter: str = ",") -> set[str]:
+    """Column names of an opening's first line."""
+    first = text.split("\n", 1)[0]
+    return {name.strip().strip('"') for name in first.split(delimiter)}

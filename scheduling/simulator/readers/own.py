@@ -1,0 +1,119 @@
+"""Our own traces (`evenkeel-trace/1`, docs/simulator.md), and the `.jobs.json` files of the reference's traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from scheduling.errors import InvalidInput
+from scheduling.simulator.readers._jobs import Context
+from scheduling.simulator.trace import TraceJob, look_up, read_curve, read_json
+from scheduling.throughput import make_curve
+
+SCHEMA = "evenkeel-trace/1"
+
+
+def matches(path: Path, text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def read(path: Path, context: Context) -> list[TraceJob]:
+    data = read_json(path)
+    if not isinstance(data, dict) or not isinstance(data.get("jobs"), list):
+        raise InvalidInput(f"{path}: a trace is an object with a list of jobs")
+    if data.get("schema", SCHEMA) != SCHEMA:
+        raise InvalidInput(f"{path}: schema {data['schema']!r} is not {SCHEMA!r}")
+    jobs = []
+    for index, values in enumerate(data["jobs"]):
+        entry = Entry(f"{path}, job {index}", values)
+        jobs.append(_gang_job(entry, index) if "scale_factor" in entry.values else _own_job(entry, index, context))
+    return jobs
+
+
+class Entry:
+    """One job of a JSON file; complaints name it and the key."""
+
+    def __init__(self, place: str, values: object) -> None:
+        if not isinstance(values, Mapping):
+            raise InvalidInput(f"{place}: it is no object")
+        self.place, self.values = place, values
+
+    def error(self, key: str, what: str) -> InvalidInput:
+        return InvalidInput(f"{self.place}, {key}: {what}")
+
+    def number(self, key: str, default: float | None = None, least: float = 0.0) -> float:
+        value = self.values.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < least:
+            raise self.error(key, f"{value!r} must be a number of at least {least:g}")
+        return float(value)
+
+    def integer(self, key: str, default: int | None = None, least: int = -(10**9)) -> int:
+        value = self.number(key, default, least)
+        if value != int(value):
+            raise self.error(key, f"{value!r} must be a whole number")
+        return int(value)
+
+    def curves(self, key: str = "throughputs") -> Mapping[str, Any]:
+        value = self.values.get(key) or {}
+        if not isinstance(value, Mapping):
+            raise self.error(key, "it must map accelerator types to steps/s")
+        return value
+
+
+def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
+    values, model = entry.values, str(entry.values.get("model_type") or "")
+    try:
+        given = {str(kind): read_curve(value) for kind, value in entry.curves().items()}
+    except (TypeError, ValueError, AttributeError, InvalidInput) as error:
+        raise entry.error("throughputs", str(error)) from None
+    curves = given or look_up(model, context.known)
+    if not curves:
+        raise entry.error("model_type", f"{model!r} is neither in the throughput file nor in the catalogue")
+    types = values.get("types") or ()
+    if not isinstance(types, list | tuple):
+        raise entry.error("types", "it must be a list of accelerator types")
+    least = entry.integer("min_gpus", 1, least=1)
+    return TraceJob(
+        id=str(values.get("id", index)),
+        number=index + 1,
+        arrival_s=entry.number("arrival_s", 0.0),
+        total_steps=entry.number("total_steps"),
+        curves=curves,
+        model_type=model,
+        project=str(values.get("project") or "default"),
+        priority=entry.integer("priority", 0),
+        min_gpus=least,
+        max_gpus=entry.integer("max_gpus", least=least) if values.get("max_gpus") is not None else None,
+        types=tuple(str(kind) for kind in types),
+        restartable=bool(values.get("restartable", True)),
+        weight=entry.number("weight", 1.0),
+        checkpoint_every_s=_optional(entry, "checkpoint_every_s"),
+    )
+
+
+def _optional(entry: Entry, key: str) -> float | None:
+    return entry.number(key) if entry.values.get(key) is not None else None
+
+
+def _gang_job(entry: Entry, index: int) -> TraceJob:
+    """A job of the reference system: a gang of one size, its throughput known for that size."""
+    size, given = entry.integer("scale_factor", least=1), Entry(f"{entry.place}, throughputs", entry.curves())
+    speeds = {str(kind): given.number(kind) for kind in given.values}
+    return TraceJob(
+        id=str(entry.values.get("job_id", index)),
+        number=index + 1,
+        arrival_s=entry.number("arrival_s"),
+        total_steps=entry.number("total_steps"),
+        curves={kind: make_curve({size: speed}) for kind, speed in speeds.items() if speed > 0},
+        model_type=str(entry.values.get("job_type", "")),
+        min_gpus=size,
+        max_gpus=size,
+        weight=entry.number("priority_weight", 1.0),
+    )
+
+
+def write(jobs: list[dict[str, Any]], path: Path) -> None:
+    path.write_text(json.dumps({"schema": SCHEMA, "jobs": jobs}, indent=1) + "\n")

@@ -1,0 +1,43 @@
+"""The Standard Workload Format: eighteen numbers a line, `;` before comments, -1 for unknown.
+
+Processors are read as GPUs. Format: Chapin et al., JSSPP 1999, and the Parallel Workloads Archive.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
+from scheduling.simulator.readers._rows import lines, make_row
+from scheduling.simulator.trace import TraceJob
+
+COLUMNS = (
+    "job", "submit_time", "wait_time", "run_time", "allocated_processors", "average_cpu_time", "used_memory",
+    "requested_processors", "requested_time", "requested_memory", "status", "user", "group", "application", "queue",
+    "partition", "preceding_job", "think_time",
+)  # fmt: skip
+
+
+def matches(path: Path, text: str) -> bool:
+    rows = [line.split() for line in text.split("\n")[:-1] if line.strip() and not line.lstrip().startswith(";")]
+    return path.suffix == ".swf" or (bool(rows) and len(rows[0]) == len(COLUMNS) and rows[0][0].lstrip("-").isdigit())
+
+
+def read(path: Path, context: Context) -> list[TraceJob]:
+    jobs = []
+    for number, text in lines(path):
+        if not text.strip() or text.lstrip().startswith(";"):
+            continue
+        row = make_row(path, number, COLUMNS, text.split())
+        gpus = max(row.number("allocated_processors", -1), row.number("requested_processors", -1))
+        if row.number("allocated_processors", -1) > 0:
+            gpus = row.integer("allocated_processors")
+        if row.number("run_time", -1) < 0 or gpus < 1:
+            context.skip("jobs without run time or processors")
+            continue
+        project = row.text("group")
+        jobs.append(
+            Timed(row.text("job"), row.number("submit_time"), row.number("run_time"), int(gpus),
+                  project=project if project != "-1" else "default")
+        )  # fmt: skip
+    return make_jobs(jobs, context)

@@ -1,0 +1,27 @@
+"""Traces of the Tiresias simulator: job_id, num_gpu, submit_time, duration, model_name, iterations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
+from scheduling.simulator.readers._rows import header, table
+from scheduling.simulator.trace import TraceJob
+
+
+def matches(path: Path, text: str) -> bool:
+    return {"job_id", "num_gpu", "submit_time", "duration"} <= header(text)
+
+
+def read(path: Path, context: Context) -> list[TraceJob]:
+    jobs = [
+        Timed(
+            id=row.text("job_id"),
+            arrival_s=row.number("submit_time"),
+            duration_s=row.number("duration"),
+            gpus=row.integer("num_gpu", least=1),
+            model_type=row.text("model_name") if "model_name" in row else "",
+        )
+        for row in table(path)
+    ]
+    return make_jobs(jobs, context)

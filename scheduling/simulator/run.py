@@ -1,0 +1,109 @@
+"""One job on its way through a simulation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from scheduling import domain
+from scheduling.domain import Curve, Gang
+from scheduling.lifecycle import State
+from scheduling.simulator.trace import TraceJob
+from scheduling.throughput import scale
+
+
+@dataclass(slots=True)
+class Run:
+    """Steps are counted in closed form: `counted` of them at `counted_at`, and `steps_per_s` since."""
+
+    job: TraceJob
+    alone: float  # steps/s with the whole cluster to itself
+    state: State = State.WAITING_FOR_INITIAL_CONTACT
+    since: float = 0.0  # when this state was entered
+    counted: float = 0.0
+    counted_at: float = 0.0
+    steps_per_s: float = 0.0
+    trained_at: float = 0.0  # steps/s of the latest training
+    saved: float = 0.0  # steps of the last checkpoint known to be written
+    gpu_ids: tuple[int, ...] = ()  # assigned
+    gang: Gang | None = None
+    occupied: tuple[int, ...] = ()  # held, from LAUNCHING until the processes are gone
+    occupied_since: float = 0.0
+    launch_s: float = 0.0
+    protected_until: float | None = None
+    epoch: int = 0  # guards timers of earlier states
+    has_trained: bool = False
+    broken: bool = False  # a node under it was lost: its processes are gone
+    restarts: int = 0
+    failures: int = 0
+    started_at: float | None = None  # first step
+    finished_at: float | None = None
+    gpu_seconds: float = 0.0
+    cost: float = 0.0
+    lost_steps: float = 0.0
+    lost_gpu_s: float = 0.0  # GPU seconds that those steps took
+    seconds: defaultdict[State, float] = field(default_factory=lambda: defaultdict(float))
+    #: True speed over what the curve says, per type; what the scheduler knows of it is in `measured`.
+    factors: dict[str, float] = field(default_factory=dict)
+    measured: set[str] = field(default_factory=set)
+    seen: domain.Job | None = None  # as the scheduler last saw it, while that holds
+
+    def steps(self, now: float) -> float:
+        return min(self.job.total_steps, self.counted + self.steps_per_s * (now - self.counted_at))
+
+    def remaining(self, now: float) -> float:
+        return max(0.0, self.job.total_steps - self.steps(now))
+
+    def change_speed(self, now: float, steps_per_s: float) -> None:
+        self.counted, self.counted_at, self.steps_per_s = self.steps(now), now, steps_per_s
+
+    def stop(self, now: float, every_s: float | None) -> None:
+        """Training ends. While it went on, a checkpoint was written every `every_s` seconds."""
+        steps, trained = self.steps(now), now - self.counted_at
+        if every_s:
+            self.saved = min(steps, self.saved + trained // every_s * every_s * self.steps_per_s)
+        self.counted, self.counted_at = steps, now
+        self.trained_at, self.steps_per_s = self.steps_per_s, 0.0
+
+    def roll_back(self) -> None:
+        """Back to the last checkpoint."""
+        lost = self.counted - self.saved
+        self.lost_steps += lost
+        self.lost_gpu_s += lost / self.trained_at * len(self.occupied) if lost > 0 else 0.0
+        self.counted = self.saved
+
+    def curves(self) -> dict[str, Curve]:
+        """As the scheduler knows them: true where measured, else what the trace says."""
+        return {
+            kind: replace(scale(curve, self.factors[kind]), source="measured") if kind in self.measured else curve
+            for kind, curve in self.job.curves.items()
+        }
+
+    def view(self, now: float, checkpoint_s: float, stop_s: float) -> domain.Job:
+        """As a round sees it."""
+        if self.seen is not None and not self.steps_per_s:
+            return self.seen
+        job, trained = self.job, self.has_trained
+        self.seen = domain.Job(
+            id=job.id,
+            number=job.number,
+            project=job.project,
+            state=self.state,
+            submitted_at=job.arrival_s,
+            curves=self.curves() if self.measured else job.curves,
+            priority=job.priority,
+            min_gpus=job.min_gpus,
+            max_gpus=job.max_gpus,
+            types=job.types,
+            remaining_steps=self.remaining(now),
+            restartable=job.restartable,
+            gpu_ids=self.gpu_ids,
+            gang=self.gang,
+            has_trained=trained,
+            launch_s=self.launch_s,
+            checkpoint_s=checkpoint_s if trained else 0.0,
+            restart_cost_s=self.launch_s + checkpoint_s + stop_s if trained else 0.0,
+            protected_until=self.protected_until,
+            weight=job.weight,
+        )
+        return self.seen

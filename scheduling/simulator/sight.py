@@ -1,0 +1,139 @@
+"""What a round is shown of the simulated cluster, and which moments call for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scheduling.domain import Plan, Snapshot
+from scheduling.lifecycle import QUEUED, State
+from scheduling.rounds import plan_round
+from scheduling.simulator.excerpt import FIRST, Floor, Queue, most_gpus
+from scheduling.simulator.run import Run
+
+if TYPE_CHECKING:
+    from scheduling.simulator.engine import Engine
+
+_LEAVING = frozenset({State.CHECKPOINTING, State.STOPPING, State.STANDBY})
+
+
+class Whole:
+    """Everything, whenever anything happens: right for every policy."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def plan(self) -> Plan:
+        engine = self.engine
+        return plan_round(self.snapshot(engine.live.values()), engine.policy)
+
+    def snapshot(self, runs: Iterable[Run]) -> Snapshot:
+        engine, cluster, now = self.engine, self.engine.cluster, self.engine.clock.now
+        checkpoint_s, stop_s = cluster.checkpoint_s, cluster.stop_s
+        return Snapshot(
+            now=now,
+            nodes=engine.nodes,
+            jobs=tuple([run.view(now, checkpoint_s, stop_s) for run in runs]),
+            seed=engine.seed,
+            memory=engine.memory,
+            next_event_s=engine.next_end_s(),
+            settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
+            blocked_gpu_ids=frozenset(engine.occupied - engine.assigned),
+        )
+
+    def is_due(self, run: Run | None) -> bool:
+        """Whether a round is due: a run arrived, or (None) GPUs became free or may be taken away."""
+        return True
+
+    def unprotected(self) -> bool:
+        """Whether a round is due because a run lost its protection."""
+        return True
+
+    def queued(self, run: Run) -> None:
+        """A run waits."""
+
+    def taken(self, gpus: Iterable[int]) -> None:
+        """A plan gave GPUs away."""
+
+    def given(self, gpus: Iterable[int]) -> None:
+        """GPUs are free again."""
+
+    def disturbed(self) -> None:
+        """Nodes left or came back."""
+
+
+class Ordered(Whole):
+    """An excerpt, under a policy that serves the queue strictly in order; the whole after a node was lost."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.queue, self.floor = Queue(), Floor(engine.nodes)
+        self.blocker: Run | None = None  # holds up all that are behind it
+        self.least = 1  # fewer free GPUs than this start nobody of those shown
+        self.all = False
+
+    def plan(self) -> Plan:
+        if self.all:
+            return self._plan_all()
+        if not self.queue:
+            return Plan()
+        size = FIRST
+        while True:
+            shown = self.queue.head(size)
+            plan = plan_round(self._excerpt(shown), self.engine.policy)
+            last = plan.reasons[shown[-1].job.id]
+            spare = self.floor.free_gpus - sum(len(move.gpu_ids) for move in plan.moves)
+            blocker = last.detail.get("by")
+            if len(self.queue) <= size or blocker is not None or not spare:
+                break
+            size *= 2
+        starting = {move.job_id for move in plan.moves}
+        self.blocker = self.engine.live[blocker] if blocker is not None else None
+        waiting = [run.job.min_gpus for run in shown if run.job.id not in starting]
+        self.least = min(waiting) if self.blocker else 1
+        for run in shown:
+            if run.job.id in starting:
+                self.queue.remove(run)
+        return plan
+
+    def _excerpt(self, shown: list[Run]) -> Snapshot:
+        nodes, taken = self.floor.excerpt([most_gpus(run) for run in shown])
+        return replace(self.snapshot(shown), nodes=nodes, blocked_gpu_ids=taken)
+
+    def _plan_all(self) -> Plan:
+        engine = self.engine
+        plan = super().plan()
+        if not any(run.broken or run.state in _LEAVING for run in engine.live.values()):
+            self.all = False
+        self.queue, self.blocker, self.least = Queue(), None, 1
+        starting = {move.job_id for move in plan.moves}
+        for run in engine.live.values():
+            if run.state in QUEUED and run.job.id not in starting:
+                self.queue.add(run)
+        self.floor.set_nodes(engine.nodes, engine.occupied | engine.assigned)
+        return plan
+
+    def is_due(self, run: Run | None) -> bool:
+        if self.all:
+            return True
+        if not self.queue:
+            return False
+        if run is not None and self.blocker is not None:
+            return self.queue.is_before(run, self.blocker)
+        return self.floor.free_gpus >= self.least
+
+    def unprotected(self) -> bool:
+        return False
+
+    def queued(self, run: Run) -> None:
+        self.queue.add(run)
+
+    def taken(self, gpus: Iterable[int]) -> None:
+        self.floor.take(gpus)
+
+    def given(self, gpus: Iterable[int]) -> None:
+        self.floor.give(gpus)
+
+    def disturbed(self) -> None:
+        self.all = True
