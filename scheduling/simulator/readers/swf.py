@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def matches(path: Path, text: str) -> bool:
-    rows = [line.split() for line in text.split("\n")[:-1] if line.strip() and not line.lstrip().startswith(";")]
+    rows = [line.split() for line in text.split("\n") if line.strip() and not line.lstrip().startswith(";")]
     return path.suffix == ".swf" or (bool(rows) and len(rows[0]) == len(COLUMNS) and rows[0][0].lstrip("-").isdigit())
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.errors import SchedulingError
-from scheduling.simulator import parse_policy, simulate
-from scheduling.simulator.readers import read_trace
+from scheduling.simulator import Options, Simulation, parse_policy
+from scheduling.simulator.readers import FORMATS, load_trace
 from scheduling.simulator.report import SCHEMA, table
-from scheduling.simulator.trace import read_cluster, read_throughputs
+from scheduling.simulator.suite import Suite, run_suite
+from scheduling.simulator.tables import write_jobs
+from scheduling.simulator.trace import Cluster, read_cluster, read_throughputs
 
 
 class Command(BaseCommand):
@@ -22,27 +27,55 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--trace", type=Path, required=True, help="jobs: trace JSON, .jobs.json or .trace")
+        parser.add_argument("--trace", type=Path, required=True, help="jobs, in any of the formats below")
+        parser.add_argument("--format", choices=sorted(FORMATS), help="of the trace; found by its content otherwise")
         parser.add_argument("--cluster", type=Path, required=True, help="cluster file (JSON)")
         parser.add_argument(
             "--policy", action="append", required=True, metavar="NAME[:key=value,...]", help="may be given repeatedly"
         )
         parser.add_argument("--throughputs", type=Path, help="steps/s by model and type, beside the catalogue")
         parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--noise", type=float, default=0.0, help="relative deviation of true speeds, as 0.1")
+        parser.add_argument("--processes", type=int, default=1, help="policies simulated at the same time")
         parser.add_argument("--json", type=Path, help="write the results here")
+        parser.add_argument("--csv", type=Path, help="write one line per job and policy here")
+        parser.add_argument("--plots", type=Path, metavar="DIR", help="draw pictures into this folder")
+        parser.add_argument("--plot-format", choices=("png", "svg"), default="png")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["processes"] < 1 or not 0.0 <= options["noise"] <= 10.0:
+            raise CommandError("--processes must be at least 1 and --noise between 0 and 10.")
         try:
-            results = self._simulate(options)
+            simulations, cluster = self._simulate(options)
         except SchedulingError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(table(results))
-        if options["json"]:
-            document = {"schema": SCHEMA, "seed": options["seed"], "results": results}
-            options["json"].write_text(json.dumps(document, indent=2) + "\n")
+        self._write(simulations, cluster, options)
+        if len(simulations) < len(options["policy"]) or any(one.outcome.interrupted for one in simulations):
+            raise CommandError("Interrupted: the results are those up to then.", returncode=130)
 
-    def _simulate(self, options: dict[str, Any]) -> list[dict[str, Any]]:
+    def _simulate(self, options: dict[str, Any]) -> tuple[list[Simulation], Cluster]:
         policies = [parse_policy(text) for text in options["policy"]]
         known = read_throughputs(options["throughputs"]) if options["throughputs"] else None
-        jobs, cluster = read_trace(options["trace"], known), read_cluster(options["cluster"])
-        return [simulate(jobs, cluster, name, values, options["seed"]) for name, values in policies]
+        cluster = read_cluster(options["cluster"])
+        types = sorted({node.type for node in cluster.nodes})
+        trace = load_trace(options["trace"], known, types, options["format"])
+        for what, count in trace.skipped.items():
+            self.stderr.write(f"{options['trace']} ({trace.format}): {count} {what}")
+        settings = Options(options["seed"], options["noise"], keep_holds=options["plots"] is not None)
+        total = len(trace.jobs) * len(policies)
+        with click.progressbar(length=total, label="jobs", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+            suite = Suite(trace.jobs, cluster, policies, settings)
+            return run_suite(suite, options["processes"], bar.update), cluster
+
+    def _write(self, simulations: Sequence[Simulation], cluster: Cluster, options: dict[str, Any]) -> None:
+        results = [simulation.result for simulation in simulations]
+        self.stdout.write(table(results))
+        if options["json"]:
+            document = {"schema": SCHEMA, "seed": options["seed"], "noise": options["noise"], "results": results}
+            options["json"].write_text(json.dumps(document, indent=2) + "\n")
+        if options["csv"]:
+            write_jobs(simulations, cluster, options["csv"])
+        if options["plots"]:
+            from scheduling.simulator.plots import write_plots  # matplotlib takes a second to import
+
+            write_plots(simulations, cluster, options["plots"], options["plot_format"])

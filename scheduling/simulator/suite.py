@@ -1,0 +1,130 @@
+"""Several policies on one trace: in this process or in several, stoppable, with progress."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.sharedctypes import Synchronized
+from typing import Any
+
+from scheduling.simulator import Simulation, run_policy
+from scheduling.simulator.engine import Options
+from scheduling.simulator.trace import Cluster, TraceJob
+
+#: Jobs that have ended since the last call.
+Report = Callable[[int], None]
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    jobs: Sequence[TraceJob]
+    cluster: Cluster
+    policies: Sequence[tuple[str, Mapping[str, Any]]]
+    options: Options
+
+
+def run_suite(suite: Suite, processes: int, report: Report) -> list[Simulation]:
+    """In the order of the policies. Ctrl-C ends what runs where it is, and what has not begun is left out."""
+    if processes > 1 and len(suite.policies) > 1:
+        return _in_processes(suite, min(processes, len(suite.policies)), report)
+    with _interrupt() as interrupted:
+        results = []
+        for policy in suite.policies:
+            options = replace(suite.options, progress=_Progress(report, interrupted))
+            results.append(run_policy(suite.jobs, suite.cluster, *policy, options))
+            if interrupted():
+                break
+        return results
+
+
+class _Progress:
+    """Passes on how many jobs have ended, now and then, and whether to stop."""
+
+    def __init__(self, report: Report, interrupted: Callable[[], bool]) -> None:
+        self._report, self._interrupted = report, interrupted
+        self._told, self._calls, self._at = 0, 0, time.monotonic()
+
+    def __call__(self, ended: int) -> bool:
+        self._calls += 1
+        if self._calls % 64:
+            return False
+        now = time.monotonic()
+        if now - self._at > _POLL_S:
+            self._report(ended - self._told)
+            self._told, self._at = ended, now
+        return self._interrupted()
+
+
+@contextmanager
+def _interrupt() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C is noted; a second one ends the program as usual."""
+    pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, _: object) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# Processes -----------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """What a worker process knows: set once when it starts, so that jobs travel once."""
+
+    suite: Suite
+    ended: Synchronized[int]
+    stop: Synchronized[int]
+
+
+def _start_worker(suite: Suite, ended: Synchronized[int], stop: Synchronized[int]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process says when to stop
+    _Worker.suite, _Worker.ended, _Worker.stop = suite, ended, stop
+
+
+def _run(index: int) -> Simulation | None:
+    if _Worker.stop.value:
+        return None
+
+    def report(count: int) -> None:
+        with _Worker.ended.get_lock():
+            _Worker.ended.value += count
+
+    suite = _Worker.suite
+    options = replace(suite.options, progress=_Progress(report, lambda: bool(_Worker.stop.value)))
+    done = run_policy(suite.jobs, suite.cluster, *suite.policies[index], options)
+    for run in done.outcome.runs:
+        run.seen = None
+    return done
+
+
+def _in_processes(suite: Suite, processes: int, report: Report) -> list[Simulation]:
+    context = get_context("spawn")
+    ended, stop = context.Value("q", 0), context.Value("q", 0)
+    arguments = (suite, ended, stop)
+    with (
+        _interrupt() as interrupted,
+        ProcessPoolExecutor(processes, context, initializer=_start_worker, initargs=arguments) as pool,
+    ):
+        waiting: set[Future[Simulation | None]] = set()
+        futures = [pool.submit(_run, index) for index in range(len(suite.policies))]
+        waiting.update(futures)
+        told = 0
+        while waiting:
+            waiting = wait(waiting, timeout=_POLL_S).not_done
+            stop.value = int(interrupted())
+            report(ended.value - told)
+            told = ended.value
+        return [done for future in futures if (done := future.result()) is not None]
