@@ -93,11 +93,16 @@ def test_matplotlib_is_imported_for_pictures_only() -> None:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_interrupt_leaves_partial_results(processes: int) -> None:
     jobs = [TraceJob(str(n), n, 30.0 * n, 100.0, {"titan_xp": make_curve(1.0)}) for n in range(1, 50_001)]
-    policies = [(name, {}) for name in ("f_scheduling", "static_partition", "f_scheduling")]
+    policies: list[tuple[str, dict[str, object]]] = [
+        (name, {}) for name in ("f_scheduling", "static_partition", "f_scheduling")
+    ]
     suite = Suite(jobs, Cluster(make_nodes(4), {}), policies, Options())
 
+    pressed: list[int] = []
+
     def press(ended: int) -> None:
-        if ended:
+        if ended and not pressed:
+            pressed.append(ended)
             os.kill(os.getpid(), signal.SIGINT)
 
     done = run_suite(suite, processes, press)

@@ -19,6 +19,7 @@ class Context:
     skipped: dict[str, int] = field(default_factory=dict)
 
     def skip(self, why: str) -> None:
+        """Count something that is left out, or read as something else."""
         self.skipped[why] = self.skipped.get(why, 0) + 1
 
 

@@ -20,7 +20,7 @@ def matches(path: Path, text: str) -> bool:
 
 
 def read(path: Path, context: Context) -> list[TraceJob]:
-    jobs = []
+    jobs: list[TraceJob] = []
     for number, text in lines(path):
         if text.strip():
             fields = text.split("\t")

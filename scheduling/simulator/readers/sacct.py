@@ -61,13 +61,15 @@ def _by_commas(text: str, names: list[str]) -> list[str]:
 
 def _job(row: Row, context: Context) -> Timed | None:
     if "." in row.text("JobID"):
-        return context.skip("steps of jobs")
+        context.skip("steps of jobs")
+        return None
     tres = next((row.text(name) for name in _TRES if name in row and "gpu" in row.text(name)), "")
     found = _GPU.findall(tres)
     gpus = max((int(count) for _, count in found), default=0)
     seconds = _seconds(row)
     if gpus == 0 or seconds <= 0:
-        return context.skip("jobs without GPUs" if gpus == 0 else "jobs that never ran")
+        context.skip("jobs without GPUs" if gpus == 0 else "jobs that never ran")
+        return None
     kinds = tuple(sorted({kind for kind, _ in found if kind}))
     project = row.text("Account") if "Account" in row else "default"
     return Timed(row.text("JobID"), row.moment("Submit"), seconds, gpus, kinds, project)
