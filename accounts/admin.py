@@ -13,21 +13,32 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, AuthenticationForm, UserChangeForm, UserCreationForm
 
-from accounts import attempts
+from accounts import attempts, quotas
 from accounts.audit import record_audit
-from accounts.models import ApiToken, AuditEntry, Invitation, Membership, Project, Quota, Rate, User
+from accounts.models import (
+    ApiToken,
+    AuditEntry,
+    Discount,
+    Invitation,
+    Membership,
+    Project,
+    Quota,
+    Rate,
+    Resource,
+    User,
+)
 from accounts.origin import address_of
 from accounts.people import LastAdministrator, check_another
-from accounts.pricing import amount
+from accounts.pricing import from_micro
 from accounts.projects import BadPlace, check_place
-from accounts.services import RateNotAfter, check_follows, set_rate
+from accounts.rates import NotInThePast, check_start, set_discount, set_rate
 from accounts.tokens import revoke_token
 
 M = TypeVar("M", bound=Model)
-HOUR_US = 3_600 * 10**6
 
 
 def actor_of(request: HttpRequest) -> User:
@@ -124,9 +135,50 @@ class MembershipInline(TabularInline):  # type: ignore[misc]
     autocomplete_fields = ("user",)
 
 
+class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Which kinds have periods and types is the database's rule; here it is said by field."""
+
+    class Meta:
+        model = Quota
+        fields = ("project", "user", "kind", "accelerator_type", "period", "limit", "hard")
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or {}
+        over_periods = values.get("kind") in (Quota.Kind.GPU_HOURS, Quota.Kind.MONEY)
+        if over_periods != bool(values.get("period")):
+            self.add_error("period", "GPU-hours and money are limited per day, week or month; other kinds are not.")
+        if values.get("accelerator_type") and values.get("kind") != Quota.Kind.GPUS:
+            self.add_error("accelerator_type", "Only GPUs at once are limited by type.")
+        return values
+
+
 class QuotaInline(TabularInline):  # type: ignore[misc]
     model = Quota
+    form = QuotaForm
     extra = 0
+    autocomplete_fields = ("user",)
+
+
+@admin.register(Quota)
+class QuotaAdmin(AuditedAdmin[Quota]):
+    form = QuotaForm
+    list_display = ("level", "name", "shown_limit", "hard")
+    list_filter = ("kind", "period", "hard")
+    list_select_related = ("project", "user")
+    search_fields = ("project__key", "project__name", "user__email")
+    autocomplete_fields = ("project", "user")
+
+    @admin.display(description="Level")
+    def level(self, quota: Quota) -> str:
+        return quotas.level_of(quota)
+
+    @admin.display(description="Limits")
+    def name(self, quota: Quota) -> str:
+        return quotas.name_of(quota)
+
+    @admin.display(description="Limit", ordering="limit")
+    def shown_limit(self, quota: Quota) -> str:
+        return quotas.shown(quota, quota.limit)
 
 
 @admin.register(Project)
@@ -140,18 +192,32 @@ class ProjectAdmin(AuditedAdmin[Project]):
         return ("key",) if obj else ()  # accounts on nodes are named after it
 
 
+def _from_now_on(form: forms.ModelForm) -> None:  # type: ignore[type-arg]
+    """The page of a row that cannot be changed has no such field."""
+    if field := form.fields.get("valid_from"):
+        field.required, field.initial = False, None
+        field.help_text = "Empty: from now on. Never in the past."
+
+
 class RateForm(forms.ModelForm):  # type: ignore[type-arg]
     """A new price ends the one before, so the rule of one open price per type is kept by the service."""
 
     class Meta:
         model = Rate
-        fields = ("accelerator_type", "price_micro_per_gpu_hour", "valid_from")
+        fields = ("resource", "accelerator_type", "price_micro_per_hour", "valid_from")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _from_now_on(self)
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}
+        resource, kind = values.get("resource", ""), values.get("accelerator_type", "")
+        if (resource == Resource.GPU) != bool(kind):
+            self.add_error("accelerator_type", "Name the type of GPUs; CPUs and memory have none.")
         try:
-            check_follows(values.get("accelerator_type", ""), values.get("valid_from"))
-        except RateNotAfter as error:
+            check_start(Rate, values.get("valid_from"), timezone.now(), resource=resource, accelerator_type=kind)
+        except NotInThePast as error:
             self.add_error("valid_from", str(error))
         return values
 
@@ -161,18 +227,66 @@ class RateAdmin(ReadOnlyAdmin):
     """Prices are never changed, only followed by others: what was held stays charged as it was."""
 
     form = RateForm
-    list_display = ("accelerator_type", "price", "valid_from", "valid_to")
-    list_filter = ("accelerator_type",)
+    list_display = ("resource", "accelerator_type", "price", "valid_from", "valid_to")
+    list_filter = ("resource", "accelerator_type")
 
-    @admin.display(description="Price of a GPU-hour", ordering="price_micro_per_gpu_hour")
+    @admin.display(description="Price of an hour", ordering="price_micro_per_hour")
     def price(self, rate: Rate) -> str:
-        return str(amount(rate.price_micro_per_gpu_hour * HOUR_US))
+        return str(from_micro(rate.price_micro_per_hour))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return actor_of(request).has_perm("accounts.add_rate")
 
     def save_model(self, request: HttpRequest, obj: Rate, form: Any, change: bool) -> None:
-        set_rate(actor=actor_of(request), rate=obj)
+        made = set_rate(
+            actor=actor_of(request),
+            resource=obj.resource,
+            accelerator_type=obj.accelerator_type,
+            price_micro_per_hour=obj.price_micro_per_hour,
+            valid_from=form.cleaned_data["valid_from"],
+        )
+        obj.pk, obj.valid_from = made.pk, made.valid_from
+
+
+class DiscountForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Discount
+        fields = ("project", "percent_hundredths", "valid_from")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _from_now_on(self)
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or {}
+        if project := values.get("project"):
+            try:
+                check_start(Discount, values.get("valid_from"), timezone.now(), project=project)
+            except NotInThePast as error:
+                self.add_error("valid_from", str(error))
+        return values
+
+
+@admin.register(Discount)
+class DiscountAdmin(ReadOnlyAdmin):
+    """Discounts are followed by others, as prices are."""
+
+    form = DiscountForm
+    list_display = ("project", "percent_hundredths", "valid_from", "valid_to")
+    list_select_related = ("project",)
+    autocomplete_fields = ("project",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return actor_of(request).has_perm("accounts.add_discount")
+
+    def save_model(self, request: HttpRequest, obj: Discount, form: Any, change: bool) -> None:
+        made = set_discount(
+            actor=actor_of(request),
+            project=obj.project,
+            percent_hundredths=obj.percent_hundredths,
+            valid_from=form.cleaned_data["valid_from"],
+        )
+        obj.pk, obj.valid_from = made.pk, made.valid_from
 
 
 @admin.register(ApiToken)

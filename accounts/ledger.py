@@ -2,72 +2,174 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import DecimalField, ExpressionWrapper, F, Q, QuerySet, Sum
-from django.db.models.functions import Cast
+from django.db import connection
+from django.db.models import Q, QuerySet, Sum
 
-from accounts.models import LedgerEntry, Rate
-from accounts.pricing import Price, charge
+from accounts import usage
+from accounts.levels import Levels
+from accounts.models import Discount, LedgerEntry, Rate, Resource
+from accounts.pricing import WEIGHTS, WHOLE, Charge, Price, Reduction, charge
 
-_EXACT = DecimalField(max_digits=60, decimal_places=0)
-_PRODUCT = ExpressionWrapper(Cast("gpu_us", _EXACT) * Cast("price_micro_per_gpu_hour", _EXACT), output_field=_EXACT)
+#: Advisory lock: entries are written under it shared, prices change under it alone.
+_PRICES = 7_203
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A stretch of one hold: so much of a GPU, and the CPUs and memory that are billed with it."""
+
+    project_id: int
+    user_id: int | None
+    job_id: UUID
+    run_id: UUID
+    hold_id: int
+    accelerator_type: str
+    from_at: datetime
+    to_at: datetime
+    gpu_hundredths: int = 100
+    cpus: int = 0
+    memory_mib: int = 0
+
+    def quantities(self) -> Iterator[tuple[str, int]]:
+        yield Resource.GPU.value, self.gpu_hundredths
+        if self.cpus:
+            yield Resource.CPU.value, self.cpus
+        if self.memory_mib:
+            yield Resource.MEMORY.value, self.memory_mib
+
+
+class PriceBook:
+    """Rates and discounts that were in force at some time since `since`: two queries, three with discounts."""
+
+    def __init__(self, since: datetime) -> None:
+        still = Q(valid_to=None) | Q(valid_to__gt=since)
+        self._prices: dict[tuple[str, str], list[Price]] = defaultdict(list)
+        for rate in Rate.objects.filter(still):
+            price = Price(rate.price_micro_per_hour, rate.valid_from, rate.valid_to)
+            self._prices[rate.resource, rate.accelerator_type].append(price)
+        self._reductions: dict[int, list[Reduction]] = defaultdict(list)
+        for row in Discount.objects.filter(still):
+            reduction = Reduction(WHOLE - row.percent_hundredths, row.valid_from, row.valid_to)
+            self._reductions[row.project_id].append(reduction)
+        self._levels = Levels.load() if self._reductions else Levels({})
+        self._known: dict[Any, list[Charge]] = {}
+
+    def charges(
+        self, project_id: int, resource: str, accelerator_type: str, from_at: datetime, to_at: datetime
+    ) -> list[Charge]:
+        """The interval at the prices that the project pays; the GPUs of a gang share one answer."""
+        key = (project_id, resource, accelerator_type, from_at, to_at)
+        if key not in self._known:
+            kind = accelerator_type if resource == Resource.GPU else ""
+            levels = [self._reductions[p] for p in reversed(self._levels.chain(project_id)) if p in self._reductions]
+            self._known[key] = charge(from_at, to_at, self._prices.get((resource, kind), []), levels)
+        return self._known[key]
+
+    def product(self, held: Held, from_at: datetime | None = None) -> int:
+        """What the stretch costs, or its part from a time on (see accounts.pricing)."""
+        start = max(held.from_at, from_at) if from_at else held.from_at
+        if start >= held.to_at:
+            return 0
+        return sum(
+            one.product(resource, quantity)
+            for resource, quantity in held.quantities()
+            for one in self.charges(held.project_id, resource, held.accelerator_type, start, held.to_at)
+        )
+
+    def price_at(self, project_id: int, resource: str, accelerator_type: str, at: datetime) -> tuple[int, int]:
+        """Micro-units per hour before discount, and what the discount keeps of them."""
+        later = datetime.max.replace(tzinfo=at.tzinfo)
+        one = self.charges(project_id, resource, accelerator_type, at, later)[0]
+        return one.price_micro_per_hour, one.kept_hundredths
+
+    def product_per_us(
+        self, project_id: int, accelerator_type: str, at: datetime, *, gpus: int, cpus: int = 0, memory_mib: int = 0
+    ) -> int:
+        """What a gang costs in a microsecond at the prices of `at`."""
+        total = 0
+        for resource, quantity in (("gpu", 100 * gpus), ("cpu", cpus), ("memory", memory_mib)):
+            price, kept = self.price_at(project_id, resource, accelerator_type, at)
+            total += quantity * price * kept * WEIGHTS[resource]
+        return total
 
 
 def prices_for(accelerator_type: str, from_at: datetime, to_at: datetime) -> list[Price]:
-    """Every price of the type that is valid at some time in the interval."""
+    """Every price of a GPU of the type that is valid at some time in the interval."""
     rates = Rate.objects.filter(
-        Q(valid_to=None) | Q(valid_to__gt=from_at), accelerator_type=accelerator_type, valid_from__lt=to_at
+        Q(valid_to=None) | Q(valid_to__gt=from_at),
+        resource=Resource.GPU,
+        accelerator_type=accelerator_type,
+        valid_from__lt=to_at,
     )
-    return [Price(r.price_micro_per_gpu_hour, r.valid_from, r.valid_to) for r in rates]
+    return [Price(r.price_micro_per_hour, r.valid_from, r.valid_to) for r in rates]
 
 
 def current_prices(now: datetime) -> dict[str, int]:
-    """Price in micro-units per GPU-hour by accelerator type."""
-    rates = Rate.objects.filter(Q(valid_to=None) | Q(valid_to__gt=now), valid_from__lte=now).order_by("valid_from")
-    return {r.accelerator_type: r.price_micro_per_gpu_hour for r in rates}
+    """List price in micro-units per GPU-hour by accelerator type."""
+    rates = Rate.objects.filter(Q(valid_to=None) | Q(valid_to__gt=now), resource=Resource.GPU, valid_from__lte=now)
+    return {r.accelerator_type: r.price_micro_per_hour for r in rates.order_by("valid_from")}
 
 
-def record_hold(
-    *,
-    project_id: int,
-    user_id: int | None,
-    job_id: UUID,
-    run_id: UUID,
-    hold_id: int,
-    accelerator_type: str,
-    from_at: datetime,
-    to_at: datetime,
-) -> None:
-    """Enter one ended hold. A second call for the same hold changes nothing."""
-    LedgerEntry.objects.bulk_create(
-        [
-            LedgerEntry(
-                project_id=project_id,
-                user_id=user_id,
-                job_id=job_id,
-                run_id=run_id,
-                hold_id=hold_id,
-                accelerator_type=accelerator_type,
-                from_at=c.from_at,
-                to_at=c.to_at,
-                gpu_us=c.gpu_us,
-                price_micro_per_gpu_hour=c.price_micro_per_gpu_hour,
-            )
-            for c in charge(from_at, to_at, prices_for(accelerator_type, from_at, to_at))
-        ],
-        ignore_conflicts=True,
-    )
+def lock_prices(*, exclusively: bool) -> None:
+    """Until the transaction ends. Whoever changes prices waits for entries that are being written at the old ones."""
+    kind = "pg_advisory_xact_lock" if exclusively else "pg_advisory_xact_lock_shared"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {kind}(%s)", [_PRICES])
+
+
+def record_holds(holds: Sequence[Held]) -> None:
+    """Enter ended holds, and roll them up, in the caller's transaction. Those entered before change nothing."""
+    known = set(LedgerEntry.objects.filter(hold_id__in=[h.hold_id for h in holds]).values_list("hold_id", flat=True))
+    new = [held for held in holds if held.hold_id not in known and held.from_at < held.to_at]
+    if not new:
+        return
+    lock_prices(exclusively=False)
+    book = PriceBook(min(held.from_at for held in new))
+    entries = [entry for held in new for entry in _entries(book, held)]
+    LedgerEntry.objects.bulk_create(entries)
+    usage.roll_up(entries)
+
+
+def _entries(book: PriceBook, held: Held) -> Iterator[LedgerEntry]:
+    for resource, quantity in held.quantities():
+        for one in book.charges(held.project_id, resource, held.accelerator_type, held.from_at, held.to_at):
+            if resource == Resource.GPU or one.price_micro_per_hour:
+                yield LedgerEntry(
+                    project_id=held.project_id,
+                    user_id=held.user_id,
+                    job_id=held.job_id,
+                    run_id=held.run_id,
+                    hold_id=held.hold_id,
+                    resource=resource,
+                    accelerator_type=held.accelerator_type,
+                    from_at=one.from_at,
+                    to_at=one.to_at,
+                    quantity=quantity,
+                    held_us=one.held_us,
+                    price_micro_per_hour=one.price_micro_per_hour,
+                    kept_hundredths=one.kept_hundredths,
+                )
 
 
 def product_sum(entries: QuerySet[LedgerEntry]) -> Decimal:
     """Exact sum over entries, in products (see `pricing.amount`)."""
-    return entries.aggregate(total=Sum(_PRODUCT))["total"] or Decimal(0)
+    return entries.aggregate(total=Sum("product"))["total"] or Decimal(0)
 
 
-def sums_by(entries: QuerySet[LedgerEntry], *fields: str) -> list[dict[str, Any]]:
-    """Per group: `products` and `gpu_us`, one query."""
-    return list(entries.values(*fields).annotate(products=Sum(_PRODUCT), held_us=Sum(F("gpu_us"))).order_by(*fields))
+def products_by_job(job_ids: Sequence[UUID]) -> dict[UUID, Decimal]:
+    """What was entered for each job: one query."""
+    rows = LedgerEntry.objects.filter(job_id__in=job_ids).values("job_id").annotate(total=Sum("product"))
+    return dict(rows.order_by("job_id").values_list("job_id", "total"))
+
+
+def parts_now(book: PriceBook, holds: Iterable[Held]) -> list[usage.Part]:
+    """What holds that have not ended would be in the roll-up, were they entered now."""
+    return [part for held in holds for entry in _entries(book, held) for part in usage.parts_of(entry)]

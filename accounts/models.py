@@ -8,10 +8,18 @@ from django.contrib.auth.base_user import BaseUserManager
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
-from django.core.validators import MinValueValidator, RegexValidator
+from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+
+from accounts.money import BudgetNotice as BudgetNotice
+from accounts.money import Discount as Discount
+from accounts.money import LedgerEntry as LedgerEntry
+from accounts.money import Quota as Quota
+from accounts.money import Rate as Rate
+from accounts.money import Resource as Resource
+from accounts.money import UsageDay as UsageDay
 
 #: Levels of the project tree.
 MAX_DEPTH = 12
@@ -135,24 +143,6 @@ class Membership(models.Model):
         return f"{self.user} in {self.project} as {self.role}"
 
 
-class Quota(models.Model):
-    """How much of one thing a project may use at once. A soft limit makes jobs wait, a hard one refuses them."""
-
-    class Kind(models.TextChoices):
-        GPUS = "gpus", "GPUs at once"
-
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="quotas")
-    kind = models.CharField(max_length=20, choices=Kind, default=Kind.GPUS)
-    limit = models.PositiveIntegerField()
-    hard = models.BooleanField(default=False, help_text="Refuse at submission what can never fit.")
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "kind"], name="one_quota_per_kind")]
-
-    def __str__(self) -> str:
-        return f"{self.project}: {self.limit} {self.get_kind_display()}"
-
-
 class Scope(models.TextChoices):
     """What a token may be used for, within what its user may do."""
 
@@ -214,59 +204,6 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.email} to {self.project_id}"
-
-
-class Rate(models.Model):
-    """Price of one GPU-hour of an accelerator type, in millionths of the currency, while valid."""
-
-    accelerator_type = models.CharField(max_length=60)
-    price_micro_per_gpu_hour = models.BigIntegerField(validators=[MinValueValidator(0)])
-    valid_from = models.DateTimeField(default=timezone.now)
-    valid_to = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["accelerator_type", "valid_from"]
-        constraints = [
-            models.CheckConstraint(condition=Q(price_micro_per_gpu_hour__gte=0), name="rate_not_negative"),
-            models.CheckConstraint(
-                condition=Q(valid_to=None) | Q(valid_to__gt=models.F("valid_from")), name="rate_interval_not_empty"
-            ),
-            models.UniqueConstraint(
-                fields=["accelerator_type"], condition=Q(valid_to=None), name="one_open_rate_per_type"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.accelerator_type} from {self.valid_from:%Y-%m-%d}"
-
-
-class LedgerEntry(models.Model):
-    """One GPU held for one interval at one price.
-
-    The amount is `price_micro_per_gpu_hour * gpu_us / 3.6e9` millionths of the currency. Both factors
-    are stored as integers and sums are taken over their products, so nothing is rounded but on display.
-    """
-
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="ledger")
-    user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="ledger")
-    job_id = models.UUIDField(db_index=True)
-    run_id = models.UUIDField()
-    hold_id = models.BigIntegerField()
-    accelerator_type = models.CharField(max_length=60)
-    from_at = models.DateTimeField()
-    to_at = models.DateTimeField()
-    gpu_us = models.BigIntegerField()
-    price_micro_per_gpu_hour = models.BigIntegerField()
-
-    class Meta:
-        indexes = [models.Index(fields=["project", "from_at"]), models.Index(fields=["to_at"])]
-        constraints = [
-            models.UniqueConstraint(fields=["hold_id", "from_at"], name="one_entry_per_hold_and_start"),
-            models.CheckConstraint(condition=Q(gpu_us__gte=0), name="ledger_time_not_negative"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.job_id} {self.from_at:%F %T}"
 
 
 class AuditEntry(models.Model):

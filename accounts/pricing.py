@@ -1,15 +1,25 @@
-"""Exact money: integers all the way, rounded only where it is shown."""
+"""Exact money: integers all the way, rounded only where it is shown.
+
+What something costs is kept as a product of integers, `quantity * microseconds * price * kept * weight`: the
+quantity in hundredths of a GPU, CPUs or MiB, the price in millionths of the currency per hour of a GPU, a CPU or a
+GiB, `kept` in hundredths of a percent after a discount. The weight brings all three to one unit.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import ROUND_HALF_EVEN, Decimal
 
-#: What one product `price_micro_per_gpu_hour * gpu_us` must be divided by to get the currency.
-PRODUCTS_PER_UNIT = Decimal(10**6 * 3_600 * 10**6)
+#: Undiscounted, in hundredths of a percent.
+WHOLE = 10_000
+#: 25,600 parts: a GPU has 100 hundredths and a GiB 1,024 MiB.
+WEIGHTS: Mapping[str, int] = {"gpu": 256, "cpu": 25_600, "memory": 25}
+HOUR_US = 3_600 * 10**6
+#: What a product must be divided by to get the currency.
+PRODUCTS_PER_UNIT = Decimal(10**6 * HOUR_US * WHOLE * 25_600)
 _US = timedelta(microseconds=1)
 
 
@@ -17,49 +27,97 @@ _US = timedelta(microseconds=1)
 class Price:
     """A price in force from `valid_from` until `valid_to` (None: still)."""
 
-    price_micro_per_gpu_hour: int
+    price_micro_per_hour: int
+    valid_from: datetime
+    valid_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A discount of one level of projects: what is left of a price, in hundredths of a percent."""
+
+    kept_hundredths: int
     valid_from: datetime
     valid_to: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One stretch of one GPU at one price."""
+    """One stretch at one price."""
 
     from_at: datetime
     to_at: datetime
-    gpu_us: int
-    price_micro_per_gpu_hour: int
+    price_micro_per_hour: int
+    kept_hundredths: int = WHOLE
 
     @property
-    def product(self) -> int:
-        return self.gpu_us * self.price_micro_per_gpu_hour
+    def held_us(self) -> int:
+        return (self.to_at - self.from_at) // _US
+
+    def product(self, resource: str, quantity: int) -> int:
+        return quantity * self.held_us * self.price_micro_per_hour * self.kept_hundredths * WEIGHTS[resource]
 
 
-def charge(from_at: datetime, to_at: datetime, prices: Sequence[Price]) -> list[Charge]:
-    """The interval split wherever the price changes; time that no price covers costs 0.
+def charge(
+    from_at: datetime, to_at: datetime, prices: Sequence[Price], levels: Sequence[Sequence[Reduction]] = ()
+) -> list[Charge]:
+    """The interval split wherever a price or a discount changes; time that no price covers costs 0.
 
+    `levels` are the discounts of a project and its ancestors, nearest first: the nearest valid one counts.
     The stretches touch, never overlap, and together are exactly the interval.
     """
     cuts = {from_at, to_at}
-    for price in prices:
-        cuts |= {edge for edge in (price.valid_from, price.valid_to) if edge and from_at < edge < to_at}
-    edges = sorted(cuts)
+    rows: list[Price | Reduction] = [*prices, *itertools.chain(*levels)]
+    for row in rows:
+        cuts |= {edge for edge in (row.valid_from, row.valid_to) if edge and from_at < edge < to_at}
     return [
-        Charge(start, end, (end - start) // _US, _price_at(start, prices)) for start, end in itertools.pairwise(edges)
+        Charge(start, end, _price_at(start, prices), _kept_at(start, levels))
+        for start, end in itertools.pairwise(sorted(cuts))
     ]
+
+
+def _in_force(row: Price | Reduction, at: datetime) -> bool:
+    return row.valid_from <= at and (row.valid_to is None or at < row.valid_to)
 
 
 def _price_at(at: datetime, prices: Sequence[Price]) -> int:
     """Where validities overlap the one that began last counts."""
-    valid = [p for p in prices if p.valid_from <= at and (p.valid_to is None or at < p.valid_to)]
-    return max(valid, key=lambda p: p.valid_from).price_micro_per_gpu_hour if valid else 0
+    valid = [p for p in prices if _in_force(p, at)]
+    return max(valid, key=lambda p: p.valid_from).price_micro_per_hour if valid else 0
 
 
-def total_product(charges: Iterable[Charge]) -> int:
-    return sum(c.product for c in charges)
+def _kept_at(at: datetime, levels: Sequence[Sequence[Reduction]]) -> int:
+    for level in levels:
+        valid = [r for r in level if _in_force(r, at)]
+        if valid:
+            return max(valid, key=lambda r: r.valid_from).kept_hundredths
+    return WHOLE
+
+
+def total_product(charges: Iterable[Charge], resource: str = "gpu", quantity: int = 100) -> int:
+    return sum(c.product(resource, quantity) for c in charges)
 
 
 def amount(product: int | Decimal, places: int = 6) -> Decimal:
     """A sum of products in the currency, rounded half to even for display."""
     return (Decimal(product) / PRODUCTS_PER_UNIT).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
+
+
+def from_micro(micro: int) -> Decimal:
+    """Millionths of the currency in the currency, exactly."""
+    return Decimal(micro).scaleb(-6)
+
+
+def midnight(day: date, zone: tzinfo) -> datetime:
+    return datetime.combine(day, time(), zone)
+
+
+def by_day(from_at: datetime, to_at: datetime, zone: tzinfo) -> list[tuple[date, datetime, datetime]]:
+    """The interval cut at the midnights of a time zone: (day, from, to), touching."""
+    parts, start = [], from_at
+    while start < to_at:
+        day = start.astimezone(zone).date()
+        end = min(to_at, midnight(day + timedelta(days=1), zone).astimezone(start.tzinfo))
+        parts.append((day, start, end))
+        start = end
+    return parts

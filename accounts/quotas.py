@@ -1,28 +1,171 @@
-"""What a project may use at once."""
+"""What projects and people may use: which limits bind whom, and how much of them is used."""
 
 from __future__ import annotations
 
-from accounts.models import Project, Quota
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from accounts.levels import Levels
+from accounts.models import Project, Quota, User
+from accounts.pricing import PRODUCTS_PER_UNIT, midnight
+
+Kind = Quota.Kind
+#: What a limit is kept in, for one of what people write: GPU-seconds, and millionths of the currency.
+SCALE: Mapping[str, int] = {Kind.GPU_HOURS: 3_600, Kind.MONEY: 10**6}
+#: Limits that count jobs or GPUs of this moment rather than use over a period.
+AT_ONCE = (Kind.GPUS, Kind.RUNNING_JOBS, Kind.QUEUED_JOBS)
+NOTICES = (80, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJob:
+    """A job that has not ended, as quotas count it."""
+
+    project_id: int
+    user_id: int | None
+    waiting: bool
+    min_gpus: int
+    types: tuple[str, ...] = ()
+    #: GPUs by accelerator type.
+    held: Mapping[str, int] = field(default_factory=dict)
+
+
+#: (project, user) -> microseconds of hundredths of a GPU, and products (see accounts.pricing).
+Spending = Mapping[tuple[int, int | None], tuple[int, Decimal]]
 
 
 class QuotaExceeded(Exception):
-    """A hard limit refuses the request; `limit` and `wanted` are in the quota's unit."""
+    """Hard limits refuse a submission; each refusal is (field of the job file, sentence)."""
 
-    def __init__(self, quota: Quota, wanted: int) -> None:
-        super().__init__(
-            f"{quota.project.name} may hold {quota.limit} GPUs at once; this job needs at least {wanted}. "
-            "Ask for fewer GPUs or have an administrator raise the quota."
-        )
-        self.limit, self.wanted = quota.limit, wanted
+    def __init__(self, refusals: Sequence[tuple[str, str]]) -> None:
+        super().__init__(" ".join(text for _, text in refusals))
+        self.refusals = list(refusals)
+
+
+def binding(project: Project, user: User) -> QuerySet[Quota]:
+    """Every limit that binds the user's jobs in the project, of all levels, outermost project first."""
+    above = Q(project__in=chain_of(project))
+    rows = Quota.objects.filter((above & (Q(user=None) | Q(user=user))) | Q(project=None, user=user))
+    return rows.select_related("project", "user").order_by("project__ancestry__len", "pk")
+
+
+def chain_of(project: Project) -> list[int]:
+    """Ids of its ancestors and itself, as the database has them now."""
+    found = Project.objects.filter(pk=project.pk).values_list("ancestry", flat=True).first()
+    return found or [project.pk]
+
+
+def period_of(period: str, now: datetime) -> tuple[datetime, datetime]:
+    """The calendar day, week (from Monday) or month of the site's time zone that `now` lies in."""
+    zone = timezone.get_default_timezone()
+    day = now.astimezone(zone).date()
+    if period == Quota.Period.DAY:
+        first, after = day, day + timedelta(days=1)
+    elif period == Quota.Period.WEEK:
+        first = day - timedelta(days=day.weekday())
+        after = first + timedelta(days=7)
+    else:
+        first = day.replace(day=1)
+        after = (first + timedelta(days=32)).replace(day=1)
+    return midnight(first, zone), midnight(after, zone)
+
+
+def counts(quota: Quota, levels: Levels, project_id: int, user_id: int | None) -> bool:
+    """Whether jobs of that project and user count towards the limit."""
+    if quota.user_id is not None and quota.user_id != user_id:
+        return False
+    return quota.project_id is None or quota.project_id in levels.chain(project_id)
+
+
+def used(quota: Quota, levels: Levels, jobs: Iterable[LiveJob], spending: Spending) -> Fraction:
+    """Present use, in the limit's unit. A hard limit counts what was let in, a soft one what goes on now."""
+    if quota.kind in AT_ONCE:
+        mine = (job for job in jobs if counts(quota, levels, job.project_id, job.user_id))
+        return Fraction(sum(takes(quota, job) for job in mine))
+    rows = [row for (project, user), row in spending.items() if counts(quota, levels, project, user)]
+    if quota.kind == Kind.GPU_HOURS:
+        return Fraction(sum(gpu for gpu, _ in rows), 100 * 10**6)
+    return Fraction(sum((money for _, money in rows), Decimal(0))) * 10**6 / Fraction(PRODUCTS_PER_UNIT)
+
+
+def takes(quota: Quota, job: LiveJob) -> int:
+    """How much of an at-once limit one job takes."""
+    if quota.kind == Kind.QUEUED_JOBS:
+        return int(job.waiting)
+    if quota.kind == Kind.RUNNING_JOBS:
+        return int(quota.hard or not job.waiting)
+    kind = quota.accelerator_type
+    held = job.held.get(kind, 0) if kind else sum(job.held.values())
+    return max(held, least(quota, job.min_gpus, job.types)) if quota.hard else held
+
+
+def least(quota: Quota, min_gpus: int, types: Sequence[str]) -> int:
+    """GPUs of the limit's type that a job cannot do without; one that may use another type needs none of it."""
+    return min_gpus if not quota.accelerator_type or set(types) == {quota.accelerator_type} else 0
+
+
+def name_of(quota: Quota) -> str:
+    if quota.kind == Kind.GPUS:
+        return f"{quota.accelerator_type} GPUs at once" if quota.accelerator_type else "GPUs at once"
+    label = str(Kind(quota.kind).label)
+    return f"{label} per {quota.period}" if quota.period else label
+
+
+def level_of(quota: Quota) -> str:
+    user = f"user {quota.user}" if quota.user else ""
+    project = f"project {quota.project}" if quota.project else ""
+    return " in ".join(part for part in (user, project) if part)
+
+
+def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
+    """A limit or a use as people read it; use is rounded down, so that it never reads as more than it is."""
+    scale = SCALE.get(quota.kind, 1)
+    if scale == 1:
+        return f"{int(value):,}"
+    hundredths = int(Fraction(value) * 100 / scale)
+    words = f"{Decimal(hundredths).scaleb(-2):,}".rstrip("0").rstrip(".") if quota.kind == Kind.GPU_HOURS else ""
+    return words or f"{Decimal(hundredths).scaleb(-2):,} {currency}".strip()
+
+
+def refusal(quota: Quota, present: Fraction, *, min_gpus: int, types: Sequence[str], currency: str) -> str | None:
+    """The sentence with which the limit refuses a new job, if it does."""
+    where, name = level_of(quota), name_of(quota)
+    limit, now = shown(quota, quota.limit, currency), shown(quota, present, currency)
+    if quota.kind == Kind.GPUS:
+        needs = least(quota, min_gpus, types)
+        if needs > quota.limit:
+            return (
+                f"The limit of {limit} {name} on {where} ({now} in use) can never hold this job, which needs {needs}."
+            )
+        if quota.hard and needs and present + needs > quota.limit:
+            return f"The limit of {limit} {name} on {where} has {now} in use, and this job needs {needs} more."
+        return None
+    return _used_up(quota, present, currency) if quota.hard else None
+
+
+def _used_up(quota: Quota, present: Fraction, currency: str) -> str | None:
+    if present < quota.limit:
+        return None
+    limit, now = shown(quota, quota.limit, currency), shown(quota, present, currency)
+    return f"The limit of {limit} {name_of(quota)} on {level_of(quota)} is reached: {now} in use."
+
+
+def spent_sentence(quota: Quota, present: Fraction, now: datetime, currency: str) -> str | None:
+    """Why jobs wait for a period's end; None while the limit is not reached."""
+    if quota.kind in AT_ONCE or present < quota.limit:
+        return None
+    _, end = period_of(quota.period, now)
+    text = _used_up(quota, present, currency)
+    return f"{text} It starts when the {quota.period} ends, {end:%Y-%m-%d %H:%M %Z}, or when the limit is raised."
 
 
 def gpu_limits() -> dict[int, int]:
-    """GPUs at once by project id."""
-    return dict(Quota.objects.filter(kind=Quota.Kind.GPUS).values_list("project_id", "limit"))
-
-
-def check_submission(*, project: Project, min_gpus: int) -> None:
-    """Refuse what could never run: a job whose least GPU count exceeds the project's quota."""
-    quota = Quota.objects.filter(project=project, kind=Quota.Kind.GPUS).first()
-    if quota and min_gpus > quota.limit:
-        raise QuotaExceeded(quota, min_gpus)
+    """GPUs at once by project id, where the project itself has such a limit."""
+    own = Quota.objects.filter(kind=Kind.GPUS, accelerator_type="", user=None, project__isnull=False)
+    return {project: limit for project, limit in own.values_list("project_id", "limit") if project is not None}

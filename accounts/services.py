@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from django.db import transaction
 
 from accounts.audit import record_audit as record_audit
-from accounts.models import Membership, Project, Quota, Rate, User
+from accounts.models import Membership, Project, Quota, User
 
 
 @transaction.atomic
@@ -32,25 +30,3 @@ def add_member(*, actor: User | None, project: Project, user: User, role: str) -
     )
     record_audit(actor=actor, action="project.member", target=project.key, detail={"user": user.email, "role": role})
     return membership
-
-
-class RateNotAfter(Exception):
-    """A price must begin after the one that it follows."""
-
-
-def check_follows(accelerator_type: str, valid_from: datetime | None) -> None:
-    newest = Rate.objects.filter(accelerator_type=accelerator_type).order_by("-valid_from").first()
-    if newest and valid_from and valid_from <= newest.valid_from:
-        raise RateNotAfter(f"A price from {newest.valid_from:%F %H:%M} on is known; the next one begins later.")
-
-
-@transaction.atomic
-def set_rate(*, actor: User | None, rate: Rate) -> Rate:
-    """A new price for a type; the one in force ends when it begins. Raises RateNotAfter."""
-    check_follows(rate.accelerator_type, rate.valid_from)
-    Rate.objects.filter(accelerator_type=rate.accelerator_type, valid_to=None).update(valid_to=rate.valid_from)
-    rate.valid_to = None
-    rate.save(force_insert=True)
-    detail = {"price_micro_per_gpu_hour": rate.price_micro_per_gpu_hour, "valid_from": rate.valid_from.isoformat()}
-    record_audit(actor=actor, action="rate.set", target=rate.accelerator_type, detail=detail)
-    return rate

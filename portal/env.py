@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import available_timezones
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -49,6 +50,13 @@ def integer(name: str, default: int, *, minimum: int, maximum: int) -> int:
     if value != int(value):
         raise BadSetting(f"{name} must be a whole number, not {value:g}")
     return int(value)
+
+
+def time_zone(name: str, default: str) -> str:
+    value = text(name, default)
+    if value not in available_timezones():
+        raise BadSetting(f"{name} must be a time zone such as Europe/Berlin, not {value!r}")
+    return value
 
 
 def words(name: str, default: list[str]) -> list[str]:

@@ -225,7 +225,7 @@ CONTENT_SECURITY_POLICY = {
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 
 LANGUAGE_CODE = "en-us"
-TIME_ZONE = "UTC"
+TIME_ZONE = env.time_zone("EVENKEEL_TIME_ZONE", "UTC")  # of calendar days: quotas and usage
 USE_TZ = True
 
 STATIC_URL = "static/"

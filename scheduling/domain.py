@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from scheduling.lifecycle import State
 
@@ -77,6 +77,23 @@ class Job:
     held: bool = False  # takes no part
     excluded_gpus: frozenset[int] = frozenset()
     weight: float = 1.0
+    limits: tuple[str, ...] = ()  # keys of the snapshot's limits that bind it, outermost level first
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on what the jobs that name it may have together, on whatever level it sits.
+
+    gpus: GPUs held at once, of `type` only where it is given. running_jobs: jobs that hold GPUs.
+    queued_jobs: jobs that a round looks at, in queue order. spent: a period's budget is used up, so
+    none of its jobs starts and together they do not grow; `text` says so.
+    """
+
+    kind: Literal["gpus", "running_jobs", "queued_jobs", "spent"]
+    most: int = 0
+    type: str | None = None
+    level: str = ""  # where it sits, as "project Speech"
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +107,8 @@ class Snapshot:
     memory: Mapping[str, Any] = field(default_factory=dict)  # what the policy asked to be remembered; JSON values
     next_event_s: float | None = None  # expected seconds to the next arrival or end, where known
     settings: Mapping[str, Any] = field(default_factory=dict)
-    #: GPUs at once a project may hold; projects that are missing have no limit.
-    gpu_quotas: Mapping[str, int] = field(default_factory=dict)
+    #: By key; jobs name those that bind them.
+    limits: Mapping[str, Limit] = field(default_factory=dict)
     #: Still occupied by processes that are on their way out; nobody may be given these now.
     blocked_gpu_ids: frozenset[int] = frozenset()
 

@@ -14,6 +14,7 @@ from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapsho
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.placement import Board, Request, lay_out
+from scheduling.policies._limits import broken, cut_down
 from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
@@ -33,10 +34,11 @@ def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
     # 2 ask the policy; a job that cannot leave a drained node yet stays there, and the policy plans around it
     allocation, displaced = _allocate(displaced, policy)
     field = view(displaced.snapshot)
+    allocation = _within_limits(field, allocation)
     # 3 lay its counts out on accelerators
     layout = _lay_out(displaced.snapshot, field, allocation)
     # 4 apply it only where it pays
-    rejected = _not_worth_it(displaced.snapshot, field, policy, layout)
+    rejected = _beyond_limits(field, layout) or _not_worth_it(displaced.snapshot, field, policy, layout)
     if rejected:
         layout = _present(field)
     # 5 say what changes and why
@@ -81,12 +83,23 @@ def _checked(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]
     gpus = [gpu for key, ids in allocation.placements.items() if key in part for gpu in ids]
     if len(gpus) != len(set(gpus)) or fixed.intersection(gpus) or not types.keys() >= set(gpus):
         raise SolverError("a placement on accelerators that are not free")
+    gangs = {key: Gang(types[ids[0]], len(ids)) for key, ids in allocation.placements.items() if ids}
+    if field.limits and broken(field, gangs):
+        raise SolverError("a placement beyond the limits of its jobs")
     return {key: ids for key, ids in allocation.placements.items() if ids}
 
 
 def _types(snapshot: Snapshot) -> dict[int, str]:
     nodes = [node for node in snapshot.nodes if node.schedulable and not node.lost]
     return {gpu: node.type for node in nodes for gpu in node.gpu_ids}
+
+
+def _within_limits(field: View, allocation: Allocation) -> Allocation:
+    """No subtree of projects and no person gets more than their limits allow, whatever the policy minds."""
+    if not field.limits or allocation.counts is None or not broken(field, allocation.counts):
+        return allocation
+    counts, reasons = cut_down(field, allocation.counts)
+    return replace(allocation, counts=counts, reasons={**allocation.reasons, **reasons})
 
 
 # 3 lay out -----------------------------------------------------------------------------------------
@@ -124,6 +137,13 @@ def _present(field: View) -> Layout:
 
 
 # 4 worth it? ---------------------------------------------------------------------------------------
+
+
+def _beyond_limits(field: View, layout: Layout) -> Reason | None:
+    """The last word on limits: what was laid out on accelerators keeps them too, or nobody moves."""
+    if not field.limits or not broken(field, layout.gangs):
+        return None
+    return Reason("limits", "The plan of this round would have passed a limit, so GPUs stay where they are.")
 
 
 def _not_worth_it(snapshot: Snapshot, field: View, policy: Policy, layout: Layout) -> Reason | None:

@@ -13,6 +13,8 @@ from django.views import defaults
 from redis.exceptions import RedisError
 from rest_framework import exceptions
 
+from accounts.quota_changes import QuotaExists
+from accounts.quotas import QuotaExceeded
 from portal.api import rates
 from portal.api.denials import note_denial
 from portal.jobs.schema import FieldProblem, Problems
@@ -47,6 +49,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     JobHasEnded: 409,
     StaleRun: 409,
     NothingToUndo: 409,
+    QuotaExists: 409,
     PermissionError: 403,
     InUse: 409,
     TooLarge: 413,
@@ -97,9 +100,8 @@ def _translate(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
         return problem(error.status, error.detail, error.problems)
     if isinstance(error, Problems):
         return problem(status_of(error) or 400, _sentence(error.problems), error.problems)
-    if isinstance(error, InvalidParameters):
-        named = [FieldProblem(f"parameters.{name}", text, "invalid") for name, text in error.problems.items()]
-        return problem(400, _sentence(named), named)
+    if isinstance(error, QuotaExceeded | InvalidParameters):
+        return _of_service(error)
     if isinstance(error, Http404 | ObjectDoesNotExist):
         return problem(404, NOT_FOUND)
     if isinstance(error, PermissionDenied):
@@ -118,6 +120,14 @@ def _counted(error: exceptions.APIException, context: dict[str, Any]) -> excepti
     except exceptions.Throttled as throttled:
         return throttled
     return error
+
+
+def _of_service(error: QuotaExceeded | InvalidParameters) -> JsonResponse:
+    """Errors that name fields in their own way."""
+    if isinstance(error, QuotaExceeded):
+        return problem(409, str(error), [FieldProblem(field, text, "quota") for field, text in error.refusals])
+    named = [FieldProblem(f"parameters.{name}", text, "invalid") for name, text in error.problems.items()]
+    return problem(400, _sentence(named), named)
 
 
 def _of_framework(error: exceptions.APIException) -> JsonResponse:

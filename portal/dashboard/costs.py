@@ -7,28 +7,25 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from accounts.ledger import current_prices, prices_for
-from accounts.pricing import Price, amount, charge, total_product
+from accounts.ledger import Held, PriceBook
+from accounts.pricing import HOUR_US, amount
 from portal.dashboard.spans import GangSpan, changes_of, gangs_of, split
-from portal.jobs.describe import CURRENCY, describe_jobs
-from portal.jobs.models import Job
+from portal.jobs.describe import CURRENCY, Context, describe_job, gather, product_per_us
+from portal.jobs.estimates import describe_price
+from portal.jobs.holding import book_for, held, product_of
+from portal.jobs.models import Hold, Job
 from scheduling.lifecycle import TERMINAL, State
 
 _US = timedelta(microseconds=1)
-HOUR_US = 3_600 * 10**6
 
 
 def job_cost(job: Job, now: datetime) -> dict[str, Any]:
-    described = describe_jobs([job], now)[0]
-    gangs = gangs_of(job)
-    prices = _prices(gangs, now)
-    allocation, rate = described["allocation"], None
-    if allocation:
-        rate = current_prices(now).get(allocation["type"], 0)
-    by_type = _by_type(gangs, prices, now)
-    low, high = (
-        _until(described, described[key], rate, now) for key in ("expected_end_low_at", "expected_end_high_at")
-    )
+    ctx = gather([job], now)
+    described = describe_job(job, ctx)
+    holds = held(Hold.objects.filter(run__job=job), now)
+    book = book_for(holds, now)
+    per_us, by_type = product_per_us(job, ctx), _by_type(holds, book)
+    low, high = (_until(described, described[key], per_us, now) for key in _ENDS)
     return {
         "currency": CURRENCY,
         "so_far": described["cost"]["so_far"],
@@ -36,56 +33,89 @@ def job_cost(job: Job, now: datetime) -> dict[str, Any]:
         "estimated_low": low or described["cost"]["estimated"],
         "estimated_high": high or described["cost"]["estimated"],
         "basis": _basis(job, described),
+        "price": _price(job, described, ctx, now),
         "gpu_hours": round(sum(entry["gpu_hours"] for entry in by_type), 6),
-        "rate_per_gpu_hour": str(amount(rate * HOUR_US)) if rate is not None else None,
-        "rate_per_hour": str(amount(rate * allocation["count"] * HOUR_US)) if rate is not None else None,
+        "rate_per_gpu_hour": _rate_per_gpu_hour(job, described, ctx, now),
+        "rate_per_hour": str(amount(per_us * HOUR_US)) if described["allocation"] else None,
         "by_type": by_type,
-        "lost_to_restarts": str(amount(_lost(gangs, prices, now))),
+        "by_resource": _by_resource(holds, book),
+        "lost_to_restarts": str(amount(_lost(job, book, now))),
     }
 
 
-def _prices(gangs: list[GangSpan], now: datetime) -> dict[str, list[Price]]:
-    types: dict[str, datetime] = {}
-    for gang in gangs:
-        types[gang.type] = min(gang.from_at, types.get(gang.type, gang.from_at))
-    return {kind: prices_for(kind, start, now) for kind, start in types.items()}
+_ENDS = ("expected_end_low_at", "expected_end_high_at")
 
 
-def _product(gang: GangSpan, from_at: datetime, to_at: datetime, prices: dict[str, list[Price]]) -> int:
-    return gang.count * total_product(charge(from_at, max(from_at, to_at), prices[gang.type]))
+def _rate_per_gpu_hour(job: Job, described: dict[str, Any], ctx: Context, now: datetime) -> str | None:
+    """What it pays for a GPU-hour, after discount."""
+    if not described["allocation"]:
+        return None
+    kind = described["allocation"]["type"]
+    return str(amount(ctx.book.product_per_us(job.project_id, kind, now, gpus=1) * HOUR_US))
 
 
-def _by_type(gangs: list[GangSpan], prices: dict[str, list[Price]], now: datetime) -> list[dict[str, Any]]:
+def _price(job: Job, described: dict[str, Any], ctx: Context, now: datetime) -> dict[str, Any] | None:
+    if not described["allocation"]:
+        return None
+    return describe_price(ctx.book, job.project_id, described["allocation"]["type"], now)
+
+
+def _by_type(holds: list[Held], book: PriceBook) -> list[dict[str, Any]]:
     products: dict[str, int] = defaultdict(int)
     held_us: dict[str, int] = defaultdict(int)
-    for gang in gangs:
-        end = max(gang.from_at, gang.to_at or now)
-        products[gang.type] += _product(gang, gang.from_at, end, prices)
-        held_us[gang.type] += gang.count * ((end - gang.from_at) // _US)
+    for one in holds:
+        products[one.accelerator_type] += book.product(one)
+        held_us[one.accelerator_type] += one.gpu_hundredths * ((one.to_at - one.from_at) // _US)
     return [
-        {"type": kind, "gpu_hours": round(held_us[kind] / HOUR_US, 6), "amount": str(amount(products[kind]))}
+        {"type": kind, "gpu_hours": round(held_us[kind] / (100 * HOUR_US), 6), "amount": str(amount(products[kind]))}
         for kind in sorted(products)
     ]
 
 
-def _lost(gangs: list[GangSpan], prices: dict[str, list[Price]], now: datetime) -> int:
+def _by_resource(holds: list[Held], book: PriceBook) -> dict[str, str]:
+    products = dict.fromkeys(("gpu", "cpu", "memory"), 0)
+    for one in holds:
+        for resource, quantity in one.quantities():
+            for part in book.charges(one.project_id, resource, one.accelerator_type, one.from_at, one.to_at):
+                products[resource] += part.product(resource, quantity)
+    return {resource: str(amount(product)) for resource, product in products.items()}
+
+
+def _lost(job: Job, book: PriceBook, now: datetime) -> Decimal:
     """Held while it was saved and stopped, and while it was launched anew; the first launch is no restart."""
+    gangs = gangs_of(job)
     changes = changes_of({gang.run_id for gang in gangs})
-    lost = 0
+    lost = Decimal(0)
     for position, gang in enumerate(gangs):
         for part in split(gang.from_at, gang.to_at, changes.get((gang.run_id, gang.epoch), [])):
             if part["kind"] == "moving" or (part["kind"] == "launching" and position > 0):
-                lost += _product(gang, part["from_at"], part["to_at"] or now, prices)
+                lost += product_of(book, [_held(job, gang, part["from_at"], part["to_at"] or now)])
     return lost
 
 
-def _until(described: dict[str, Any], end: str | None, rate: int | None, now: datetime) -> str | None:
+def _held(job: Job, gang: GangSpan, from_at: datetime, to_at: datetime) -> Held:
+    nodes = len({node for node, _ in gang.gpus})
+    return Held(
+        project_id=job.project_id,
+        user_id=job.owner_id,
+        job_id=job.pk,
+        run_id=gang.run_id,
+        hold_id=0,
+        accelerator_type=gang.type,
+        from_at=from_at,
+        to_at=max(from_at, to_at),
+        gpu_hundredths=100 * gang.count,
+        cpus=nodes * int(job.spec.get("cpus") or 0),
+        memory_mib=nodes * int(job.spec.get("memory") or 0),
+    )
+
+
+def _until(described: dict[str, Any], end: str | None, per_us: int, now: datetime) -> str | None:
     """The cost if it ends then on the GPUs that it has."""
-    if end is None or rate is None:
+    if end is None or not described["allocation"]:
         return None
-    seconds_us = max(0, (datetime.fromisoformat(end) - now) // _US)
-    ahead = amount(rate * described["allocation"]["count"] * seconds_us)
-    return str(Decimal(described["cost"]["so_far"]) + ahead)
+    ahead_us = max(0, (datetime.fromisoformat(end) - now) // _US)
+    return str(Decimal(described["cost"]["so_far"]) + amount(per_us * ahead_us))
 
 
 def _basis(job: Job, described: dict[str, Any]) -> str:
@@ -100,7 +130,8 @@ def _basis(job: Job, described: dict[str, Any]) -> str:
         return f"Nothing is known yet of its speed on {allocation['count']} × {allocation['type']}."
     left = max(0, job.total_steps - job.run.step)
     source = throughput["source"] or "measured"
+    age = f", {throughput['age_s'] / 3600:.1f} h old" if throughput["age_s"] is not None else ""
     return (
-        f"{left:,} steps left at {speed:.3g} steps/s ({source}) on {allocation['count']} × {allocation['type']}, "
-        "if it keeps them."
+        f"{left:,} steps left at {speed:.3g} steps/s ({source}{age}) on {allocation['count']} × {allocation['type']}, "
+        "if it keeps them, at the prices of now."
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from accounts.pricing import amount
+from accounts.pricing import from_micro
 from portal.jobs.describe import iso
 from portal.jobs.models import Cluster, ClusterSample
 
 MAX_POINTS = 500
-HOUR_US = 3_600 * 10**6
 
 
 def cluster_history(cluster: Cluster, minutes: int, now: datetime) -> dict[str, Any]:
@@ -26,5 +25,5 @@ def _point(row: ClusterSample) -> dict[str, Any]:
         "utilisation": round(row.gpus_held / row.gpus_total, 4) if row.gpus_total else 0.0,
         "queued": row.queued,
         "variance": row.variance,
-        "spend_per_hour": str(amount(row.spend_micro_per_hour * HOUR_US, 2)),
+        "spend_per_hour": str(round(from_micro(row.spend_micro_per_hour), 2)),
     }

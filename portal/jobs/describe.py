@@ -11,16 +11,16 @@ from typing import Any
 from uuid import UUID
 
 from accounts import ledger, pricing
-from accounts.models import LedgerEntry
-from portal.jobs import profiles
+from accounts.ledger import Held, PriceBook
+from portal.jobs import holding, profiles
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
 from portal.jobs.snapshots import job_profiles
 from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
 from scheduling.throughput import Profile
 
-CURRENCY = "USD"
+CURRENCY = holding.CURRENCY
 #: An estimate's range: how far measured ends were off, until conformal intervals replace it.
-_SPREAD = {"measured": 0.05, "user": 0.15, "catalogue": 0.15, "estimated": 0.3, "trial": 0.5}
+SPREAD = {"measured": 0.05, "user": 0.15, "catalogue": 0.15, "estimated": 0.3, "trial": 0.5}
 
 
 #: "Until I cancel it": an end so far away is none (and no date can hold it).
@@ -34,9 +34,9 @@ class Context:
     now: datetime
     types: dict[str, int]
     gpus: dict[UUID, list[Accelerator]]
-    holds: dict[UUID, list[tuple[datetime, str]]]
+    holds: dict[UUID, list[Held]]
     spent: dict[UUID, Decimal]
-    prices: dict[str, int]
+    book: PriceBook
     profiles: dict[UUID, dict[str, Profile]]
     queue: dict[UUID, int] = field(default_factory=dict)
     totals: dict[UUID, dict[str, float]] = field(default_factory=dict)
@@ -72,13 +72,10 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
     planned = Assignment.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
     for assignment in planned.order_by("accelerator__node__name", "accelerator__index"):
         gpus[assignment.run_id].append(assignment.accelerator)
-    holds: dict[UUID, list[tuple[datetime, str]]] = defaultdict(list)
-    open_holds = Hold.objects.filter(run__job__in=ids, during__upper_inf=True)
-    rows = open_holds.values_list("run__job_id", "during", "accelerator__node__accelerator_type")
-    for job_id, during, kind in rows:
-        if during.lower:
-            holds[job_id].append((during.lower, kind))
-    sums = ledger.sums_by(LedgerEntry.objects.filter(job_id__in=ids), "job_id")
+    holds: dict[UUID, list[Held]] = defaultdict(list)
+    held = holding.held(holding.open_holds(Hold.objects.filter(run__job__in=ids)), now)
+    for one in held:
+        holds[one.job_id].append(one)
     live = [j for j in jobs if j.run and State(j.run.state) in LIVE]
     waiting = any(j.run and State(j.run.state) in WAITING for j in jobs)
     return Context(
@@ -86,8 +83,8 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         types=types,
         gpus=gpus,
         holds=holds,
-        spent={row["job_id"]: row["products"] for row in sums},
-        prices=ledger.current_prices(now),
+        spent=ledger.products_by_job(ids),
+        book=holding.book_for(held, now),
         profiles=job_profiles(live, types),
         queue=queue_order() if waiting else {},
         totals=_totals(ids),
@@ -253,7 +250,7 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
         "expected_end_at": iso(end),
         "expected_end_low_at": iso(low),
         "expected_end_high_at": iso(high),
-        "cost": _cost(job, run, end, len(gpus), gpus[0].node.accelerator_type if gpus else "", ctx),
+        "cost": _cost(job, run, end, ctx),
     }
 
 
@@ -267,7 +264,7 @@ def _expected_end(
     if train_s > _NO_END_IN_SIGHT_S:
         return None, None, None
     launch_s = run.launch_s if State(run.state) not in TRAINING else 0.0
-    spread = _SPREAD.get(source, 0.3)
+    spread = SPREAD.get(source, 0.3)
     return (
         ctx.now + timedelta(seconds=launch_s + train_s),
         ctx.now + timedelta(seconds=launch_s + train_s * (1 - spread)),
@@ -276,18 +273,31 @@ def _expected_end(
 
 
 def so_far_products(job: Job, ctx: Context) -> Decimal:
-    """Ledger entries, and open holds at today's price until now (see accounts.pricing)."""
-    total = Decimal(ctx.spent.get(job.pk, 0))
-    for start, kind in ctx.holds.get(job.pk, []):
-        total += ctx.prices.get(kind, 0) * max(0, (ctx.now - start) // timedelta(microseconds=1))
-    return total
+    """Ledger entries, and what open holds cost until now (see accounts.pricing)."""
+    return Decimal(ctx.spent.get(job.pk, 0)) + holding.product_of(ctx.book, ctx.holds.get(job.pk, []))
 
 
-def _cost(job: Job, run: Run, end: datetime | None, count: int, kind: str, ctx: Context) -> dict[str, Any]:
+def product_per_us(job: Job, ctx: Context) -> int:
+    """What the GPUs that it has cost in a microsecond at the prices of now, with its CPUs and memory."""
+    gpus = ctx.gpus.get(job.run_id, []) if job.run_id else []
+    if not gpus:
+        return 0
+    nodes = len({gpu.node_id for gpu in gpus})
+    return ctx.book.product_per_us(
+        job.project_id,
+        gpus[0].node.accelerator_type,
+        ctx.now,
+        gpus=len(gpus),
+        cpus=nodes * int(job.spec.get("cpus") or 0),
+        memory_mib=nodes * int(job.spec.get("memory") or 0),
+    )
+
+
+def _cost(job: Job, run: Run, end: datetime | None, ctx: Context) -> dict[str, Any]:
     spent = so_far_products(job, ctx)
     estimated = None
     if end is not None:
-        estimated = spent + ctx.prices.get(kind, 0) * count * max(0, (end - ctx.now) // timedelta(microseconds=1))
+        estimated = spent + product_per_us(job, ctx) * max(0, (end - ctx.now) // timedelta(microseconds=1))
     elif State(run.state) in TERMINAL:
         estimated = spent
     return {

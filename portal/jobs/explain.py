@@ -23,7 +23,10 @@ MAX_WEIGHED = 50
 #: Reason token -> what would change it, with the reason's detail; see scheduling.policies for the tokens.
 _WAYS_OUT = {
     "no_room": "It starts when {needs} × {type} are free: when a job ends or shrinks.",
-    "quota": "It starts when another job of the project ends, or with a quota of at least {needs} more GPUs.",
+    "quota": "It starts when another job that the limit counts ends, or when the limit leaves {needs} more GPUs.",
+    "quota_jobs": "It starts when a job that the limit counts ends, or when the limit is raised.",
+    "quota_queue": "It is looked at when a job before it starts, or when the limit is raised.",
+    "quota_period": "It starts when the period ends, or when the limit is raised.",
     "no_type": "Allow other accelerator types, or fewer GPUs.",
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
     "no_slot": "It starts when a job ends and leaves its slot.",

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
 
-from accounts.ledger import current_prices, product_sum
-from accounts.models import LedgerEntry, Project
-from accounts.pricing import amount
-from accounts.quotas import gpu_limits
+from accounts import usage
+from accounts.ledger import current_prices
+from accounts.models import Project
+from accounts.pricing import amount, from_micro
+from accounts.quotas import gpu_limits, period_of
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso
+from portal.jobs.holding import product_of
 from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job, JobEvent
 from portal.jobs.selectors import DESCRIBED
 from scheduling.lifecycle import WAITING, State
@@ -145,15 +148,12 @@ def _tiles(
     )
     mean = sum(relative) / len(relative) if relative else None
     waiting = [j for j in live if j.run and State(j.run.state) in WAITING]
-    month = ctx.now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    spent = product_sum(LedgerEntry.objects.filter(to_at__gte=month))
-    open_hours = sum(
-        ctx.prices.get(kind, 0) * max(0, (ctx.now - start) // timedelta(microseconds=1))
-        for holds in ctx.holds.values()
-        for start, kind in holds
-    )
+    month, _ = period_of("month", ctx.now)
+    spent = sum((money for _, money in usage.totals_since(month.date()).values()), Decimal(0))
+    held_now = sum((product_of(ctx.book, holds, month) for holds in ctx.holds.values()), Decimal(0))
+    prices = current_prices(ctx.now)
     per_hour = sum(
-        ctx.prices.get(node["type"], 0)
+        prices.get(node["type"], 0)
         for node in nodes.values()
         for c in node["accelerators"].values()
         if c["state"] == "held"
@@ -169,8 +169,8 @@ def _tiles(
         "v_bound": cluster.policy_parameters.get("v_bound"),
         "mean_relative_throughput": round(mean, 4) if mean else None,
         "relative_throughputs": relative,
-        "spend_per_hour": str(amount(per_hour * 3_600 * 10**6, 2)),
-        "spend_month": str(amount(spent + open_hours, 2)),
+        "spend_per_hour": str(round(from_micro(per_hour), 2)),
+        "spend_month": str(amount(spent + held_now, 2)),
     }
 
 
@@ -219,7 +219,7 @@ def _nodes(cluster: Cluster, ctx: Context, *, hungry: bool) -> dict[str, Any]:
         node["gpus"] += 1
         node["held"] += cell["state"] == "held"
     for node in nodes.values():
-        node["price_per_hour"] = str(amount(prices.get(node["type"], 0) * node["held"] * 3_600 * 10**6, 2))
+        node["price_per_hour"] = str(round(from_micro(prices.get(node["type"], 0) * node["held"]), 2))
         if node["held"] < node["gpus"]:
             node["free_reason"] = _free_reason(node, hungry)
     return nodes

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count
 
 from accounts.ledger import current_prices
-from accounts.pricing import amount
+from accounts.pricing import from_micro
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, cluster_types, iso
 from portal.jobs.live_state import KINDS
@@ -25,7 +25,6 @@ TITLES = {
     "h200": "NVIDIA H200",
     "cpu": "CPU",
 }
-HOUR_US = 3_600 * 10**6
 
 
 def describe_model_types(now: datetime) -> list[dict[str, Any]]:
@@ -72,7 +71,7 @@ def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:
             "title": TITLES.get(kind, kind),
             "count": len(gpus),
             "memory_mib": min(gpu.memory_mib for gpu in gpus),
-            "price_per_gpu_hour": str(amount(prices[kind] * HOUR_US)) if kind in prices else None,
+            "price_per_gpu_hour": str(from_micro(prices[kind])) if kind in prices else None,
             "currency": CURRENCY,
             "emulated": any(gpu.node.emulated for gpu in gpus),
         }

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from accounts.quotas import gpu_limits
-from portal.jobs import profiles
+from portal.jobs import profiles, quota_use
 from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job
 from portal.jobs.services.plans import Seen
 from scheduling import domain
@@ -51,18 +50,20 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     everywhere = Accelerator.objects.filter(node__cluster=cluster)
     kind_of = dict(everywhere.values_list("pk", "node__accelerator_type"))
     known = job_profiles(jobs, types)
-    views = tuple(_job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of) for job in jobs)
+    limits, bound = quota_use.limits_of(jobs, now)
+    views = tuple(
+        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ())) for job in jobs
+    )
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
     planned = {gpu for gpus in assigned.values() for gpu in gpus}
     blocked = frozenset(gpu for gpus in held.values() for gpu in gpus) - planned
-    quotas = gpu_limits()
     snapshot = domain.Snapshot(
         now=now.timestamp(),
         nodes=nodes,
         jobs=views,
         seed=cluster.round_epoch,
         memory=cluster.policy_memory,
-        gpu_quotas={job.project.key: quotas[job.project_id] for job in jobs if job.project_id in quotas},
+        limits=limits,
         blocked_gpu_ids=blocked,
         settings={"speedup": profiles.speedup()},
     )
@@ -113,7 +114,13 @@ def _gpus_by_run(model: type[Assignment] | type[Hold], cluster: Cluster) -> dict
     return {run_id: tuple(ids) for run_id, ids in gpus.items()}
 
 
-def _job(job: Job, known: Mapping[str, Profile], gpu_ids: tuple[int, ...], kind_of: Mapping[int, str]) -> domain.Job:
+def _job(
+    job: Job,
+    known: Mapping[str, Profile],
+    gpu_ids: tuple[int, ...],
+    kind_of: Mapping[int, str],
+    limits: tuple[str, ...],
+) -> domain.Job:
     run = job.run
     assert run is not None
     return domain.Job(
@@ -138,6 +145,7 @@ def _job(job: Job, known: Mapping[str, Profile], gpu_ids: tuple[int, ...], kind_
         protected_until=_posix(run.protected_until),
         not_before=_posix(run.not_before),
         held=bool(job.hold_kind),
+        limits=limits,
     )
 
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from portal.jobs import decisions, history, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Run
-from portal.jobs.services import administration, limits, observation, plans
+from portal.jobs.services import administration, budgets, limits, observation, plans
 from portal.jobs.snapshots import take_snapshot
 from portal.material import preparation
 from scheduling.domain import Plan
@@ -69,6 +69,7 @@ def _round(cluster: Cluster) -> None:
     accept(cluster, executor, now)
     observation.advance_clock(cluster_id=cluster.pk, now=now)
     limits.enforce(cluster_id=cluster.pk, now=now)
+    budgets.give_notices(now)
     plan_and_commit(cluster, timezone.now())
     plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
     dispatch_commands(cluster)

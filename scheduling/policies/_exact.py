@@ -13,7 +13,7 @@ from typing import Any
 import pulp
 
 from scheduling.errors import SolverError
-from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Kind, Seat, at
+from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Kind, Seat, at, groups_of
 from scheduling.policies.f_scheduling import Problem
 
 #: Sums closer than this are one; solvers work to about 1e-6.
@@ -123,13 +123,13 @@ class Model:
         held = Counter[int]()
         for kind, (t, n) in zip(problem.kinds, problem.seats, strict=True):
             taken[t] += n
-            held[kind.group] += n
+            held.update(dict.fromkeys(groups_of(kind, t), n))
         for t, free in enumerate(problem.free):
             terms = [n * x for x, (_, (at_type, n)) in zip(used, self.cells, strict=True) if at_type == t]
             program += pulp.lpSum(terms) <= free + taken[t]
-        for quota, room in enumerate(problem.rooms):
-            terms = [n * x for x, (g, (_, n)) in zip(used, self.cells, strict=True) if kinds[g].group == quota]
-            program += pulp.lpSum(terms) <= max(0, room) + held[quota]
+        for limit, room in enumerate(problem.rooms):
+            terms = [n * x for x, (g, (t, n)) in zip(used, self.cells, strict=True) if limit in groups_of(kinds[g], t)]
+            program += pulp.lpSum(terms) <= max(0, room) + held[limit]
 
     def _fairness(self, program: pulp.LpProblem, used: list[Any], shares: list[float], low: float, high: float) -> None:
         others = [share / UNITS for share in self.problem.others]

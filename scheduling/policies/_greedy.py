@@ -45,7 +45,7 @@ class Kind:
     low: tuple[int, ...]
     high: tuple[int, ...]
     hurdle: float = 1.0
-    group: int = -1  # index of the job's quota; -1: none
+    groups: tuple[tuple[int, ...], ...] = ()  # per type, the limits that count its GPUs; empty: none
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Greedy:
     """Give away `free` GPUs one candidate at a time; `seats` is the plan so far.
 
     `others` are the relative throughputs of jobs that hold GPUs and take no part: they count in the
-    variance and never change. `rooms[g]` is how many more GPUs the jobs under quota g may hold.
+    variance and never change. `rooms[g]` is how many more GPUs the jobs under limit g may hold.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Greedy:
         bound: float,
         rooms: Sequence[int] = (),
     ) -> None:
-        self.rooms = np.array([*rooms, _NO_LIMIT], dtype=np.int64)  # the last one is that of group -1
+        self.rooms = np.array([*rooms, _NO_LIMIT], dtype=np.int64)  # the last one fills up short lists
         self.kinds, self.seats, self.free = list(kinds), list(seats), np.array(free, dtype=np.int64)
         shares = [at(kind.share[t], n) for kind, (t, n) in zip(kinds, seats, strict=True)] + list(others)
         self.jobs = len(shares)
@@ -109,8 +109,11 @@ class Greedy:
         self.gain = np.full((size, types), -1, dtype=np.int64)
         self.need = np.zeros((size, types), dtype=np.int64)
         self.largest_need = 1
-        self.more = np.ones((size, types), dtype=np.int64)  # GPUs beyond what the job has in the plan
-        self.group = np.full(size, -1, dtype=np.int64)
+        deepest = max((len(keys) for kind in self.kinds for keys in kind.groups), default=0)
+        #: Per candidate the limits that it must keep, and how many GPUs it would add to each.
+        self.bounds = np.full((size, types, deepest), -1, dtype=np.int64)
+        self.adds = np.zeros((size, types, deepest), dtype=np.int64)
+        self.largest_add = 1
         self.a = np.full((size, types), np.inf)
         self.b = np.zeros((size, types))
         self.target: list[list[int]] = [[0] * types for _ in range(size)]
@@ -151,7 +154,6 @@ class Greedy:
     def _propose(self, index: int, kind: Kind, seat: Seat) -> None:
         """Fill a row: one more GPU on its own type, or the smallest faster gang of another."""
         own, count = seat
-        self.group[index] = kind.group
         value, share = at(kind.value[own], count), at(kind.share[own], count)
         for t in range(len(self.free)):
             target = count + 1 if t == own else _faster(kind, t, value)
@@ -162,10 +164,18 @@ class Greedy:
             self.gain[index, t] = at(kind.value[t], target) - value
             self.need[index, t] = 1 if t == own else target
             self.largest_need = max(self.largest_need, target if t != own else 1)
-            self.more[index, t] = target - count
+            self._bind(index, kind, seat, t, target)
             self.a[index, t] = d * (2 * self.jobs * share + (self.jobs - 1) * d)
             self.b[index, t] = 2 * d
             self.target[index][t] = target
+
+    def _bind(self, index: int, kind: Kind, seat: Seat, t: int, target: int) -> None:
+        own, count = seat
+        self.bounds[index, t] = -1
+        for place, group in enumerate(groups_of(kind, t)):
+            add = target - (count if group in groups_of(kind, own) else 0)
+            self.bounds[index, t, place], self.adds[index, t, place] = group, add
+            self.largest_add = max(self.largest_add, add)
 
     # Steps -----------------------------------------------------------------------------------------
 
@@ -195,11 +205,13 @@ class Greedy:
         return self._least_unfair(change if blocked is None else np.where(blocked, np.inf, change), error)
 
     def _blocked(self) -> NDArray[np.bool_] | None:
-        """Candidates that lack free GPUs or quota; None where none can."""
-        blocked = self.need > self.free if self.free.min(initial=_NO_LIMIT) < self.largest_need else None
-        if len(self.rooms) > 1:
-            over = self.more > self.rooms[self.group][:, None]
-            blocked = over if blocked is None else blocked | over
+        """Candidates that lack free GPUs or room under a limit; None where none can."""
+        blocked: NDArray[np.bool_] | None = None
+        if self.free.min(initial=_NO_LIMIT) < self.largest_need:
+            blocked = self.need > self.free
+        if self.rooms.min() < self.largest_add:
+            over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > self.rooms[self.bounds], axis=2)
+            blocked = over if blocked is None else np.logical_or(blocked, over)
         return blocked
 
     def _least_unfair(self, change: NDArray[np.float64], error: float) -> tuple[int, int] | None:
@@ -231,11 +243,17 @@ class Greedy:
         self.passed.append(self.spread)
         self.free[own] += count
         self.free[t] -= seat[1]
-        if row.kind.group >= 0:
-            self.rooms[row.kind.group] -= seat[1] - count
+        for group in groups_of(row.kind, own):
+            self.rooms[group] += count
+        for group in groups_of(row.kind, t):
+            self.rooms[group] -= seat[1]
         job = self._leave(index)
         self.seats[job] = seat
         self._join(job, row.kind, seat)
+
+
+def groups_of(kind: Kind, t: int) -> tuple[int, ...]:
+    return kind.groups[t] if kind.groups else ()
 
 
 def at(values: tuple[int, ...], count: int) -> int:

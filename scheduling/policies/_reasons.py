@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from scheduling.domain import Gang, Job, Reason
-from scheduling.policies._stock import no_type, quota_reason
+from scheduling.policies._limits import Rooms
+from scheduling.policies._stock import no_type
 from scheduling.policies._view import View, words
 
 
@@ -22,12 +23,11 @@ def explain(
         free[gang.type] -= gang.count
     ahead = list(jobs)
     reasons = {job.id: _planned(field, job, planned[job.id], free, bound, variance) for job in ahead}
-    room = dict(field.allowance)
+    rooms = Rooms(field)
     for job in ahead:
-        if job.project in room:
-            room[job.project] -= planned[job.id].count
+        rooms.book(job, planned[job.id])
     for job in left_out:
-        reasons[job.id] = _left_out(field, job, len(ahead), room)
+        reasons[job.id] = _left_out(field, job, len(ahead), rooms)
     return reasons
 
 
@@ -63,13 +63,14 @@ def _limit(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: fl
     return "it grows when a job ends or gains less than this one"
 
 
-def _left_out(field: View, job: Job, ahead: int, room: Mapping[str, int]) -> Reason:
+def _left_out(field: View, job: Job, ahead: int, rooms: Rooms) -> Reason:
     spans = field.spans(job)
     if not spans:
         return no_type(job)
     name, span = min(spans.items(), key=lambda item: (item[1].low, item[0]))
-    if span.low > room.get(job.project, span.low):
-        return quota_reason(field, job, span.low, room[job.project])
+    over = rooms.reason(job, [Gang(kind, each.low) for kind, each in spans.items()])
+    if over is not None:
+        return over
     text = (
         f"The minimums of {ahead} jobs ahead leave too few GPUs; this one needs at least "
         f"{words(Gang(name, span.low))} and starts when they are free."

@@ -1,10 +1,11 @@
-"""What is left to give where nobody is resized: free GPUs per type, and what quotas still allow."""
+"""What is left to give where nobody is resized: free GPUs per type, and what limits still allow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.policies._limits import Rooms
 from scheduling.policies._view import View, present_gang, words
 
 
@@ -12,7 +13,7 @@ class Stock:
     """Starts with every job that holds GPUs keeping them."""
 
     def __init__(self, snapshot: Snapshot, field: View) -> None:
-        self.field, self.free, self.room = field, dict(field.free), dict(field.allowance)
+        self.field, self.free, self.rooms = field, dict(field.free), Rooms(field)
         type_of = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
         self.counts: dict[str, Gang] = {}
         for job in (*field.fixed, *field.running):
@@ -28,13 +29,14 @@ class Stock:
 
     def _book(self, job: Job, gang: Gang) -> None:
         self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
-        if job.project in self.room:
-            self.room[job.project] -= gang.count
+        self.rooms.book(job, gang)
 
-    def over_quota(self, job: Job, needs: int) -> Reason | None:
-        """A reason where the job's project may not hold `needs` more GPUs."""
-        room = self.room.get(job.project)
-        return quota_reason(self.field, job, needs, room) if room is not None and needs > room else None
+    def allows(self, job: Job, gang: Gang) -> bool:
+        return self.rooms.over(job, gang) is None
+
+    def over_limit(self, job: Job, needs: Mapping[str, int]) -> Reason | None:
+        """A reason where limits allow none of the gangs that the job needs, by type."""
+        return self.rooms.reason(job, [Gang(name, count) for name, count in needs.items()])
 
     def no_room(self, job: Job, needs: Mapping[str, int]) -> Reason:
         """Why nothing fits: cause, number, way out. `needs`: GPUs per type that can run the job."""
@@ -53,9 +55,3 @@ def no_type(job: Job) -> Reason:
     limit = ", ".join(job.types) or "any type here"
     text = f"No gang of {limit} in this cluster can run the job; change its types or its GPU limits."
     return Reason("no_type", text)
-
-
-def quota_reason(field: View, job: Job, needs: int, room: int) -> Reason:
-    quota = field.quotas[job.project]
-    text = f"{job.project} may hold {quota} GPUs and would hold {quota - room}; this job needs at least {needs}."
-    return Reason("quota", text, {"quota": quota, "holds": quota - room, "needs": needs})

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduling.domain import Curve, Gang, Job, Reason, Snapshot
+from scheduling.domain import Curve, Gang, Job, Limit, Reason, Snapshot
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.throughput import effective, trial_curve
 
@@ -34,8 +34,8 @@ class View:
     fixed: tuple[Job, ...]  # keep what they have: protected, moving, rigid, held by their owner
     reasons: dict[str, Reason]  # of jobs that take no part
     multi_node: bool
-    allowance: dict[str, int]  # GPUs that a project's taking-part jobs may hold; missing: no limit
-    quotas: Mapping[str, int]
+    limits: Mapping[str, Limit]
+    allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
     memo: dict[str, dict[str, Span]] = field(default_factory=dict, compare=False, repr=False)
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
 
@@ -165,32 +165,72 @@ def _view(snapshot: Snapshot) -> View:
     multi_node = bool(snapshot.settings.get("multi_node", True))
     types = tuple(sorted(total))
     shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
-    base = View(types, dict(total), largest, {}, (), (), (), {}, multi_node, {}, snapshot.gpu_quotas, shape=shape)
+    base = View(types, dict(total), largest, {}, (), (), (), {}, multi_node, snapshot.limits, {}, shape=shape)
     jobs = sorted(snapshot.jobs, key=queue_key)
     reasons = {job.id: reason for job in jobs if (reason := _absent(base, job, snapshot.now)) is not None}
+    reasons |= _kept_waiting(snapshot.limits, [job for job in jobs if job.state in QUEUED and job.id not in reasons])
     fixed = tuple(job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang))
     taken = {gpu for job in fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
     free = dict.fromkeys(base.types, 0)
     for node in nodes:
         free[node.type] += sum(gpu not in taken for gpu in node.gpu_ids)
+    running = tuple(job for job in jobs if job.state is State.RUNNING and job.id not in reasons)
     return replace(
         base,
         free=free,
-        running=tuple(job for job in jobs if job.state is State.RUNNING and job.id not in reasons),
+        running=running,
         queued=tuple(job for job in jobs if job.state in QUEUED and job.id not in reasons),
         fixed=fixed,
         reasons=reasons,
-        allowance=_allowance(snapshot, fixed),
+        allowance=_allowance(snapshot, fixed, running),
     )
 
 
-def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...]) -> dict[str, int]:
-    """What each project's quota leaves beside its jobs that keep what they have."""
-    allowance = dict(snapshot.gpu_quotas)
-    for job in fixed:
-        if job.project in allowance:
-            allowance[job.project] = max(0, allowance[job.project] - len(job.gpu_ids))
-    return allowance
+def limited(limit: Limit, gang: Gang) -> int:
+    """How much of a limit a gang takes: GPUs, or one job."""
+    if limit.kind == "running_jobs":
+        return 1
+    return gang.count if limit.type in (None, gang.type) else 0
+
+
+def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...], running: tuple[Job, ...]) -> dict[str, int]:
+    """What each limit leaves beside the jobs that keep what they have. A spent one leaves what is held now."""
+    left = {key: limit.most for key, limit in snapshot.limits.items() if limit.kind in ("gpus", "running_jobs")}
+    left |= {key: 0 for key, limit in snapshot.limits.items() if limit.kind == "spent"}
+    if not left:
+        return left
+    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    for jobs, sign in ((fixed, -1), (running, 1)):
+        for job in jobs:
+            gang = present_gang(job, types)
+            for key in job.limits if gang else ():
+                limit = snapshot.limits[key]
+                if key in left and gang and (limit.kind == "spent") == (sign > 0):
+                    left[key] += sign * limited(limit, gang)
+    return left
+
+
+def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Reason]:
+    """Queued jobs whose budget is spent, and those behind as many as their queue limits let a round look at."""
+    left = {key: limit.most for key, limit in limits.items() if limit.kind == "queued_jobs"}
+    reasons: dict[str, Reason] = {}
+    for job in queue:
+        spent = next((limits[key] for key in job.limits if limits[key].kind == "spent"), None)
+        mine = [key for key in job.limits if key in left]
+        full = next((key for key in mine if left[key] <= 0), None)
+        if spent is not None:
+            reasons[job.id] = Reason("quota_period", spent.text, {"level": spent.level})
+        elif full is not None:
+            limit = limits[full]
+            text = (
+                f"{limit.level[:1].upper()}{limit.level[1:]} may have {limit.most} jobs in the queue at a time; "
+                "this one is looked at when one of those before it has started."
+            )
+            reasons[job.id] = Reason("quota_queue", text, {"level": limit.level, "quota": limit.most})
+        else:
+            for key in mine:
+                left[key] -= 1
+    return reasons
 
 
 def _stuck(field: View, job: Job) -> bool:

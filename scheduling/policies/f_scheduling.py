@@ -9,6 +9,7 @@ to several types.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -17,6 +18,7 @@ from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Greedy, Kind, Seat, at
+from scheduling.policies._limits import Rooms
 from scheduling.policies._reasons import explain
 from scheduling.policies._view import Span, View, present_gang, view
 from scheduling.policies.base import Parameters as BaseParameters
@@ -69,7 +71,7 @@ class Problem:
     free: tuple[int, ...]
     others: tuple[int, ...]  # S of the jobs that hold GPUs and take no part
     types: tuple[str, ...]
-    rooms: tuple[int, ...]  # GPUs that each project with a quota may still add
+    rooms: tuple[int, ...]  # GPUs that may still be added under each limit
     left_out: tuple[Job, ...]  # minimum does not fit
 
 
@@ -103,17 +105,18 @@ class FScheduling:
 def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
     """Step 1 of Listing 1: minimums in queue order. Those of running jobs are set aside first."""
     free = [field.free[name] for name in field.types]
-    rooms, groups = dict(field.allowance), {name: index for index, name in enumerate(field.allowance)}
+    rooms = Rooms(field)
+    counted = [key for key in field.allowance if field.limits[key].kind != "running_jobs"]
+    groups = {key: index for index, key in enumerate(counted)}
     kinds, seats, left_out = dict[str, Kind](), dict[str, Seat](), list[Job]()
     for job in (*field.running, *field.queued):
-        kind = make_kind(field, job, objective, groups.get(job.project, -1))
-        seat = _first_seat(field, job, kind, free)
-        if seat is None or (not job.gpu_ids and seat[1] > rooms.get(job.project, seat[1])):
+        kind = make_kind(field, job, objective, groups)
+        seat = _first_seat(field, job, kind, free, rooms)
+        if seat is None:
             left_out.append(job)
             continue
         free[seat[0]] -= seat[1]
-        if job.project in rooms:
-            rooms[job.project] -= seat[1]
+        rooms.book(job, Gang(field.types[seat[0]], seat[1]))
         kinds[job.id], seats[job.id] = kind, seat
     jobs = tuple(job for job in field.taking_part if job.id in seats)
     types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
@@ -125,7 +128,7 @@ def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
         free=tuple(free),
         others=tuple(to_units(field.relative(job, gang)) for job, gang in holding),
         types=field.types,
-        rooms=tuple(rooms.values()),
+        rooms=tuple(rooms.left[key] for key in counted),
         left_out=tuple(left_out),
     )
 
@@ -137,19 +140,22 @@ def to_units(value: float) -> int:
 _NO_SPAN = Span(1, 0, (0.0,))
 
 
-def make_kind(field: View, job: Job, objective: str, group: int) -> Kind:
+def make_kind(field: View, job: Job, objective: str, groups: Mapping[str, int]) -> Kind:
     spans = field.spans(job)
     # A running job stays on its type until all others are served; see `solve`.
     hurdle = float("inf") if job.gpu_ids else 1.0
-    return _make_kind(tuple(spans.get(name, _NO_SPAN) for name in field.types), objective, hurdle, group)
+    mine = [key for key in job.limits if key in groups]
+    bounds = tuple(tuple(groups[key] for key in mine if field.limits[key].type in (None, name)) for name in field.types)
+    every = tuple(spans.get(name, _NO_SPAN) for name in field.types)
+    return _make_kind(every, objective, hurdle, bounds if mine else ())
 
 
 @lru_cache(maxsize=16384)
-def _make_kind(every: tuple[Span, ...], objective: str, hurdle: float, group: int) -> Kind:
+def _make_kind(every: tuple[Span, ...], objective: str, hurdle: float, groups: tuple[tuple[int, ...], ...]) -> Kind:
     alone = max((span.at(span.high) for span in every), default=0.0)
     shares = tuple(_in_units(span.steps_per_s, alone) for span in every)
     values = tuple(_in_units(span.steps_per_s, 1.0) for span in every) if objective == "paper" else shares
-    return Kind(values, shares, tuple(span.low for span in every), tuple(span.high for span in every), hurdle, group)
+    return Kind(values, shares, tuple(span.low for span in every), tuple(span.high for span in every), hurdle, groups)
 
 
 @lru_cache(maxsize=16384)
@@ -157,13 +163,17 @@ def _in_units(steps_per_s: tuple[float, ...], of: float) -> tuple[int, ...]:
     return tuple(to_units(value / of) for value in steps_per_s) if of else (0,)
 
 
-def _first_seat(field: View, job: Job, kind: Kind, free: list[int]) -> Seat | None:
+def _first_seat(field: View, job: Job, kind: Kind, free: list[int], rooms: Rooms) -> Seat | None:
     """The minimum gang: on the present type for a running job, else on the type where it is worth most."""
     if job.gang is not None and job.gang.type in field.types:
         t = field.types.index(job.gang.type)
         if kind.low[t] <= kind.high[t]:
             return (t, kind.low[t]) if kind.low[t] <= free[t] else None
-    fits = [(t, kind.low[t]) for t in range(len(free)) if kind.low[t] <= min(free[t], kind.high[t])]
+    fits = [
+        (t, low)
+        for t, low in enumerate(kind.low)
+        if low <= min(free[t], kind.high[t]) and (job.gpu_ids or rooms.over(job, Gang(field.types[t], low)) is None)
+    ]
     return max(fits, key=lambda seat: (at(kind.value[seat[0]], seat[1]), -seat[0]), default=None)
 
 

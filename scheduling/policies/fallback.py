@@ -14,11 +14,11 @@ def start_minimums(snapshot: Snapshot, why: str) -> Allocation:
     reasons = field.reasons | {job.id: kept for job in field.running}
     for job in field.queued:
         needs = {name: span.low for name, span in field.spans(job).items()}
-        fits = [Gang(name, n) for name, n in needs.items() if n <= stock.free[name] and not stock.over_quota(job, n)]
+        gangs = [Gang(name, n) for name, n in needs.items() if n <= stock.free[name]]
+        fits = [gang for gang in gangs if stock.allows(job, gang)]
         gang = max(fits, key=lambda gang: field.steps_per_s(job, gang), default=None)
         if gang is None:
-            over = stock.over_quota(job, min(needs.values(), default=0))
-            reasons[job.id] = over or stock.no_room(job, needs)
+            reasons[job.id] = stock.over_limit(job, needs) or stock.no_room(job, needs)
             continue
         stock.give(job, gang)
         text = f"This round has no full plan because {why}; the job starts on its minimum, {words(gang)}."

@@ -1,7 +1,7 @@
 """Strict first in, first out, with gangs of one size.
 
 Objective: none; the queue order decides. Constraints: a job starts only when all before it have
-started, on all GPUs of its gang at once, and is never resized. A job that only its project's quota
+started, on all GPUs of its gang at once, and is never resized. A job that only a limit
 keeps back does not hold up others. The common baseline of cluster schedulers (f-scheduling thesis,
 section 2).
 """
@@ -46,7 +46,7 @@ class FifoGang:
                 reasons[job.id] = Reason("behind", text, {"by": first.id})
                 continue
             sizes = self._sizes(field, job)
-            over = stock.over_quota(job, min(sizes.values(), default=0))
+            over = stock.over_limit(job, sizes)
             if over is not None:
                 reasons[job.id] = over
                 continue
@@ -69,6 +69,7 @@ class FifoGang:
 
 
 def _fastest(field: View, job: Job, sizes: dict[str, int], stock: Stock) -> Gang | None:
-    """The fastest type on which the whole gang is free now and within the quota."""
-    fits = [Gang(name, n) for name, n in sizes.items() if n <= stock.free[name] and not stock.over_quota(job, n)]
+    """The fastest type on which the whole gang is free now and within the limits."""
+    gangs = [Gang(name, n) for name, n in sizes.items() if n <= stock.free[name]]
+    fits = [gang for gang in gangs if stock.allows(job, gang)]
     return max(fits, key=lambda gang: field.steps_per_s(job, gang), default=None)

@@ -71,7 +71,7 @@ class StaticPartition:
         gangs = [
             Gang(name, min(n, span.high))
             for name, span in field.spans(job).items()
-            if span.low <= n and slots[name] > 0 and not stock.over_quota(job, min(n, span.high))
+            if span.low <= n and slots[name] > 0 and stock.allows(job, Gang(name, min(n, span.high)))
         ]
         return max(gangs, key=lambda gang: field.steps_per_s(job, gang), default=None)
 
@@ -83,6 +83,6 @@ class StaticPartition:
         if least > n:
             text = f"A slot has {n} GPUs and it needs at least {least}; it never starts until slots are larger."
             return Reason("slot_too_small", text, {"slot": n, "needs": least})
-        over = stock.over_quota(job, min(min(n, span.high) for span in spans.values()))
+        over = stock.over_limit(job, {name: min(n, span.high) for name, span in spans.items() if span.low <= n})
         text = f"Every slot of {n} GPUs is taken; it starts when a job ends."
         return over or Reason("no_slot", text, {"slot": n})

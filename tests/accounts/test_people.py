@@ -9,8 +9,8 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from accounts.models import ApiToken, AuditEntry, Membership, Project, Quota, User
-from accounts.quotas import QuotaExceeded, check_submission, gpu_limits
+from accounts.models import ApiToken, AuditEntry, Membership, Project, User
+from accounts.quotas import gpu_limits
 from accounts.selectors import projects_with_roles, role_in, visible_projects, writable_projects
 from accounts.services import add_member, create_project
 from accounts.tokens import create_token, find_token, revoke_token
@@ -66,13 +66,8 @@ def test_membership_changes_are_audited(project: Project) -> None:
     assert AuditEntry.objects.filter(action="project.member").count() == 2
 
 
-def test_a_quota_refuses_what_can_never_run(project: Project) -> None:
-    check_submission(project=project, min_gpus=4)
-    with pytest.raises(QuotaExceeded, match="at least 5"):
-        check_submission(project=project, min_gpus=5)
+def test_a_project_begins_with_its_quota(project: Project) -> None:
     assert gpu_limits() == {project.pk: 4}
-    Quota.objects.all().delete()
-    check_submission(project=project, min_gpus=10_000)
 
 
 def test_a_token_is_stored_as_a_digest_only() -> None:

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from accounts.models import ApiToken, AuditEntry, Membership, Project, Rate, User
+from accounts.models import ApiToken, AuditEntry, Discount, Membership, Project, Quota, Rate, User
 from accounts.tokens import create_token, find_token
 from portal.jobs.models import Cluster, ModelType, Node, PolicyChange
 from portal.jobs.services.administration import set_policy
@@ -91,16 +91,45 @@ def test_a_new_price_ends_the_one_before(world: World, boss: Client) -> None:
     before = Rate.objects.get()
     address = reverse("admin:accounts_rate_add")
     data = {
+        "resource": "gpu",
         "accelerator_type": "k1",
-        "price_micro_per_gpu_hour": 5,
-        "valid_from_0": "2026-01-01",
+        "price_micro_per_hour": 5,
+        "valid_from_0": "2199-01-01",
         "valid_from_1": "00:00:00",
     }
     assert boss.post(address, data).status_code == 302
     before.refresh_from_db()
     assert before.valid_to == Rate.objects.get(valid_to=None).valid_from
-    assert boss.post(address, data | {"valid_from_0": "2025-01-01"}).status_code == 200
+    refused = boss.post(address, data | {"valid_from_0": "2025-01-01"})
+    assert "which is past" in refused.content.decode()
+    assert boss.post(address, data | {"valid_from_0": "2198-01-01"}).status_code == 200
     assert Rate.objects.count() == 2
+    assert (
+        boss.post(
+            address, data | {"resource": "cpu", "accelerator_type": "", "valid_from_0": "", "valid_from_1": ""}
+        ).status_code
+        == 302
+    )
+    assert Rate.objects.filter(resource="cpu").count() == 1
+
+
+def test_a_discount_begins_now_or_later(world: World, boss: Client) -> None:
+    address = reverse("admin:accounts_discount_add")
+    data = {"project": world.project.pk, "percent_hundredths": 2_500, "valid_from_0": "", "valid_from_1": ""}
+    assert boss.post(address, data).status_code == 302
+    assert Discount.objects.get().percent_hundredths == 2_500
+    past = data | {"valid_from_0": "2025-01-01", "valid_from_1": "00:00:00"}
+    assert boss.post(address, past).status_code == 200
+    assert Discount.objects.count() == 1
+
+
+def test_a_limit_over_a_period_names_the_period(world: World, boss: Client) -> None:
+    address = reverse("admin:accounts_quota_add")
+    data = {"project": world.project.pk, "user": "", "kind": "money", "accelerator_type": "", "period": "", "limit": 5}
+    assert boss.post(address, data).status_code == 200
+    assert boss.post(address, data | {"period": "month"}).status_code == 302
+    assert Quota.objects.get().period == "month"
+    assert AuditEntry.objects.filter(action="quota.create").exists()
 
 
 def test_tokens_are_revoked_and_never_shown(world: World, boss: Client) -> None:

@@ -144,7 +144,8 @@ def test_another_content_type_is_415(api: Api, content_type: str) -> None:
 def test_a_job_beyond_the_quota_is_refused(world: World, api: Api) -> None:
     Quota.objects.create(project=world.project, limit=2)
     refused = api.post("jobs", FILE | {"gpus": {"min": 3}})
-    assert (refused.status, refused.fields) == (400, ["gpus.min"])
+    assert (refused.status, refused.fields) == (409, ["gpus.min"])
+    assert "limit of 2 GPUs at once on project Vision (0 in use)" in refused.json["detail"]
 
 
 def test_a_program_of_the_catalogue_brings_its_batch_size(api: Api) -> None:
@@ -169,7 +170,10 @@ def test_a_key_has_visible_characters(api: Api, key: str) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_ten_at_once_with_one_key_make_one_job(world: World) -> None:
+@pytest.mark.parametrize("limited", [False, True])
+def test_ten_at_once_with_one_key_make_one_job(world: World, limited: bool) -> None:
+    if limited:
+        Quota.objects.create(project=world.project, kind="queued_jobs", limit=1, hard=True)
     api = Api(world.user)
     answers: list[tuple[int, str]] = []
     start = threading.Barrier(10)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from django.db.models import Count, F, Sum
 from django.utils import timezone
 
-from accounts.ledger import prices_for, product_sum
-from accounts.models import LedgerEntry, Membership, Project, Rate, User
-from accounts.pricing import charge, total_product
+from accounts.ledger import PriceBook, product_sum
+from accounts.models import LedgerEntry, Membership, Project, Rate, UsageDay, User
 from portal.jobs import tasks
+from portal.jobs.holding import held, product_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.schema import parse_job_file
 from portal.jobs.services import administration, observation, plans, reports
@@ -32,7 +31,7 @@ class World:
         self.project = Project.objects.create(key="vision", name="Vision")
         Membership.objects.create(project=self.project, user=self.user)
         Rate.objects.create(
-            accelerator_type="k1", price_micro_per_gpu_hour=1_234_567, valid_from=datetime(2020, 1, 1, tzinfo=UTC)
+            accelerator_type="k1", price_micro_per_hour=1_234_567, valid_from=datetime(2020, 1, 1, tzinfo=UTC)
         )
         self.nodes = gpus or {"a": 4}
         self.reachable = dict.fromkeys(self.nodes, True)
@@ -158,10 +157,8 @@ def _held_once(rows: Any) -> None:
 
 
 def _ledger_equals_holds() -> None:
-    expected = 0
-    for hold in Hold.objects.exclude(during__upper_inf=True).select_related("accelerator__node"):
-        kind = hold.accelerator.node.accelerator_type
-        end = hold.during.upper
-        assert end is not None
-        expected += total_product(charge(hold.started_at, end, prices_for(kind, hold.started_at, end)))
-    assert product_sum(LedgerEntry.objects.all()) == Decimal(expected)
+    ended = Hold.objects.exclude(during__upper_inf=True).filter(pk__in=LedgerEntry.objects.values("hold_id"))
+    assert ended.count() == Hold.objects.exclude(during__upper_inf=True).count()
+    expected = product_of(PriceBook(datetime(2020, 1, 1, tzinfo=UTC)), held(ended, timezone.now()))
+    assert product_sum(LedgerEntry.objects.all()) == expected
+    assert (UsageDay.objects.aggregate(n=Sum("product"))["n"] or 0) == expected

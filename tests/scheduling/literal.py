@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from scheduling.policies._greedy import UNITS, Kind, at
+from scheduling.policies._greedy import UNITS, Kind, at, groups_of
 
 
 def scheduler(
@@ -12,21 +12,23 @@ def scheduler(
 ) -> list[int]:
     """GPU counts per job on one type, from the minimums `seats`; jobs are in queue order.
 
-    A job whose project has no room left under its quota proposes nothing (ours).
+    A job that a limit leaves no room proposes nothing (ours).
     """
-    rooms = [*rooms, 10**9]  # the last one is that of jobs without a quota
+    rooms = list(rooms)
     plan = list(seats)
     while free > 0:
         candidates = []
         for job, kind in enumerate(kinds):
-            if plan[job] < kind.high[0] and rooms[kind.group] > 0:
+            if plan[job] < kind.high[0] and all(rooms[group] > 0 for group in groups_of(kind, 0)):
                 candidate = plan.copy()
                 candidate[job] += 1
                 candidates.append(candidate)
         if not candidates:
             break
         before, plan = plan, pick_plan(candidates, kinds, others, Fraction(v_bound))
-        rooms[next(kind.group for kind, old, new in zip(kinds, before, plan, strict=True) if old != new)] -= 1
+        grown = next(kind for kind, old, new in zip(kinds, before, plan, strict=True) if old != new)
+        for group in groups_of(grown, 0):
+            rooms[group] -= 1
         free -= 1
     return plan
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
-from scheduling.domain import Curve, Job, Node, Snapshot
+from scheduling.domain import Curve, Job, Limit, Node, Snapshot
 from scheduling.lifecycle import LOCKED, State
 from tests.builders import make_job, make_nodes, make_snapshot
 
@@ -34,8 +36,34 @@ def snapshots(draw: st.DrawFn, whole_nodes: bool = False) -> Snapshot:
     if not whole_nodes:
         changes = st.sampled_from([{}, {}, {}, {"schedulable": False}, {"schedulable": False, "lost": True}])
         nodes = [Node(n.name, n.type, n.gpu_ids, **draw(changes)) for n in nodes]
-    quotas = {"speech": draw(st.integers(0, 8))} if draw(st.booleans()) else {}
-    return make_snapshot(*jobs, nodes=nodes, gpu_quotas=quotas)
+    limits, jobs = _limits(draw, jobs)
+    return make_snapshot(*jobs, nodes=nodes, limits=limits)
+
+
+#: Levels that bind a job of each project: organisation, project and a person who works in both.
+CHAINS = {"speech": ("all", "speech", "ana"), "vision": ("all", "vision", "ana")}
+
+
+KINDS = {
+    "gpus": Limit("gpus"),
+    "a": Limit("gpus", type="a"),
+    "running": Limit("running_jobs"),
+    "queued": Limit("queued_jobs"),
+    "spent": Limit("spent", text="The budget is used up."),
+}
+
+
+def _limits(draw: st.DrawFn, jobs: list[Job]) -> tuple[dict[str, Limit], list[Job]]:
+    """Nested limits of every kind on some of the levels."""
+    limits: dict[str, Limit] = {}
+    for level in draw(st.lists(st.sampled_from(["all", "speech", "vision", "ana"]), unique=True)):
+        for name in draw(st.lists(st.sampled_from(sorted(KINDS)), unique=True)):
+            limits[f"{level}.{name}"] = replace(KINDS[name], most=draw(st.integers(0, 8)), level=level)
+    bound = {
+        project: tuple(key for level in levels for key, limit in limits.items() if limit.level == level)
+        for project, levels in CHAINS.items()
+    }
+    return limits, [replace(job, limits=bound[job.project]) for job in jobs]
 
 
 def _holders(draw: st.DrawFn, nodes: list[Node]) -> list[Job]:

@@ -27,7 +27,7 @@ def kinds(draw: st.DrawFn) -> Kind:
     low = draw(st.integers(1, 3))
     high = draw(st.integers(low, 12))
     worth = tuple(value * UNITS // 1000 for value in values) if draw(st.booleans()) else shares
-    return Kind((worth,), (shares,), (low,), (high,), group=draw(st.integers(-1, 1)))
+    return Kind((worth,), (shares,), (low,), (high,), groups=draw(st.sampled_from([(), ((0,),), ((1,),), ((0, 1),)])))
 
 
 @settings(max_examples=300, deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain import Gang, Job, Snapshot
+from scheduling.domain import Gang, Job, Limit, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import parse_parameters
@@ -119,11 +119,12 @@ def test_a_count_without_gain_does_not_stall_the_greedy() -> None:
 
 
 def test_a_quota_is_said_with_its_numbers() -> None:
-    jobs = [make_job(gpus=2), make_job(gpus=2)]
-    plan = FScheduling().allocate(make_snapshot(*jobs, nodes=6, gpu_quotas={"speech": 3}))
+    jobs = [make_job(gpus=2, limits=("top", "own")), make_job(gpus=2, limits=("top", "own"))]
+    limits = {"top": Limit("gpus", 5, level="project Audio"), "own": Limit("gpus", 3, level="project Speech")}
+    plan = FScheduling().allocate(make_snapshot(*jobs, nodes=6, limits=limits))
     reason = plan.reasons[jobs[1].id]
     assert reason.token == "quota"
-    assert reason.text == "speech may hold 3 GPUs and would hold 2; this job needs at least 2."
+    assert reason.text == "Project Speech may hold 3 GPUs and would hold 2; this job needs at least 2."
 
 
 def test_held_jobs_and_back_off_wait_with_their_reason() -> None:

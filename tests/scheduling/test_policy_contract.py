@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Plan, Snapshot
+from scheduling.domain import Allocation, Gang, Plan, Snapshot
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies import POLICIES, load_policy, policy_class
-from scheduling.policies.base import Policy
+from scheduling.policies._view import view
+from scheduling.policies.base import Parameters, Policy
 from scheduling.rounds import plan_round
 from tests.builders import make_snapshot
 from tests.scheduling.strategies import snapshots
@@ -84,21 +87,63 @@ def test_a_plan_moves_nothing_it_must_not_touch(name: str, snapshot: Snapshot) -
     assert len(given_out) == len(set(given_out)), "an accelerator was given out twice"
 
 
+def limits_kept(snapshot: Snapshot, plan: Plan) -> None:
+    """No limit is passed by more than it was before the plan, on any level."""
+    kinds = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    after = {job.id: job.gpu_ids for job in snapshot.jobs} | {move.job_id: move.gpu_ids for move in plan.moves}
+    started = {move.job_id for move in plan.moves if move.gpu_ids and not move.before}
+    for key, limit in snapshot.limits.items():
+        mine = [job for job in snapshot.jobs if key in job.limits]
+        held = [[g for g in job.gpu_ids if limit.type in (None, kinds[g])] for job in mine]
+        now = [[g for g in after[job.id] if limit.type in (None, kinds[g])] for job in mine]
+        if limit.kind == "gpus":
+            assert sum(map(len, now)) <= max(limit.most, sum(map(len, held))), key
+        elif limit.kind == "running_jobs":
+            assert sum(map(bool, now)) <= max(limit.most, sum(map(bool, held))), key
+        elif limit.kind == "queued_jobs":
+            assert sum(job.id in started for job in mine) <= limit.most, key
+        else:
+            assert not started & {job.id for job in mine}, key
+            assert sum(map(len, now)) <= sum(map(len, held)), key
+
+
 @every_policy
 @quickly
 @given(snapshot=snapshots())
-def test_quotas_hold_for_whoever_starts_or_grows(name: str, snapshot: Snapshot) -> None:
-    plan = plan_round(snapshot, load(name))
-    holds = {job.id: len(job.gpu_ids) for job in snapshot.jobs}
-    before = Counter[str]()
-    after = Counter[str]()
-    for job in snapshot.jobs:
-        before[job.project] += len(job.gpu_ids)
-    holds |= {move.job_id: len(move.gpu_ids) for move in plan.moves}
-    for job in snapshot.jobs:
-        after[job.project] += holds[job.id]
-    for project, quota in snapshot.gpu_quotas.items():
-        assert after[project] <= max(quota, before[project])
+def test_limits_of_every_level_hold(name: str, snapshot: Snapshot) -> None:
+    limits_kept(snapshot, plan_round(snapshot, load(name)))
+
+
+class Heedless:
+    """A policy that minds no limits: whoever is first gets all that fits."""
+
+    name: ClassVar[str] = "heedless"
+    title: ClassVar[str] = "Heedless"
+    Parameters: ClassVar[type[Parameters]] = Parameters
+    elastic: ClassVar[bool] = False
+
+    def __init__(self, parameters: Any = None) -> None:
+        self.parameters = Parameters()
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        field = view(replace(snapshot, limits={}, jobs=tuple(replace(job, limits=()) for job in snapshot.jobs)))
+        counts = {job.id: job.gang for job in (*field.fixed, *field.running) if job.gang}
+        free = dict(field.free)
+        for job in field.running:
+            free[counts[job.id].type] -= counts[job.id].count
+        for job in field.queued:
+            for kind, span in field.spans(job).items():
+                if span.low <= free[kind]:
+                    counts[job.id] = Gang(kind, min(free[kind], span.high))
+                    free[kind] -= counts[job.id].count
+                    break
+        return Allocation(counts=counts)
+
+
+@quickly
+@given(snapshot=snapshots())
+def test_limits_hold_for_a_policy_that_minds_none(snapshot: Snapshot) -> None:
+    limits_kept(snapshot, plan_round(snapshot, Heedless()))
 
 
 @every_policy
@@ -107,7 +152,7 @@ def test_quotas_hold_for_whoever_starts_or_grows(name: str, snapshot: Snapshot) 
 def test_same_input_same_answer_in_any_order_of_jobs(name: str, snapshot: Snapshot, order: object) -> None:
     jobs = list(snapshot.jobs)
     order.shuffle(jobs)  # type: ignore[attr-defined]
-    other = Snapshot(snapshot.now, snapshot.nodes, tuple(jobs), gpu_quotas=snapshot.gpu_quotas)
+    other = Snapshot(snapshot.now, snapshot.nodes, tuple(jobs), limits=snapshot.limits)
     first, second = plan_round(snapshot, load(name)), plan_round(other, load(name))
     assert first.moves == second.moves
     assert first.reasons == second.reasons

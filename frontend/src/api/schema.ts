@@ -70,6 +70,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/discounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Discounts of my projects and of those above them, newest first
+         * @description Discounts of my projects and of those above them, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_discounts"];
+        put?: never;
+        /**
+         * A new discount of a project and all below it that have none of their own
+         * @description A new discount of a project and all below it that have none of their own. 409 where it would be past.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["create_discount"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -500,6 +528,28 @@ export interface paths {
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["change_jobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/estimate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What a job file would cost and take, by accelerator type, with what that rests on
+         * @description What a job file would cost and take, by accelerator type, with what that rests on. Nothing is stored.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["estimate_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1072,6 +1122,28 @@ export interface paths {
         patch: operations["change_member"];
         trace?: never;
     };
+    "/api/v1/projects/{project}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All limits that bind my jobs in the project, of every level above it and on me, with their use
+         * @description All limits that bind my jobs in the project, of every level above it and on me, with their use.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["list_project_quotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project}/restore": {
         parameters: {
             query?: never;
@@ -1244,6 +1316,96 @@ export interface paths {
          */
         put: operations["set_storage"];
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Limits that I may change, newest first: all for administrators, those below their projects for managers
+         * @description Limits that I may change, newest first: all for administrators, those below their projects for managers.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_quotas"];
+        put?: never;
+        /**
+         * Set a limit
+         * @description Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["create_quota"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/{quota}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A limit that I may change
+         * @description A limit that I may change.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_quota"];
+        /**
+         * Another limit, or the other of hard and soft
+         * @description Another limit, or the other of hard and soft.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        put: operations["change_quota"];
+        post?: never;
+        /**
+         * The limit binds nobody any more
+         * @description The limit binds nobody any more.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        delete: operations["remove_quota"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Prices of now, of before and to come, newest first
+         * @description Prices of now, of before and to come, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_rates"];
+        put?: never;
+        /**
+         * A new price; the one in force ends when it begins
+         * @description A new price; the one in force ends when it begins. 409 where that would be in the past.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["create_rate"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1450,6 +1612,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What my projects used, the most costly first (days and months: newest first), what is held now included
+         * @description What my projects used, the most costly first (days and months: newest first), what is held now included.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The same as CSV, all rows
+         * @description The same as CSV, all rows. GPU-hours by type are written as `type=hours`, with blanks between.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["export_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1613,6 +1819,10 @@ export interface components {
             previous: string | null;
             results: components["schemas"]["AuditEntry"][];
         };
+        BindingQuotas: {
+            /** @description Outermost level first; at most 500. */
+            results: components["schemas"]["Quota"][];
+        };
         BrowserSession: {
             id: number;
             /** @example Firefox on Linux */
@@ -1716,6 +1926,18 @@ export interface components {
             kind?: "launching" | "protected" | "running" | "moving";
             next?: number;
             utilisation?: number;
+        };
+        Change: {
+            /**
+             * @description GPUs, jobs, GPU-hours, or an amount.
+             * @example 8
+             */
+            limit: number | string;
+            /**
+             * @description True: refuse at submission. False: let jobs wait.
+             * @default false
+             */
+            hard: boolean;
         };
         Checkpoint: {
             attempt: number;
@@ -1825,10 +2047,15 @@ export interface components {
             estimated_high: string | null;
             /** @description What the estimate rests on, in words. */
             basis: string;
+            /** @description What the estimate counts with; null without an allocation. */
+            price: components["schemas"]["Price"] | null;
             gpu_hours: number;
+            /** @description After discount. */
             rate_per_gpu_hour: string | null;
+            /** @description Of all that it holds, CPUs and memory included. */
             rate_per_hour: string | null;
             by_type: components["schemas"]["TypeCost"][];
+            by_resource: components["schemas"]["ResourceCost"];
             /**
              * @description Cost of GPUs held while it was saved, stopped and launched anew.
              * @example 12.50
@@ -1870,6 +2097,42 @@ export interface components {
         Destination: {
             /** @description Key of the project that the job goes to. */
             project: string;
+        };
+        Discount: {
+            id: number;
+            /** @description Key of the project; it holds for all below that have none of their own. */
+            project: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            percent: string;
+            /** Format: date-time */
+            valid_from_at: string;
+            valid_to_at: string | null;
+        };
+        DiscountPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Discount"][];
+        };
+        DiscountWish: {
+            /**
+             * @description Key of the project.
+             * @example vision
+             */
+            project: string;
+            /**
+             * @description 0 ends one.
+             * @example 25
+             */
+            percent: number | string;
+            /**
+             * @description By default now; never in the past, and after the newest that is known.
+             * @default null
+             */
+            valid_from_at: string | null;
         };
         Ended: {
             ended: number;
@@ -1920,6 +2183,18 @@ export interface components {
              * @default null
              */
             digest: string | null;
+        };
+        Estimate: {
+            currency: string;
+            project: string;
+            /** @description Per accelerator type its minimum and what it gains most from. */
+            options: components["schemas"]["Option"][];
+            /** @description The least of all options; null where nothing is known of its speed. */
+            low: string | null;
+            high: string | null;
+            basis: string;
+            /** @description Limits that would refuse it now. */
+            refused_by: string[];
         };
         Event: {
             id: number;
@@ -2768,6 +3043,39 @@ export interface components {
             after: number;
             number: number;
         };
+        /** @description What the job would take and cost on so many GPUs of a type, if it kept them to its end. */
+        Option: {
+            type: string;
+            gpus: number;
+            steps_per_s: number;
+            /** @enum {string} */
+            source: "measured" | "user" | "catalogue" | "estimated" | "trial";
+            age_s: number | null;
+            samples: number;
+            duration_s: number;
+            price: components["schemas"]["Price"];
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            rate_per_hour: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            amount: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            low: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            high: string;
+            basis: string;
+        };
         /** @description As much as everybody signed in may know of a job. */
         OthersJob: {
             number: number;
@@ -2891,6 +3199,29 @@ export interface components {
             elastic: boolean;
         };
         PolicyKinds: components["schemas"]["PolicyKind"][];
+        /** @description Prices of a moment, before the discount. */
+        Price: {
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            per_gpu_hour: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            per_cpu_hour: string;
+            /**
+             * @description Of memory.
+             * @example 12.50
+             */
+            per_gib_hour: string;
+            /**
+             * @description What the project need not pay of each.
+             * @example 12.50
+             */
+            discount_percent: string;
+        };
         Problem: {
             /** @example about:blank */
             type: string;
@@ -2975,6 +3306,88 @@ export interface components {
             parent: string | null;
         };
         Projects: components["schemas"]["Project"][];
+        Quota: {
+            id: number;
+            /** @example GPU-hours per month */
+            name: string;
+            /**
+             * @description Where it sits, in words.
+             * @example project Vision
+             */
+            level: string;
+            /** @description Key of the project that it sits on; all below count too. */
+            project: string | null;
+            /** @description Email of the user whose jobs it counts; null: everybody's. */
+            user: string | null;
+            /** @enum {string} */
+            kind: "gpus" | "running_jobs" | "queued_jobs" | "gpu_hours" | "money";
+            accelerator_type: string | null;
+            period: ("day" | "week" | "month") | null;
+            /**
+             * @description GPUs, jobs, GPU-hours, or an amount in the currency.
+             * @example 8
+             */
+            limit: string;
+            /**
+             * @description Present use, in the same unit.
+             * @example 5
+             */
+            used: string;
+            /** @description True: refuses at submission. False: jobs wait. */
+            hard: boolean;
+            reached: boolean;
+            period_ends_at: string | null;
+        };
+        QuotaPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Quota"][];
+        };
+        Rate: {
+            id: number;
+            /** @enum {string} */
+            resource: "gpu" | "cpu" | "memory";
+            /** @description Of GPUs only. */
+            accelerator_type: string | null;
+            /**
+             * @description Of one GPU, one CPU or one GiB of memory.
+             * @example 12.50
+             */
+            price_per_hour: string;
+            currency: string;
+            /** Format: date-time */
+            valid_from_at: string;
+            valid_to_at: string | null;
+        };
+        RatePage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Rate"][];
+        };
+        RateWish: {
+            /**
+             * @default gpu
+             * @enum {string}
+             */
+            resource: "gpu" | "cpu" | "memory";
+            /**
+             * @description Of GPUs, and needed there.
+             * @default null
+             */
+            accelerator_type: string | null;
+            /**
+             * @description Of one GPU, one CPU or one GiB of memory.
+             * @example 0.60
+             */
+            price_per_hour: number | string;
+            /**
+             * @description By default now; never in the past, and after the newest that is known.
+             * @default null
+             */
+            valid_from_at: string | null;
+        };
         Reason: {
             /**
              * @description For machines.
@@ -3032,6 +3445,23 @@ export interface components {
             /** @description GPUs. */
             before: number;
             after: number;
+        };
+        ResourceCost: {
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            gpu: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            cpu: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            memory: string;
         };
         /** @description A checkpoint of a job of the same project, at which the first run begins. */
         ResumeFrom: {
@@ -3373,11 +3803,75 @@ export interface components {
              */
             amount: string;
         };
+        TypeHours: {
+            type: string;
+            gpu_hours: number;
+        };
+        UsagePage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            currency: string;
+            /** Format: date */
+            from_day: string;
+            /** Format: date */
+            to_day: string;
+            results: components["schemas"]["UsageRow"][];
+        };
+        UsageRow: {
+            /** @description Key of the project, email, number of the job, date, month or type. */
+            key: string;
+            label: string;
+            /** @description Jobs that held something. */
+            jobs: number;
+            gpu_hours: number;
+            by_type: components["schemas"]["TypeHours"][];
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            cost: string;
+        };
         Weighed: {
             number: number;
             name: string;
             gain_steps_per_s: number;
             variance: number | null;
+        };
+        Wish: {
+            /**
+             * @description GPUs, jobs, GPU-hours, or an amount.
+             * @example 8
+             */
+            limit: number | string;
+            /**
+             * @description True: refuse at submission. False: let jobs wait.
+             * @default false
+             */
+            hard: boolean;
+            /**
+             * @description Key of the project that it sits on.
+             * @default null
+             * @example vision
+             */
+            project: string | null;
+            /**
+             * @description Email; with a project, only the user's jobs there.
+             * @default null
+             */
+            user: string | null;
+            /** @enum {string} */
+            kind: "gpus" | "running_jobs" | "queued_jobs" | "gpu_hours" | "money";
+            /**
+             * @description Of `gpus` only.
+             * @default null
+             */
+            accelerator_type: string | null;
+            /**
+             * @description Of `gpu_hours` and `money` only, and needed there.
+             * @default null
+             */
+            period: ("day" | "week" | "month") | null;
         };
     };
     responses: never;
@@ -3578,6 +4072,169 @@ export interface operations {
             };
             /** @description Not allowed */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_discounts: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiscountPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_discount: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiscountWish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Discount"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5359,6 +6016,87 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BulkAnswer"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    estimate_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobFile"];
+                "application/yaml": components["schemas"]["JobFile"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Estimate"];
                 };
             };
             /** @description Bad request */
@@ -7998,6 +8736,76 @@ export interface operations {
             };
         };
     };
+    list_project_quotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BindingQuotas"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     restore_project: {
         parameters: {
             query?: never;
@@ -8951,6 +9759,582 @@ export interface operations {
             };
         };
     };
+    list_quotas: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project. */
+                project?: string;
+                /** @description Somebody's email. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Wish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the limit. */
+                quota: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_quota: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                quota: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Change"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_quota: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                quota: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_rates: {
+        parameters: {
+            query?: {
+                accelerator_type?: string;
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                resource?: "gpu" | "cpu" | "memory";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RatePage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_rate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateWish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rate"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     report_run: {
         parameters: {
             query?: never;
@@ -9788,6 +11172,166 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_usage: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description First day, in the site's time zone; by default of to_day's month. */
+                from_day?: string;
+                /** @description A project's row is that of all its subtree. */
+                group_by?: "project" | "user" | "job" | "day" | "month" | "type";
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+                /** @description Last day, itself included; by default today. */
+                to_day?: string;
+                /** @description `me`, or somebody's email. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsagePage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_usage: {
+        parameters: {
+            query?: {
+                /** @description First day, in the site's time zone; by default of to_day's month. */
+                from_day?: string;
+                /** @description A project's row is that of all its subtree. */
+                group_by?: "project" | "user" | "job" | "day" | "month" | "type";
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+                /** @description Last day, itself included; by default today. */
+                to_day?: string;
+                /** @description `me`, or somebody's email. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -278,6 +278,21 @@ class TypeCost(Shape):
     amount: Money
 
 
+class Price(Shape):
+    """Prices of a moment, before the discount."""
+
+    per_gpu_hour: Money
+    per_cpu_hour: Money
+    per_gib_hour: Money = Field(description="Of memory.")
+    discount_percent: Money = Field(description="What the project need not pay of each.")
+
+
+class ResourceCost(Shape):
+    gpu: Money
+    cpu: Money
+    memory: Money
+
+
 class Cost(Shape):
     currency: str
     so_far: Money
@@ -285,10 +300,12 @@ class Cost(Shape):
     estimated_low: Money | None
     estimated_high: Money | None
     basis: str = Field(description="What the estimate rests on, in words.")
+    price: Price | None = Field(description="What the estimate counts with; null without an allocation.")
     gpu_hours: float
-    rate_per_gpu_hour: Money | None
-    rate_per_hour: Money | None
+    rate_per_gpu_hour: Money | None = Field(description="After discount.")
+    rate_per_hour: Money | None = Field(description="Of all that it holds, CPUs and memory included.")
     by_type: list[TypeCost]
+    by_resource: ResourceCost
     lost_to_restarts: Money = Field(description="Cost of GPUs held while it was saved, stopped and launched anew.")
 
 

@@ -13,7 +13,7 @@ from django.db.models import F
 from pydantic import ValidationError
 
 from accounts import ledger
-from portal.jobs import events, wakeups
+from portal.jobs import events, holding, wakeups
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.retries import judge_retry
@@ -73,23 +73,13 @@ def record_spooled(fact: Fact) -> None:
 def _end_holds(run: Run, epoch: int, seen_at: datetime) -> bool:
     """End the open holds of one launch and enter them in the ledger."""
     holds = Hold.objects.select_for_update(of=("self",)).filter(run=run, epoch=epoch, during__upper_inf=True)
-    any_ended = False
-    for hold in holds.select_related("accelerator__node"):
-        start = hold.started_at
-        end = max(seen_at, start + timedelta(microseconds=1))
+    ended = []
+    for hold in holds:
+        end = max(seen_at, hold.started_at + timedelta(microseconds=1))
         Hold.objects.filter(pk=hold.pk).update(during=ending_at(end))
-        ledger.record_hold(
-            project_id=run.job.project_id,
-            user_id=run.job.owner_id,
-            job_id=run.job_id,
-            run_id=run.pk,
-            hold_id=hold.pk,
-            accelerator_type=hold.accelerator.node.accelerator_type,
-            from_at=start,
-            to_at=end,
-        )
-        any_ended = True
-    return any_ended
+        ended.append(hold.pk)
+    ledger.record_holds(holding.held(Hold.objects.filter(pk__in=ended), seen_at))
+    return bool(ended)
 
 
 def settle(run: Run, info: ExitInfo, at: datetime) -> None:

@@ -13,12 +13,13 @@ from django.db.models import DateTimeField, F, Func, Value
 from django.utils import timezone
 
 from accounts.models import Project, User
-from accounts.quotas import QuotaExceeded, check_submission
+from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
 from portal.jobs import events, wakeups
 from portal.jobs.models import Assignment, Cluster, Command, Hold, IdempotencyKey, Job, ModelType, Run, next_job_number
 from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
+from portal.jobs.services.admission import admit
 from portal.jobs.services.moves import StaleRun, move
 from portal.material import claims
 from scheduling.lifecycle import LIVE, Event, State
@@ -47,21 +48,23 @@ def submit_job(
 ) -> tuple[Job, bool]:
     """Store a job and wake the scheduler: (job, created).
 
-    Raises Problems naming the fields, IdempotencyConflict where the key already stands for another body.
+    Raises Problems naming the fields, QuotaExceeded naming the limits, IdempotencyConflict where the key already
+    stands for another body.
     """
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False
-    project, model_type = _resolve(user, job_file)
+    project, model_type = resolve(user, job_file)
     start = find_start(user, project, job_file)
     try:
         with transaction.atomic():
+            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types)
             job = _create(user, project, model_type, job_file, source, resubmit_of, start)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
             transaction.on_commit(wakeups.wake)
-    except IntegrityError:
-        # A parallel request with the same key was first: its job is the answer.
+    except (IntegrityError, QuotaExceeded):
+        # A parallel request with the same key was first: its job is the answer, and what a limit may have counted.
         if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
             return known, False
         raise
@@ -75,7 +78,7 @@ def _known_job(user: User, key: str, digest: str) -> Job | None:
     return known.job if known else None
 
 
-def _resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
+def resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
     problems = []
     projects = writable_projects(user)
     project = projects.filter(key=job_file.project).first() if job_file.project else None
@@ -92,10 +95,6 @@ def _resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
             known = ", ".join(ModelType.objects.filter(enabled=True).values_list("name", flat=True)[:30])
             problems.append(FieldProblem("model_type", f"Unknown model type; there are {known}.", "invalid"))
     if project is not None:
-        try:
-            check_submission(project=project, min_gpus=job_file.gpus.min)
-        except QuotaExceeded as error:
-            problems.append(FieldProblem("gpus.min", str(error), "quota"))
         problems += claims.find_problems(project, job_file)
     if problems or project is None:
         raise Problems(problems)

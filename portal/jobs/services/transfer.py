@@ -6,12 +6,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import Project, User
-from accounts.quotas import QuotaExceeded, check_submission
+from accounts.quotas import QuotaExceeded
 from accounts.selectors import manageable_projects, writable_projects
 from accounts.services import record_audit
 from portal.jobs import events, wakeups
 from portal.jobs.models import Assignment, Hold, Job, Run
 from portal.jobs.schema import FieldProblem, Problems
+from portal.jobs.services.admission import admit
 from portal.jobs.services.current import JobConflict, lock_current
 from portal.material import claims
 from scheduling.lifecycle import LIVE, State
@@ -64,6 +65,12 @@ def _check(actor: User, job: Job, run: Run, target: Project) -> None:
         raise JobConflict.of("job", message.replace("secrets is", "secrets are"), "material")
     if State(run.state) in LIVE:
         try:
-            check_submission(project=target, min_gpus=job.min_gpus)
+            admit(
+                user=job.owner or actor,
+                project=target,
+                min_gpus=job.min_gpus,
+                types=job.accelerator_types,
+                moved_from=job.project,
+            )
         except QuotaExceeded as error:
             raise JobConflict.of("project", str(error), "quota") from None

@@ -53,7 +53,7 @@ class Command(BaseCommand):
         known = set(Rate.objects.values_list("accelerator_type", flat=True))
         now = timezone.now()
         Rate.objects.bulk_create(
-            Rate(accelerator_type=kind, price_micro_per_gpu_hour=price, valid_from=now)
+            Rate(accelerator_type=kind, price_micro_per_hour=price, valid_from=now)
             for kind, price in DEFAULT_RATES.items()
             if kind not in known
         )

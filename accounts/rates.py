@@ -1,0 +1,72 @@
+"""Changes of rates and discounts: from now on or later, never in the past, each with its audit entry."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.audit import record_audit
+from accounts.ledger import lock_prices
+from accounts.models import Discount, Project, Rate, Resource, User
+
+
+class NotInThePast(Exception):
+    """What was held is billed already: a price begins now or later, and after the one that it follows."""
+
+
+def check_start(kind: type[Rate] | type[Discount], valid_from: datetime | None, now: datetime, **which: object) -> None:
+    """Raises NotInThePast."""
+    start = valid_from or now
+    if start < now:
+        raise NotInThePast(
+            f"begins at {start:%Y-%m-%d %H:%M:%S %Z}, which is past; what was held until now is billed as it was. "
+            "Leave it out to begin now."
+        )
+    newest = kind.objects.filter(**which).order_by("-valid_from").first()
+    if newest and start <= newest.valid_from:
+        raise NotInThePast(f"must be after {newest.valid_from:%Y-%m-%d %H:%M:%S %Z}, when the newest known one begins.")
+
+
+@transaction.atomic
+def set_rate(
+    *,
+    actor: User | None,
+    price_micro_per_hour: int,
+    resource: str = Resource.GPU,
+    accelerator_type: str = "",
+    valid_from: datetime | None = None,
+) -> Rate:
+    """A new price; the one in force ends when it begins. Raises NotInThePast."""
+    lock_prices(exclusively=True)
+    now = timezone.now()  # no entry reaches beyond this: those that were being written have been
+    check_start(Rate, valid_from, now, resource=resource, accelerator_type=accelerator_type)
+    start = valid_from or now
+    rows = Rate.objects.filter(resource=resource, accelerator_type=accelerator_type)
+    rows.filter(valid_to=None).update(valid_to=start)
+    rate = Rate.objects.create(
+        resource=resource,
+        accelerator_type=accelerator_type,
+        price_micro_per_hour=price_micro_per_hour,
+        valid_from=start,
+    )
+    detail = {"price_micro_per_hour": price_micro_per_hour, "valid_from": start.isoformat()}
+    record_audit(actor=actor, action="rate.set", target=accelerator_type or str(resource), detail=detail)
+    return rate
+
+
+@transaction.atomic
+def set_discount(
+    *, actor: User | None, project: Project, percent_hundredths: int, valid_from: datetime | None = None
+) -> Discount:
+    """A new discount of a project and all below it; 0 ends one, or an inherited one. Raises NotInThePast."""
+    lock_prices(exclusively=True)
+    now = timezone.now()
+    check_start(Discount, valid_from, now, project=project)
+    start = valid_from or now
+    Discount.objects.filter(project=project, valid_to=None).update(valid_to=start)
+    discount = Discount.objects.create(project=project, percent_hundredths=percent_hundredths, valid_from=start)
+    detail = {"percent_hundredths": percent_hundredths, "valid_from": start.isoformat()}
+    record_audit(actor=actor, action="discount.set", target=project.key, detail=detail)
+    return discount

@@ -1,0 +1,161 @@
+"""What was used by whom: the ledger rolled up by job and day, and reports over it with what is held now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, Literal, cast
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Sum
+from django.utils import timezone
+
+from accounts.models import LedgerEntry, Resource, UsageDay
+from accounts.pricing import WEIGHTS, by_day
+
+GroupBy = Literal["project", "user", "job", "day", "month", "type"]
+_KEYS: dict[str, str] = {
+    "project": "project_id::text",
+    "user": "coalesce(user_id::text, '')",
+    "job": "job_id::text",
+    "day": "to_char(day, 'YYYY-MM-DD')",
+    "month": "to_char(day, 'YYYY-MM')",
+    "type": "accelerator_type",
+}
+_COLUMNS = "day, project_id, user_id, job_id, accelerator_type, gpu_us_hundredths, product"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """So much of one job on one day: what is held now and in no ledger yet."""
+
+    day: date
+    project_id: int
+    user_id: int | None
+    job_id: UUID
+    accelerator_type: str
+    gpu_us_hundredths: int
+    product: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    key: str
+    jobs: int
+    product: Decimal
+    #: Microseconds of hundredths of a GPU by accelerator type.
+    gpu_us_hundredths: dict[str, int]
+
+
+def parts_of(entry: LedgerEntry) -> Iterator[Part]:
+    """An entry cut at the site's midnights; together exactly the entry."""
+    factor = entry.quantity * entry.price_micro_per_hour * entry.kept_hundredths * WEIGHTS[entry.resource]
+    for day, start, end in by_day(entry.from_at, entry.to_at, timezone.get_default_timezone()):
+        delta = end - start
+        held_us = (delta.days * 86_400 + delta.seconds) * 10**6 + delta.microseconds
+        gpu = held_us * entry.quantity if entry.resource == Resource.GPU else 0
+        yield Part(day, entry.project_id, entry.user_id, entry.job_id, entry.accelerator_type, gpu, held_us * factor)
+
+
+def roll_up(entries: Iterable[LedgerEntry]) -> None:
+    """Add new entries. Rows are of one job each, so that jobs that end at once wait for nobody."""
+    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
+    for entry in entries:
+        for part in parts_of(entry):
+            total = sums[part.day, part.project_id, part.user_id, part.job_id, part.accelerator_type]
+            total[0] += part.gpu_us_hundredths
+            total[1] += part.product
+    if not sums:
+        return
+    rows = [(*key, *sums[key]) for key in sorted(sums, key=str)]
+    sql = f"""
+        INSERT INTO accounts_usageday ({_COLUMNS})
+        SELECT * FROM {_unnested()}
+        ON CONFLICT (job_id, day, accelerator_type, project_id) DO UPDATE SET
+            gpu_us_hundredths = accounts_usageday.gpu_us_hundredths + excluded.gpu_us_hundredths,
+            product = accounts_usageday.product + excluded.product"""  # noqa: S608 - constants
+    with connection.cursor() as cursor:
+        cursor.execute(sql, _columns(rows))
+
+
+def _unnested() -> str:
+    return "unnest(%s::date[], %s::bigint[], %s::bigint[], %s::uuid[], %s::text[], %s::bigint[], %s::numeric[])"
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(7)]
+    columns[3] = [str(job) for job in columns[3]]
+    return columns
+
+
+def totals_since(day: date) -> dict[tuple[int, int | None], tuple[int, Decimal]]:
+    """(project, user) -> microseconds of hundredths of a GPU, and products, from a day on: one query."""
+    rows = UsageDay.objects.filter(day__gte=day).values("project_id", "user_id").order_by("project_id", "user_id")
+    summed = rows.annotate(gpu=Sum("gpu_us_hundredths"), money=Sum("product"))
+    return {(row["project_id"], row["user_id"]): (int(row["gpu"]), row["money"]) for row in summed}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which usage: of these projects, from a day to a day, both included."""
+
+    group_by: GroupBy
+    project_ids: Sequence[int]
+    first: date
+    last: date
+    user_ids: Sequence[int] | None = None
+
+    def covers(self, part: Part) -> bool:
+        mine = self.user_ids is None or part.user_id in self.user_ids
+        return mine and part.project_id in set(self.project_ids) and self.first <= part.day <= self.last
+
+
+def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: int | None = None) -> list[Row]:
+    """Groups with the largest cost first (days and months: newest first), with what is held now added."""
+    source, parameters = _source(question, now)
+    key = _KEYS[question.group_by]
+    order = "1 DESC" if question.group_by in ("day", "month") else "3 DESC, 1"
+    # By job first: counting distinct ones in each group would sort all rows.
+    sql = f"""{source} SELECT name, count(*), sum(money) FROM (
+            SELECT {key} AS name, job_id, sum(product) AS money FROM parts GROUP BY 1, 2
+        ) AS by_job GROUP BY 1 ORDER BY {order} LIMIT %s OFFSET %s"""  # noqa: S608 - constants
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [*parameters, limit, offset])
+        groups = cursor.fetchall()
+        by_type = f"""{source} SELECT {key}, accelerator_type, sum(gpu_us_hundredths) FROM parts
+            WHERE {key} = ANY(%s) GROUP BY 1, 2 ORDER BY 1, 2"""  # noqa: S608 - constants
+        cursor.execute(by_type, [*parameters, [group[0] for group in groups]])
+        held: dict[str, dict[str, int]] = defaultdict(dict)
+        for name, kind, total in cursor.fetchall():
+            held[name][kind] = int(total)
+    return [Row(name, jobs, cast("Decimal", product), held[name]) for name, jobs, product in groups]
+
+
+def _source(question: Question, now: Iterable[Part]) -> tuple[str, list[Any]]:
+    live = [
+        (p.day, p.project_id, p.user_id, p.job_id, p.accelerator_type, p.gpu_us_hundredths, p.product)
+        for p in now
+        if question.covers(p)
+    ]
+    users = "" if question.user_ids is None else "AND user_id = ANY(%s)"
+    sql = f"""WITH parts ({_COLUMNS}) AS (
+        SELECT {_COLUMNS} FROM accounts_usageday
+        WHERE day BETWEEN %s AND %s AND project_id = ANY(%s) {users}
+        UNION ALL SELECT * FROM {_unnested()})"""  # noqa: S608 - constants
+    parameters: list[Any] = [question.first, question.last, list(question.project_ids)]
+    parameters += [] if question.user_ids is None else [list(question.user_ids)]
+    return sql, [*parameters, *_columns(live)]
+
+
+def grouped(parts: Iterable[Part]) -> list[Part]:
+    """Fewer parts that say the same: one for each job, day and type."""
+    sums: dict[tuple[date, int, int | None, UUID, str], list[int]] = defaultdict(lambda: [0, 0])
+    for part in parts:
+        total = sums[part.day, part.project_id, part.user_id, part.job_id, part.accelerator_type]
+        total[0] += part.gpu_us_hundredths
+        total[1] += part.product
+    return [Part(*key, *total) for key, total in sums.items()]

@@ -1,0 +1,38 @@
+"""What a job would cost."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.api.access import Access
+from portal.api.inputs import Query
+from portal.api.jobs import EXAMPLES
+from portal.api.operations import operation, signed_in
+from portal.api.parsing import JsonParser, YamlParser
+from portal.api.shapes.money import Estimate
+from portal.jobs.estimates import estimate
+from portal.jobs.schema import JobFile, parse_job_file
+from portal.jobs.services.submission import resolve
+
+
+class EstimateView(APIView):
+    parser_classes = [JsonParser, YamlParser]
+
+    @operation(
+        "estimate_job",
+        Estimate,
+        access=Access.MEMBER,
+        tag="jobs",
+        request={"application/json": JobFile, "application/yaml": JobFile},
+        problems=(403,),
+        examples=EXAMPLES,
+    )
+    def post(self, request: Request, query: Query) -> Response:
+        """What a job file would cost and take, by accelerator type, with what that rests on. Nothing is stored."""
+        user, job_file = signed_in(request), parse_job_file(request.data)
+        project, model_type = resolve(user, job_file)
+        now = timezone.now()
+        return Response(estimate(user=user, project=project, model_type=model_type, job_file=job_file, now=now))

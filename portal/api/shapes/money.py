@@ -1,0 +1,114 @@
+"""Limits, prices and usage."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Literal
+
+from pydantic import Field
+
+from portal.api.shapes.base import Money, Page, Shape, Source
+from portal.api.shapes.jobs import Price
+
+QuotaKind = Literal["gpus", "running_jobs", "queued_jobs", "gpu_hours", "money"]
+Period = Literal["day", "week", "month"]
+Number = Money
+
+
+class Quota(Shape):
+    id: int
+    name: str = Field(examples=["GPU-hours per month"])
+    level: str = Field(description="Where it sits, in words.", examples=["project Vision"])
+    project: str | None = Field(description="Key of the project that it sits on; all below count too.")
+    user: str | None = Field(description="Email of the user whose jobs it counts; null: everybody's.")
+    kind: QuotaKind
+    accelerator_type: str | None
+    period: Period | None
+    limit: Number = Field(description="GPUs, jobs, GPU-hours, or an amount in the currency.", examples=["8"])
+    used: Number = Field(description="Present use, in the same unit.", examples=["5"])
+    hard: bool = Field(description="True: refuses at submission. False: jobs wait.")
+    reached: bool
+    period_ends_at: datetime | None
+
+
+class QuotaPage(Page):
+    results: list[Quota]
+
+
+class BindingQuotas(Shape):
+    results: list[Quota] = Field(description="Outermost level first; at most 500.")
+
+
+class Rate(Shape):
+    id: int
+    resource: Literal["gpu", "cpu", "memory"]
+    accelerator_type: str | None = Field(description="Of GPUs only.")
+    price_per_hour: Money = Field(description="Of one GPU, one CPU or one GiB of memory.")
+    currency: str
+    valid_from_at: datetime
+    valid_to_at: datetime | None
+
+
+class RatePage(Page):
+    results: list[Rate]
+
+
+class Discount(Shape):
+    id: int
+    project: str = Field(description="Key of the project; it holds for all below that have none of their own.")
+    percent: Money
+    valid_from_at: datetime
+    valid_to_at: datetime | None
+
+
+class DiscountPage(Page):
+    results: list[Discount]
+
+
+class TypeHours(Shape):
+    type: str
+    gpu_hours: float
+
+
+class UsageRow(Shape):
+    key: str = Field(description="Key of the project, email, number of the job, date, month or type.")
+    label: str
+    jobs: int = Field(description="Jobs that held something.")
+    gpu_hours: float
+    by_type: list[TypeHours]
+    cost: Money
+
+
+class UsagePage(Page):
+    currency: str
+    from_day: date
+    to_day: date
+    results: list[UsageRow]
+
+
+class Option(Shape):
+    """What the job would take and cost on so many GPUs of a type, if it kept them to its end."""
+
+    type: str
+    gpus: int
+    steps_per_s: float
+    source: Source
+    age_s: float | None
+    samples: int
+    duration_s: float
+    price: Price
+    rate_per_hour: Money
+    amount: Money
+    low: Money
+    high: Money
+    basis: str
+
+
+class Estimate(Shape):
+    currency: str
+    project: str
+    options: list[Option] = Field(description="Per accelerator type its minimum and what it gains most from.")
+    low: Money | None = Field(description="The least of all options; null where nothing is known of its speed.")
+    high: Money | None
+    basis: str
+    refused_by: list[str] = Field(description="Limits that would refuse it now.")

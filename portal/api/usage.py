@@ -1,0 +1,154 @@
+"""What was used: GPU-hours and cost by project, user, job, day, month or type."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator
+from datetime import date, datetime, timedelta
+from typing import Annotated
+
+from channels.db import database_sync_to_async
+from django.http import HttpResponseBase, StreamingHttpResponse
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from pydantic import AfterValidator, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+from rest_framework.views import APIView
+
+from accounts.models import User
+from accounts.selectors import visible_projects
+from accounts.usage import GroupBy, Question
+from portal.api.access import Access
+from portal.api.errors import Refused
+from portal.api.inputs import PageQuery, Query, Word
+from portal.api.operations import operation, signed_in
+from portal.api.shapes.money import UsagePage
+from portal.dashboard.usage import usage_rows
+from portal.jobs.describe import CURRENCY
+from portal.jobs.schema import FieldProblem
+
+LONGEST = timedelta(days=10 * 366)
+_BATCH = 5_000
+
+
+def _known_era(day: date) -> date:
+    if not 2000 <= day.year < 2200:
+        raise ValueError("must be between 2000 and 2200")
+    return day
+
+
+Day = Annotated[date, AfterValidator(_known_era)]
+
+
+class UsageFilters(Query):
+    group_by: GroupBy = Field("project", description="A project's row is that of all its subtree.")
+    from_day: Day | None = Field(None, description="First day, in the site's time zone; by default of to_day's month.")
+    to_day: Day | None = Field(None, description="Last day, itself included; by default today.")
+    project: Word | None = Field(None, description="Key of a project: it and all below it.")
+    user: Word | None = Field(None, description="`me`, or somebody's email.")
+
+
+class UsageQuery(UsageFilters, PageQuery):
+    pass
+
+
+class UsageView(APIView):
+    @operation("get_usage", UsagePage, access=Access.SIGNED_IN, tag="usage", query=UsageQuery, problems=(404,))
+    def get(self, request: Request, query: UsageQuery) -> Response:
+        """What my projects used, the most costly first (days and months: newest first), what is held now included."""
+        now = timezone.now()
+        question = _question(signed_in(request), query, now)
+        offset = int(query.cursor[1:]) if query.cursor else 0
+        found = usage_rows(question, now, offset=offset, limit=query.limit + 1)
+        before = max(0, offset - query.limit)
+        return Response(
+            {
+                "next": _link(request, offset + query.limit if len(found) > query.limit else None),
+                "previous": _link(request, before if offset else None),
+                "currency": CURRENCY,
+                "from_day": question.first,
+                "to_day": question.last,
+                "results": found[: query.limit],
+            }
+        )
+
+
+class UsageExportView(APIView):
+    @operation(
+        "export_usage",
+        OpenApiTypes.STR,
+        media_type="text/csv",
+        access=Access.SIGNED_IN,
+        tag="usage",
+        query=UsageFilters,
+        problems=(404,),
+    )
+    def get(self, request: Request, query: UsageFilters) -> HttpResponseBase:
+        """The same as CSV, all rows. GPU-hours by type are written as `type=hours`, with blanks between."""
+        now = timezone.now()
+        question = _question(signed_in(request), query, now)
+        headers = {"Content-Disposition": f'attachment; filename="usage-{question.first}-{question.last}.csv"'}
+        return StreamingHttpResponse(_stream(question, now), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _link(request: Request, offset: int | None) -> str | None:
+    if offset is None:
+        return None
+    return replace_query_param(request.build_absolute_uri(), "cursor", f"n{offset}")
+
+
+def _question(user: User, query: UsageFilters, now: datetime) -> Question:
+    """Raises Project.DoesNotExist for a project that the user may not see, Refused for days in the wrong order."""
+    today = now.astimezone(timezone.get_default_timezone()).date()
+    last = query.to_day or today
+    first = query.from_day or last.replace(day=1)
+    if not first <= last <= first + LONGEST:
+        wrong = FieldProblem("from_day", "must not be after to_day, nor more than ten years before it", "range")
+        raise Refused(400, f"from_day {wrong.message}", [wrong])
+    projects = visible_projects(user)
+    if query.project:
+        top = projects.get(key=query.project)
+        projects = projects.filter(ancestry__contains=[top.pk])
+    return Question(
+        group_by=query.group_by,
+        project_ids=list(projects.order_by("pk").values_list("pk", flat=True)),
+        first=first,
+        last=last,
+        user_ids=_users(user, query.user),
+    )
+
+
+def _users(user: User, wanted: str | None) -> list[int] | None:
+    """Of somebody unknown there is no usage: whether there is such a person is not said."""
+    if wanted is None:
+        return None
+    if wanted == "me":
+        return [user.pk]
+    return list(User.objects.filter(email__iexact=wanted).values_list("pk", flat=True))
+
+
+async def _stream(question: Question, now: datetime) -> AsyncIterator[str]:
+    """Batch by batch: however many groups there are, memory holds one of them."""
+    offset = 0
+    while True:
+        text, count = await database_sync_to_async(_batch)(question, now, offset)
+        yield text
+        offset += count
+        if count < _BATCH:
+            return
+
+
+def _batch(question: Question, now: datetime, offset: int) -> tuple[str, int]:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    if offset == 0:
+        writer.writerow(["key", "label", "jobs", "gpu_hours", "cost", "currency", "gpu_hours_by_type"])
+    rows = usage_rows(question, now, offset=offset, limit=_BATCH)
+    for row in rows:
+        by_type = " ".join(f"{one['type']}={one['gpu_hours']}" for one in row["by_type"])
+        label = row["label"] if row["label"][:1] not in "=+-@\t\r" else f"'{row['label']}"  # no formula in a sheet
+        writer.writerow([row["key"], label, row["jobs"], row["gpu_hours"], row["cost"], CURRENCY, by_type])
+    return out.getvalue(), len(rows)

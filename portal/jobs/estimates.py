@@ -1,0 +1,139 @@
+"""What a job file would cost, before it is submitted, and what that rests on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+
+from accounts.ledger import PriceBook
+from accounts.models import Project, User
+from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
+from accounts.quotas import QuotaExceeded
+from portal.jobs import profiles
+from portal.jobs.describe import CURRENCY, SPREAD, cluster_types
+from portal.jobs.models import Accelerator, Job, ModelType
+from portal.jobs.schema import JobFile
+from portal.jobs.services.admission import admit
+from scheduling.throughput import Profile
+
+#: Beyond this nobody waits for an end, and no date holds it.
+_LONGEST_S = 50 * 365 * 86_400.0
+
+
+def describe_price(book: PriceBook, project_id: int, accelerator_type: str, at: datetime) -> dict[str, Any]:
+    """The prices of a moment, each before the discount."""
+    gpu, kept = book.price_at(project_id, "gpu", accelerator_type, at)
+    cpu, memory = (book.price_at(project_id, resource, "", at)[0] for resource in ("cpu", "memory"))
+    return {
+        "per_gpu_hour": str(from_micro(gpu)),
+        "per_cpu_hour": str(from_micro(cpu)),
+        "per_gib_hour": str(from_micro(memory)),
+        "discount_percent": str(Decimal(WHOLE - kept) / 100),
+    }
+
+
+def estimate(
+    *, user: User, project: Project, model_type: ModelType | None, job_file: JobFile, now: datetime
+) -> dict[str, Any]:
+    job = Job(
+        project=project,
+        model_type=model_type,
+        batch_size=job_file.batch_size or (model_type.default_batch_size if model_type else 1),
+        spec=job_file.model_dump(mode="json", exclude_none=True),
+        min_gpus=job_file.gpus.min,
+        max_gpus=job_file.gpus.max,
+        accelerator_types=job_file.gpus.types,
+        total_steps=job_file.total_steps,
+    )
+    types = cluster_types()
+    measured = profiles.measured_numbers([profiles.workload_of(job)])
+    book, largest = PriceBook(now), _largest_nodes()
+    options = [
+        option
+        for kind, profile in sorted(profiles.profiles_of(job, types, measured).items())
+        for count in _counts(job, profile, types[kind])
+        if (option := _option(job, kind, count, profile, book, largest.get(kind, 1), now)) is not None
+    ]
+    amounts = [Decimal(option[end]) for option in options for end in ("low", "high")]
+    return {
+        "currency": CURRENCY,
+        "project": project.key,
+        "options": options,
+        "low": str(min(amounts)) if amounts else None,
+        "high": str(max(amounts)) if amounts else None,
+        "basis": _basis(options),
+        "refused_by": _refused_by(user, project, job_file),
+    }
+
+
+def _largest_nodes() -> dict[str, int]:
+    """GPUs of the largest node of each type."""
+    sizes: dict[tuple[str, int], int] = {}
+    present = Accelerator.objects.filter(present=True, node__lost=False)
+    for kind, node in present.values_list("node__accelerator_type", "node_id"):
+        sizes[kind, node] = sizes.get((kind, node), 0) + 1
+    largest: dict[str, int] = {}
+    for (kind, _), size in sizes.items():
+        largest[kind] = max(size, largest.get(kind, 0))
+    return largest
+
+
+def _counts(job: Job, profile: Profile, total: int) -> list[int]:
+    """The least GPUs, and as many as it gains from."""
+    if profile.curve.source == "trial" or job.min_gpus > total:
+        return []
+    most = min(total, job.max_gpus or total)
+    best = min(range(job.min_gpus, most + 1), key=lambda n: (-profile.curve.at(n), n), default=job.min_gpus)
+    return sorted({job.min_gpus, best})
+
+
+def _option(
+    job: Job, kind: str, count: int, profile: Profile, book: PriceBook, node_size: int, now: datetime
+) -> dict[str, Any] | None:
+    speed = profile.curve.at(count)
+    if speed <= 0 or job.total_steps / speed > _LONGEST_S:
+        return None
+    duration_s = job.total_steps / speed
+    nodes = -(-count // node_size)
+    cpus, memory = (nodes * int(job.spec.get(name) or 0) for name in ("cpus", "memory"))
+    per_us = book.product_per_us(job.project_id, kind, now, gpus=count, cpus=cpus, memory_mib=memory)
+    number = profile.numbers.get(count)
+    source = number.source if number else profile.curve.source
+    cost = Decimal(per_us) * int(duration_s * 10**6)
+    spread = Decimal(str(SPREAD.get(source, 0.3)))
+    price = describe_price(book, job.project_id, kind, now)
+    off = f" less {price['discount_percent']} %" if Decimal(price["discount_percent"]) else ""
+    return {
+        "type": kind,
+        "gpus": count,
+        "steps_per_s": speed,
+        "source": source,
+        "age_s": number.age_s(now.timestamp()) if number else None,
+        "samples": number.samples if number else 0,
+        "duration_s": round(duration_s, 3),
+        "price": price,
+        "rate_per_hour": str(amount(per_us * HOUR_US)),
+        "amount": str(amount(cost)),
+        "low": str(amount(cost * (1 - spread))),
+        "high": str(amount(cost * (1 + spread))),
+        "basis": f"{job.total_steps:,} steps at {speed:.3g} steps/s ({source}) on {count} × {kind}, "
+        f"at {price['per_gpu_hour']} {CURRENCY} per GPU-hour{off}",
+    }
+
+
+def _basis(options: list[dict[str, Any]]) -> str:
+    if not options:
+        return "Nothing is known yet of its speed on the GPUs of this cluster, so there is nothing to estimate from."
+    return "The job keeps the GPUs of the option from its start to its end, at the prices of now; waiting is free."
+
+
+def _refused_by(user: User, project: Project, job_file: JobFile) -> list[str]:
+    try:
+        with transaction.atomic():
+            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types)
+    except QuotaExceeded as error:
+        return [text for _, text in error.refusals]
+    return []

@@ -1,0 +1,122 @@
+"""Limits and their present use: for the scheduler's snapshot, for people, and for budget notices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from django.db.models import Q
+from django.utils import timezone
+
+from accounts import quotas, usage
+from accounts.ledger import PriceBook
+from accounts.levels import Levels
+from accounts.models import Quota
+from accounts.quotas import AT_ONCE, LiveJob, Spending
+from portal.jobs.holding import CURRENCY, held, open_holds
+from portal.jobs.models import LIVE_VALUES, Assignment, Job
+from scheduling import domain
+from scheduling.lifecycle import WAITING, State
+
+
+def live_jobs(condition: Q | None = None) -> list[LiveJob]:
+    """Every job that has not ended, as quotas count it: two queries."""
+    planned: dict[object, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    rows = Assignment.objects.filter(during__upper_inf=True)
+    for run, kind in rows.values_list("run_id", "accelerator__node__accelerator_type"):
+        planned[run][kind] += 1
+    jobs = Job.objects.filter(condition or Q(), run__state__in=LIVE_VALUES)
+    columns = ("project_id", "owner_id", "run_id", "run__state", "min_gpus", "accelerator_types")
+    return [
+        LiveJob(project, owner, State(state) in WAITING, least, tuple(types), planned.get(run, {}))
+        for project, owner, run, state, least, types in jobs.values_list(*columns)
+    ]
+
+
+def spending(periods: Iterable[str], now: datetime) -> dict[str, Spending]:
+    """period -> what each user used in each project since it began: the roll-up, and what is held now."""
+    wanted = sorted(set(periods))
+    if not wanted:
+        return {}
+    holds = held(open_holds(), now)
+    starts = {period: quotas.period_of(period, now)[0] for period in wanted}
+    book = PriceBook(min(starts.values()))
+    found: dict[str, Spending] = {}
+    for period, start in starts.items():
+        sums: dict[tuple[int, int | None], tuple[int, Decimal]] = dict(usage.totals_since(start.date()))
+        for one in holds:
+            key = (one.project_id, one.user_id)
+            gpu, money = sums.get(key, (0, Decimal(0)))
+            delta = one.to_at - max(one.from_at, start)
+            held_us = max(0, (delta.days * 86_400 + delta.seconds) * 10**6 + delta.microseconds)
+            sums[key] = (gpu + held_us * one.gpu_hundredths, money + book.product(one, start))
+        found[period] = sums
+    return found
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What is needed to say how much of any of some limits is used, fetched once."""
+
+    now: datetime
+    levels: Levels
+    jobs: Sequence[LiveJob]
+    spending: Mapping[str, Spending]
+
+    @classmethod
+    def of(cls, rows: Iterable[Quota], now: datetime, condition: Q | None = None) -> Uses:
+        rows = list(rows)
+        at_once = any(row.kind in AT_ONCE for row in rows)
+        return cls(
+            now=now,
+            levels=Levels.load(),
+            jobs=live_jobs(condition) if at_once else [],
+            spending=spending((row.period for row in rows if row.period), now),
+        )
+
+    def used(self, quota: Quota) -> Fraction:
+        return quotas.used(quota, self.levels, self.jobs, self.spending.get(quota.period, {}))
+
+
+def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
+    """The limits of a snapshot, and which of them bind each job, outermost level first."""
+    rows = list(Quota.objects.select_related("project", "user").order_by("project__ancestry__len", "pk"))
+    if not rows:
+        return {}, {}
+    periods = [row for row in rows if row.period]
+    uses = Uses(now, Levels.load(), [], spending((row.period for row in periods), now))
+    limits: dict[str, domain.Limit] = {}
+    kept: list[tuple[str, Quota]] = []
+    for row in rows:
+        limit = _limit(row, uses)
+        if limit is not None:
+            limits[f"quota-{row.pk}"] = limit
+            kept.append((f"quota-{row.pk}", row))
+    known: dict[tuple[int, int | None], tuple[str, ...]] = {}
+    for job in jobs:
+        who = (job.project_id, job.owner_id)
+        if who not in known:
+            known[who] = tuple(key for key, row in kept if quotas.counts(row, uses.levels, *who))
+    return limits, {job.pk: known[job.project_id, job.owner_id] for job in jobs}
+
+
+def _limit(quota: Quota, uses: Uses) -> domain.Limit | None:
+    """A period's limit binds the scheduler once it is reached; before that there is nothing to plan around."""
+    level = quotas.level_of(quota)
+    match quota.kind:
+        case Quota.Kind.GPUS:
+            return domain.Limit("gpus", quota.limit, quota.accelerator_type or None, level)
+        case Quota.Kind.RUNNING_JOBS:
+            return domain.Limit("running_jobs", quota.limit, level=level)
+        case Quota.Kind.QUEUED_JOBS:
+            return domain.Limit("queued_jobs", quota.limit, level=level)
+    text = quotas.spent_sentence(quota, uses.used(quota), uses.now, CURRENCY)
+    return domain.Limit("spent", level=level, text=text) if text else None
+
+
+def ends_at(quota: Quota, now: datetime) -> datetime | None:
+    return quotas.period_of(quota.period, now)[1].astimezone(timezone.get_default_timezone()) if quota.period else None

@@ -1,0 +1,103 @@
+"""What limits leave while a plan is made, and plans cut down to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from scheduling.domain import Gang, Job, Reason
+from scheduling.policies._view import View, limited
+
+_NO_LIMIT = 2**40
+
+
+class Rooms:
+    """GPUs and jobs that may still be given, by limit. What a job holds has to be booked like anything else."""
+
+    def __init__(self, field: View) -> None:
+        self.limits, self.left = field.limits, dict(field.allowance)
+
+    def book(self, job: Job, gang: Gang, sign: int = 1) -> None:
+        for key in job.limits:
+            if key in self.left:
+                self.left[key] -= sign * limited(self.limits[key], gang)
+
+    def over(self, job: Job, gang: Gang) -> str | None:
+        """The first limit, outermost level first, that has no room for the gang."""
+        keys = (key for key in job.limits if key in self.left)
+        return next((key for key in keys if 0 < limited(self.limits[key], gang) > self.left[key]), None)
+
+    def reason(self, job: Job, gangs: Iterable[Gang]) -> Reason | None:
+        """Why the job may have none of the gangs; None where it may have one of them, or where there are none."""
+        found: tuple[str, Gang] | None = None
+        for gang in sorted(gangs, key=lambda gang: (gang.count, gang.type)):
+            key = self.over(job, gang)
+            if key is None:
+                return None
+            found = found or (key, gang)
+        return self._reason(*found) if found else None
+
+    def _reason(self, key: str, gang: Gang) -> Reason:
+        limit = self.limits[key]
+        used, who = limit.most - self.left[key], f"{limit.level[:1].upper()}{limit.level[1:]}"
+        detail = {"level": limit.level, "quota": limit.most, "holds": used, "needs": gang.count}
+        if limit.kind == "spent":
+            return Reason("quota_period", limit.text, {"level": limit.level})
+        if limit.kind == "running_jobs":
+            text = f"{who} may have {limit.most} jobs running and would have {used}; this one starts when one ends."
+            return Reason("quota_jobs", text, detail)
+        name = f"{limit.type} GPUs" if limit.type else "GPUs"
+        text = f"{who} may hold {limit.most} {name} and would hold {used}; this job needs at least {gang.count}."
+        return Reason("quota", text, detail)
+
+    def most(self, job: Job, kind: str) -> int:
+        """GPUs of a type that the job may have."""
+        keys = [key for key in job.limits if key in self.left and limited(self.limits[key], Gang(kind, 1))]
+        jobs = any(self.limits[key].kind == "running_jobs" and self.left[key] < 1 for key in keys)
+        gpus = [self.left[key] for key in keys if self.limits[key].kind != "running_jobs"]
+        return 0 if jobs else min(gpus, default=_NO_LIMIT)
+
+
+def broken(field: View, counts: Mapping[str, Gang]) -> bool:
+    """A limit is passed, and by more than it is already by what is held now."""
+    after, before = Rooms(field), Rooms(field)
+    for job in field.taking_part:
+        if job.id in counts:
+            after.book(job, counts[job.id])
+        if job.gang is not None and job.gpu_ids:
+            before.book(job, job.gang)
+    return any(left < min(0, before.left[key]) for key, left in after.left.items())
+
+
+def cut_down(field: View, counts: Mapping[str, Gang]) -> tuple[dict[str, Gang], dict[str, Reason]]:
+    """The answer of a policy that minds no limits, as far as they allow: nobody that runs loses what it would have
+    kept, then growth and starts in queue order. With it, the reasons of jobs that do not start."""
+    rooms, kept, reasons = Rooms(field), dict(counts), dict[str, Reason]()
+    part = {job.id for job in field.taking_part}
+    for key in part:
+        kept.pop(key, None)
+    for job in field.running:
+        planned, present = counts.get(job.id), job.gang
+        if planned is not None and present is not None:
+            shrinks = planned.type == present.type and planned.count < present.count
+            kept[job.id] = planned if shrinks else present
+            rooms.book(job, kept[job.id])
+    for job in field.taking_part:
+        planned, have = counts.get(job.id), kept.get(job.id)
+        if planned is None or planned == have:
+            continue
+        if have is not None:
+            rooms.book(job, have, -1)
+        count = min(planned.count, rooms.most(job, planned.type))
+        if count >= _least(field, job, planned, have):
+            kept[job.id] = Gang(planned.type, count)
+        elif have is None and (why := rooms.reason(job, [Gang(planned.type, _least(field, job, planned, None))])):
+            reasons[job.id] = why
+        if job.id in kept:
+            rooms.book(job, kept[job.id])
+    return kept, reasons
+
+
+def _least(field: View, job: Job, planned: Gang, have: Gang | None) -> int:
+    span = field.spans(job).get(planned.type)
+    low = span.low if span else job.min_gpus
+    return max(low, have.count) if have is not None and have.type == planned.type else low
