@@ -31,9 +31,9 @@ from scheduling.policies import POLICIES
 
 
 class LiveView(APIView):
-    @operation("get_live", Live, access=Access.SIGNED_IN, tag="cluster", path=["stream"])
+    @operation("get_live", Live, access=Access.VIEWER, tag="cluster", path=["stream"])
     def get(self, request: Request, stream: str, query: Query) -> Response:
-        """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to."""
+        """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody."""
         allowed = {
             "cluster",
             *(f"project:{key}" for key in visible_projects(signed_in(request)).values_list("key", flat=True)),

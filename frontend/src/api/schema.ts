@@ -564,10 +564,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A live stream's state, to apply the WebSocket's diffs with a greater `seq` to
-         * @description A live stream's state, to apply the WebSocket's diffs with a greater `seq` to.
+         * A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody
+         * @description A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
         get: operations["get_live"];
         put?: never;

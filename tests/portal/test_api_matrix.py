@@ -1,0 +1,112 @@
+"""Every operation of the OpenAPI document tried as everybody: a new one is in here by being in the document.
+
+What to expect follows from what the operation declares (`x-access`, `x-scope`), not from a list of operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+
+from portal.api.access import Access
+from tests.portal.things import OPERATIONS, UNKNOWN, Operation, Things
+
+pytestmark = pytest.mark.django_db
+#: Who got in: done, or what was asked for makes no sense here and now.
+DONE = frozenset({200, 201, 202, 204, 302, 400, 409, 422})
+ROLES = {"viewer": 1, "member": 2, "manager": 3}
+NEEDED = {Access.VIEWER: 1, Access.MEMBER: 2, Access.MANAGER: 3}
+#: Answers of nobody's own doing, which differ from one request to the next.
+PASSING_HEADERS = {"RateLimit", "X-Request-Id", "Date", "Set-Cookie"}
+
+
+def allowed(operation: Operation, actor: str) -> frozenset[int]:
+    """The statuses that this actor's request may end in."""
+    access = operation.access
+    if access is Access.RUN:
+        return frozenset({401})
+    if actor in ("expired", "revoked"):
+        return frozenset({401}) | (DONE if access is Access.PUBLIC else frozenset())
+    if access is Access.PUBLIC:
+        return DONE | {401, 403, 404}  # wrong credentials, CSRF and one-time links are its own business
+    if actor == "anonymous":
+        return frozenset({401})
+    if actor == "session":
+        return DONE
+    if access is Access.SESSION or (actor.startswith("scope ") and actor != f"scope {operation.scope}"):
+        return frozenset({403})
+    if access is Access.ADMIN:
+        return DONE if actor in ("admin", "scope admin") else frozenset({403})
+    return _in_project(operation, actor)
+
+
+def _in_project(operation: Operation, actor: str) -> frozenset[int]:
+    needed = NEEDED.get(operation.access, 0)
+    if needed == 0 or actor not in (*ROLES, "outsider"):
+        return DONE
+    if actor == "outsider":
+        return frozenset({404}) if operation.places else frozenset({400, 403, 404})
+    if ROLES[actor] >= needed:
+        return DONE
+    return frozenset({403}) if operation.places else frozenset({400, 403})
+
+
+@pytest.fixture
+def things() -> Things:
+    cache.clear()
+    return Things()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_everybody_gets_what_the_operation_declares(operation: Operation, things: Things) -> None:
+    wrong = {}
+    for name, actor in things.actors.items():
+        response = things.send(operation, actor)
+        if response.status_code not in allowed(operation, name):
+            wrong[name] = (response.status_code, getattr(response, "content", b"")[:300])
+    assert not wrong
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.places and o.access is not Access.RUN], ids=str)
+def test_what_is_elsewhere_answers_as_what_is_nowhere(operation: Operation, things: Things) -> None:
+    outsider = things.actors["outsider"]
+    elsewhere = things.known(things.actors["member"])
+    for place in operation.places:
+        assert place in UNKNOWN, f"tests/portal/things.py does not know what an unknown {{{place}}} looks like"
+        nowhere = elsewhere | {place: UNKNOWN[place]}
+        there = things.send(operation, outsider, places=elsewhere)
+        none = things.send(operation, outsider, places=nowhere)
+        if operation.access is Access.SIGNED_IN and there.status_code < 400 and place == "name":
+            continue  # what everybody signed in may see
+        assert _said(there) == _said(none)
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if "project" in o.queries], ids=str)
+def test_filtering_by_a_project_elsewhere_finds_what_one_that_is_nowhere_does(
+    operation: Operation, things: Things
+) -> None:
+    outsider = things.actors["outsider"]
+    there = things.send(operation, outsider, query="?project=vision")
+    none = things.send(operation, outsider, query="?project=noproj")
+    assert _said(there, ("vision", "noproj")) == _said(none)
+
+
+def _has_project(operation: Operation) -> bool:
+    body, _ = operation.body()
+    return isinstance(body, dict) and "project" in body and operation.access is not Access.RUN
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if _has_project(o)], ids=str)
+def test_naming_a_project_elsewhere_is_refused_as_one_that_is_nowhere(operation: Operation, things: Things) -> None:
+    outsider = things.actors["outsider"]
+    there = things.send(operation, outsider, change=lambda body: body | {"project": "vision"})
+    none = things.send(operation, outsider, change=lambda body: body | {"project": "noproj"})
+    assert _said(there, ("vision", "noproj")) == _said(none)
+    assert there.status_code >= 400
+
+
+def _said(response: Any, same: tuple[str, str] = ("", "")) -> tuple[int, bytes, dict[str, str]]:
+    headers = {name: value for name, value in response.headers.items() if name not in PASSING_HEADERS}
+    return response.status_code, response.content.replace(*(word.encode() for word in same)), headers

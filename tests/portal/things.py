@@ -1,0 +1,172 @@
+"""One of everything that an address of the API can name, and everybody who may try it.
+
+A parameter of a path that is missing here fails the generated tests: say what stands for it in `Things.known`, and
+what looks like it without being there in `UNKNOWN`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.http import HttpResponseBase
+from django.test import Client
+from django.utils import timezone
+
+from accounts.models import ApiToken, Membership, Project, Scope, User
+from accounts.tokens import ALL_SCOPES, create_token
+from portal.api.access import Access
+from portal.api.examples import METHODS
+from portal.api.schema import document
+from portal.jobs.models import ModelType
+from portal.jobs.run_tokens import run_token
+from tests.portal.world import World
+
+UNKNOWN = {
+    "job": "999999",
+    "run": "00000000-0000-7000-8000-000000000000",
+    "stream": "project:nothing",
+    "name": "nothing",
+    "token": "999999",
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    method: str
+    path: str
+    spec: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path.removeprefix('/api/v1/')}"
+
+    @property
+    def access(self) -> Access:
+        assert "x-access" in self.spec, f"{self} declares no access: give its operation(...) access=Access.…"
+        return Access(self.spec["x-access"])
+
+    @property
+    def scope(self) -> str | None:
+        scope: str | None = self.spec["x-scope"]
+        return scope
+
+    @property
+    def places(self) -> list[str]:
+        """Names of the parameters of its path."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+    @property
+    def queries(self) -> set[str]:
+        return {p["name"] for p in self.spec.get("parameters", []) if p["in"] == "query"}
+
+    def body(self) -> tuple[Any, str]:
+        """Its first example, and that one's content type."""
+        content = self.spec.get("requestBody", {}).get("content", {})
+        for kind, media in content.items():
+            return next(iter(media["examples"].values()))["value"], kind
+        return None, "application/json"
+
+
+OPERATIONS = [
+    Operation(method, path, methods[method])
+    for path, methods in document()["paths"].items()
+    for method in METHODS
+    if method in methods
+]
+
+
+@dataclass
+class Actor:
+    name: str
+    user: User | None = None
+    token: str | None = None
+    token_id: int | None = None
+    session: bool = False
+
+    def client(self) -> Client:
+        client = Client(raise_request_exception=False)
+        if self.session and self.user:
+            client.force_login(self.user)
+        return client
+
+
+class Things:
+    """The project Vision with one of everything in it, and people around it."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.vision = self.world.project
+        self.speech = Project.objects.create(key="speech", name="Speech")
+        ModelType.objects.create(name="resnet50", title="ResNet-50", argv=["python"], curves={})
+        self.job = self.world.submit(name="secret-name")
+        self.world.train(self.job)
+        self.run = self.world.run(self.job)
+        self.root = User.objects.create_superuser("root@example.org", "x")
+        Membership.objects.create(user=self.root, project=self.vision, role="manager")
+        self.actors = {actor.name: actor for actor in self._people()}
+
+    def _people(self) -> list[Actor]:
+        admin = self._with_token("admin", self.root)
+        people = [Actor("anonymous"), admin, Actor("session", self.root, token_id=admin.token_id, session=True)]
+        for role in ("viewer", "member", "manager"):
+            user = User.objects.create_user(f"{role}@example.org", "x")
+            Membership.objects.create(user=user, project=self.vision, role=role)
+            people.append(self._with_token(role, user))
+        outsider = User.objects.create_user("outsider@example.org", "x")
+        Membership.objects.create(user=outsider, project=self.speech, role="manager")
+        people.append(self._with_token("outsider", outsider))
+        for name, change in (
+            ("expired", {"expires_at": timezone.now() - timedelta(seconds=1)}),
+            ("revoked", {"revoked_at": timezone.now()}),
+        ):
+            people.append(self._with_token(name, self.root))
+            ApiToken.objects.filter(pk=people[-1].token_id).update(**change)
+        scoped = [self._with_token(f"scope {scope}", self.root, scope) for scope in Scope.values]
+        return [*people, *scoped]
+
+    @staticmethod
+    def _with_token(name: str, user: User, *scopes: str) -> Actor:
+        token, text = create_token(user=user, name=name, scopes=scopes or ALL_SCOPES)
+        return Actor(name, user, text, token.pk)
+
+    def known(self, actor: Actor) -> dict[str, str]:
+        """What exists, by the name that paths have for it; what is one's own is the actor's."""
+        mine = actor.token_id or self.actors["member"].token_id
+        return {
+            "job": str(self.job.number),
+            "run": str(self.run.pk),
+            "stream": "project:vision",
+            "name": "a",
+            "token": str(mine),
+        }
+
+    def send(
+        self,
+        operation: Operation,
+        actor: Actor,
+        *,
+        places: dict[str, str] | None = None,
+        query: str = "",
+        change: Callable[[Any], Any] = lambda body: body,
+    ) -> HttpResponseBase:
+        """The request with the example's body; nothing of it stays."""
+        known = self.known(actor) | (places or {})
+        path = operation.path
+        for place in operation.places:
+            assert place in known, f"tests/portal/things.py does not know what {{{place}}} of {operation} is"
+            path = path.replace(f"{{{place}}}", known[place])
+        example, kind = operation.body()
+        body = change(example)
+        data = body if isinstance(body, (str, bytes)) else json.dumps(body) if body is not None else ""
+        headers = {"Authorization": f"Bearer {actor.token}"} if actor.token else {}
+        if actor.name == "run":
+            headers = {"Authorization": f"Bearer {run_token(self.run.pk, self.run.epoch)}"}
+        with transaction.atomic():
+            client = actor.client()
+            response = client.generic(operation.method.upper(), path + query, data, content_type=kind, headers=headers)
+            transaction.set_rollback(True)
+        return response
