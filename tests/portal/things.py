@@ -124,7 +124,7 @@ class Things:
             ("revoked", {"revoked_at": timezone.now()}),
         ):
             people.append(self._with_token(name, self.root))
-            ApiToken.objects.filter(pk=people[-1].token_id).update(**change)
+            ApiToken.objects.filter(user=self.root, name=name).update(**change)
         scoped = [self._with_token(f"scope {scope}", self.root, scope) for scope in Scope.values]
         return [*people, *scoped]
 
