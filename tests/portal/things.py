@@ -6,6 +6,7 @@ what looks like it without being there in `UNKNOWN`.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +19,15 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiToken, Membership, Project, Scope, User
+from accounts.services import record_audit
 from accounts.tokens import ALL_SCOPES, create_token
 from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
-from portal.jobs.models import ModelType
+from portal.jobs import events
+from portal.jobs.models import Accelerator, ModelType, Node
 from portal.jobs.run_tokens import run_token
+from portal.jobs.services.administration import set_policy
 from tests.portal.world import World
 
 UNKNOWN = {
@@ -107,6 +111,7 @@ class Things:
         self.run = self.world.run(self.job)
         self.root = User.objects.create_superuser("root@example.org", "x")
         Membership.objects.create(user=self.root, project=self.vision, role="manager")
+        self._serial = itertools.count()
         self.actors = {actor.name: actor for actor in self._people()}
 
     def _people(self) -> list[Actor]:
@@ -132,6 +137,38 @@ class Things:
     def _with_token(name: str, user: User, *scopes: str) -> Actor:
         token, text = create_token(user=user, name=name, scopes=scopes or ALL_SCOPES)
         return Actor(name, user, text, token.pk)
+
+    @property
+    def growers(self) -> dict[str, Callable[[int], object]]:
+        """How the list of each such operation gets so many rows more."""
+
+        def often(make: Callable[[int], object]) -> Callable[[int], object]:
+            return lambda n: [make(next(self._serial)) for _ in range(n)]
+
+        def event(_: int) -> object:
+            return events.append(kind="notice", text="said", at=timezone.now(), job=self.job, run=self.run)
+
+        def node(i: int) -> object:
+            made = Node.objects.create(cluster=self.world.cluster, name=f"n{i}", accelerator_type=f"t{i}")
+            return Accelerator.objects.create(node=made, index=0, uuid=f"u{i}", memory_mib=1000)
+
+        def policy(_: int) -> object:
+            return set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters={})
+
+        return {
+            "list_jobs": often(lambda _: self.world.submit()),
+            "list_events": often(event),
+            "list_job_events": often(event),
+            "list_nodes": often(node),
+            "list_accelerator_types": often(node),
+            "list_model_types": often(
+                lambda i: ModelType.objects.create(name=f"m{i}", title="M", argv=["python"], curves={})
+            ),
+            "list_policy_changes": often(policy),
+            "list_projects": often(lambda i: Project.objects.create(key=f"p{i}", name=f"P{i}")),
+            "list_tokens": often(lambda i: create_token(user=self.root, name=f"t{i}")),
+            "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
+        }
 
     def known(self, actor: Actor) -> dict[str, str]:
         """What exists, by the name that paths have for it; what is one's own is the actor's."""
