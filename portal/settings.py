@@ -18,7 +18,7 @@ VERSION = "0.1.0"
 EVENKEEL_DATA = env.folder("EVENKEEL_DATA", BASE_DIR / "data")
 EVENKEEL_HOST = env.text("EVENKEEL_HOST", "127.0.0.1")
 EVENKEEL_PORT = env.integer("EVENKEEL_PORT", 8800, minimum=1, maximum=65_535)
-LOCAL_URL = f"http://{'127.0.0.1' if EVENKEEL_HOST in {'0.0.0.0', '::'} else EVENKEEL_HOST}:{EVENKEEL_PORT}"  # noqa: S104
+LOCAL_URL = f"http://{'127.0.0.1' if EVENKEEL_HOST in {'0.0.0.0', '::'} else EVENKEEL_HOST}:{EVENKEEL_PORT}"  # noqa: S104  # nosec B104
 EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
@@ -209,6 +209,15 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("EVENKEEL_HTTPS")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("EVENKEEL_HTTPS") else None
+SECURE_HSTS_SECONDS = (
+    env.integer("EVENKEEL_HSTS_S", 30 * 86_400, minimum=0, maximum=10**9) if SESSION_COOKIE_SECURE else 0
+)
+SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^api/v1/runs/"]  # from this machine, past the proxy
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",
+    "security.W021",
+]  # other names of the domain are not the portal's to decide on
 SECURE_REFERRER_POLICY = "same-origin"
 # Everything is served by the portal itself. Mantine and Swagger UI write style elements; scripts are files.
 CONTENT_SECURITY_POLICY = {

@@ -132,7 +132,7 @@ class Client:
     def _request(self, method: str, path: str, *, repeatable: bool = True, **options: Any) -> httpx.Response:
         """`repeatable`: doing it twice is as good as once, so an unclear end is tried again."""
         for attempt in range(1, TRIES + 1):
-            pause_s = min(LONGEST_PAUSE_S, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)  # noqa: S311
+            pause_s = min(LONGEST_PAUSE_S, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)  # noqa: S311  # nosec B311
             try:
                 answer = self._send(method, path, options)
             except httpx.TransportError as error:

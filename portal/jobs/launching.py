@@ -40,7 +40,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         epoch=epoch,
         project_key=job.project.key,
         argv=tuple(job.model_type.argv) if job.model_type else (str(spec["command"]),),
-        shell=job.model_type is None,
+        shell=job.model_type is None,  # nosec B604
         workdir=code.get("path"),
         placement={node: tuple(indexes) for node, indexes in placement.items()},
         env=dict(spec.get("env", {})),

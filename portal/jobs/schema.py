@@ -309,7 +309,7 @@ def load_yaml(text: str) -> Any:
     if len(text.encode()) > MAX_BYTES:
         raise Problems([FieldProblem("job file", f"is larger than {MAX_BYTES // 1024} KiB", "too_large")])
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader  # nosec B506
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

@@ -49,7 +49,7 @@ class Layout:
         inside = self.servers / "run"
         if len(os.fsencode(inside / "postgres" / ".s.PGSQL.5432")) <= SOCKET_PATH_LIMIT:
             return inside
-        short = "/run" if os.geteuid() == 0 else "/tmp"  # noqa: S108 (its owner is checked in prepare)
+        short = "/run" if os.geteuid() == 0 else "/tmp"  # noqa: S108 (its owner is checked in prepare)  # nosec B108
         return Path(short) / f"evenkeel-{self._digest}"
 
     @property

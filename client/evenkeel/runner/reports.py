@@ -90,7 +90,7 @@ class Reporter:
             self._failing = failures > 0
             low, high = BACKOFF_S
             pause_s = min(high, low * 2 ** min(failures - 1, 10)) if failures else high
-            self._wake.wait(pause_s * random.uniform(0.7, 1.0))  # noqa: S311
+            self._wake.wait(pause_s * random.uniform(0.7, 1.0))  # noqa: S311  # nosec B311
             self._wake.clear()
 
     def _send_all(self) -> bool:

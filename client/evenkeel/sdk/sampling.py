@@ -10,7 +10,7 @@ from functools import lru_cache
 @lru_cache(maxsize=4)
 def _permutation(seed: int, pass_number: int, size: int) -> array[int]:
     order = list(range(size))
-    random.Random(f"evenkeel:{seed}:{pass_number}").shuffle(order)  # noqa: S311
+    random.Random(f"evenkeel:{seed}:{pass_number}").shuffle(order)  # noqa: S311  # nosec B311
     return array("q", order)
 
 

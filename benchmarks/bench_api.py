@@ -1,0 +1,167 @@
+"""The API over real HTTP with 100,000 finished jobs in PostgreSQL, and with 2,000 active ones.
+
+python -m benchmarks.bench_api [--jobs 100000] [--active 2000] [--requests 100]
+
+A portal of its own, all parts of it running, rounds included. Bounds: a page of the list within 200 ms and 60 KB,
+a submission within 100 ms, each at the 95th percentile of sequential requests; exit code 1 where one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.live_portal import LivePortal, running_portal  # noqa: E402
+
+if TYPE_CHECKING:
+    from portal.jobs.models import Job
+
+LIST_MS, LIST_KB, SUBMIT_MS = 200.0, 60.0, 100.0
+BATCH = 2_000
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PAGES = {
+    "newest": "jobs",
+    "by state": "jobs?state=failed",
+    "by state, none": "jobs?state=rescaling",
+    "by project": "jobs?project=p7",
+    "by label": "jobs?label=stage=s3",
+    "by label, rare": "jobs?label=unique=n77777",
+    "by owner": "jobs?owner=me",
+    "by name": "jobs?search=night-777",
+    "oldest first": "jobs?ordering=number",
+    "far in the list": "jobs?cursor=n50000",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--active", type=int, default=2_000)
+    parser.add_argument("--requests", type=int, default=100)
+    options = parser.parse_args()
+    rates = {f"EVENKEEL_RATE_{who}_PER_MINUTE": "0" for who in ("USER", "ANONYMOUS", "RUN")}
+    with running_portal(EVENKEEL_ROUND_INTERVAL_S="5", **rates) as portal:
+        began = time.monotonic()
+        fill(portal, options.jobs, options.active)
+        print(f"{options.jobs:,} finished and {options.active:,} active jobs made in {time.monotonic() - began:.0f} s")
+        with portal.api() as api:
+            missed = [*lists(api, options.requests), *submissions(api, options.requests)]
+    for what in missed:
+        print(f"MISSED: {what}")
+    return 1 if missed else 0
+
+
+def fill(portal: LivePortal, finished: int, active: int) -> None:
+    """Through the ORM, in the portal's own database."""
+    os.environ["EVENKEEL_DATA"] = str(portal.data)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    import django
+
+    django.setup()
+    from django.db import connection
+
+    from accounts.models import Project
+
+    for i in range(20):
+        Project.objects.get_or_create(key=f"p{i}", defaults={"name": f"P{i}"})
+    jobs = _jobs(finished, active)
+    while batch := list(itertools.islice(jobs, BATCH)):
+        _store(batch, finished)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval('job_number_seq', %s)", [finished + active])
+        cursor.execute("ANALYZE")
+    connection.close()
+
+
+def _jobs(finished: int, active: int) -> Iterator[Job]:
+    from accounts.models import Project, User
+    from portal.jobs.models import Cluster, Job
+
+    cluster, owner = Cluster.objects.get(), User.objects.get(is_superuser=True)
+    projects = list(Project.objects.filter(key__startswith="p"))
+    for i in range(1, finished + active + 1):
+        yield Job(
+            number=i, cluster=cluster, project=projects[i % 20], owner=owner if i % 10 == 0 else None,
+            name=f"night-{i}", spec={"command": "python train.py", "gpus": {"min": 7}}, total_steps=1_000,
+            batch_size=64, min_gpus=7, labels={"stage": f"s{i % 50}", "unique": f"n{i}"},
+            submitted_at=START + timedelta(seconds=i),
+        )  # fmt: skip
+
+
+def _store(jobs: list[Job], finished: int) -> None:
+    from accounts.models import LedgerEntry
+    from portal.jobs.models import Job, Run
+    from scheduling.lifecycle import State
+
+    Job.objects.bulk_create(jobs)
+    runs = []
+    for job in jobs:
+        at, over = job.submitted_at, job.number <= finished
+        ended = {"ended_at": at + timedelta(hours=1), "step": 1_000, "has_trained": True} if over else {}
+        done = State.FAILED if job.number % 9 == 0 else State.FINISHED
+        state = done if over else State.WAITING_FOR_INITIAL_RESOURCE
+        runs.append(Run(job=job, state=state, state_since=at, created_at=at, reason_token="DONE", **ended))
+    for run in Run.objects.bulk_create(runs):
+        run.job.run = run
+    Job.objects.bulk_update(jobs, ["run"])
+    LedgerEntry.objects.bulk_create(
+        LedgerEntry(
+            project_id=job.project_id, job_id=job.pk, run_id=run.pk, hold_id=job.number, accelerator_type="titan_xp",
+            from_at=job.submitted_at, to_at=job.submitted_at + timedelta(hours=1), gpu_us=3_600 * 10**6,
+            price_micro_per_gpu_hour=350_000,
+        )
+        for job, run in zip(jobs, runs, strict=True)
+        if job.number <= finished
+    )  # fmt: skip
+
+
+def lists(api: httpx.Client, requests: int) -> list[str]:
+    missed = []
+    print(f"{'page of jobs':20}{'p50 ms':>10}{'p95 ms':>10}{'KB':>10}{'rows':>8}")
+    for name, path in PAGES.items():
+        answer = api.get(path).raise_for_status()
+        times = timed(requests, lambda path=path: api.get(path))  # type: ignore[misc]
+        kb = len(answer.content) / 1000
+        rows = len(answer.json()["results"])
+        print(f"{name:20}{_p(times, 50):10.1f}{_p(times, 95):10.1f}{kb:10.1f}{rows:8}", flush=True)
+        if _p(times, 95) > LIST_MS or kb > LIST_KB:
+            missed.append(f"list {name}: {_p(times, 95):.0f} ms, {kb:.0f} KB of {LIST_MS:.0f} ms, {LIST_KB:.0f} KB")
+    return missed
+
+
+def submissions(api: httpx.Client, requests: int) -> list[str]:
+    body = {"project": "default", "command": "python train.py", "total_steps": 100, "gpus": {"min": 7}}
+    times = timed(requests, lambda: api.post("jobs", json=body))
+    print(f"{'submission':20}{_p(times, 50):10.1f}{_p(times, 95):10.1f}", flush=True)
+    late = _p(times, 95) > SUBMIT_MS
+    return [f"submission: {_p(times, 95):.0f} of {SUBMIT_MS:.0f} ms"] if late else []
+
+
+def timed(requests: int, send: Callable[[], httpx.Response]) -> list[float]:
+    times = []
+    for _ in range(requests):
+        began = time.perf_counter()
+        send().raise_for_status()
+        times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
+def _p(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
