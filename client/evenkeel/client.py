@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from evenkeel import resources
+
 Json = dict[str, Any]
 TRIES = 5
 RETRIED = frozenset({429, 502, 503, 504})
@@ -65,6 +67,15 @@ class Client:
             transport=transport,
             verify=not self.url.startswith("http://"),  # reading the authorities takes a tenth of a second
         )
+        self.projects = resources.Projects(self)
+        self.quotas = resources.Quotas(self)
+        self.money = resources.Money(self)
+        self.tokens = resources.Tokens(self)
+        self.secrets = resources.Secrets(self)
+        self.artifacts = resources.Artifacts(self)
+        self.bundles = resources.Bundles(self)
+        self.environments = resources.Environments(self)
+        self.operations = resources.Operations(self)
 
     def __enter__(self) -> Client:
         return self
@@ -79,38 +90,32 @@ class Client:
 
     def submit(self, job: Json, *, idempotency_key: str) -> Json:
         """The job, made once however often this is sent."""
-        return self._json("POST", "jobs", json=job, headers={"Idempotency-Key": idempotency_key})
+        return self.json("POST", "jobs", json=job, headers={"Idempotency-Key": idempotency_key})
 
     def job(self, job: str) -> Json:
-        return self._json("GET", f"jobs/{_segment(job)}")
+        return self.json("GET", f"jobs/{_segment(job)}")
 
     def jobs(self, **filters: str) -> Iterator[Json]:
         """Every job that matches, page after page."""
-        answer = self._json("GET", "jobs", params=filters)
-        while True:
-            yield from answer["results"]
-            if not answer.get("next"):
-                return
-            # Only the query is taken over: behind a proxy the address in the answer may be another one.
-            answer = self._json("GET", "jobs", params=dict(httpx.URL(answer["next"]).params))
+        return self.pages("jobs", filters)
 
     def cancel(self, job: str) -> Json:
-        return self._json("POST", f"jobs/{_segment(job)}/cancel")
+        return self.json("POST", f"jobs/{_segment(job)}/cancel")
 
     def logs(self, job: str, **query: int | str) -> Json:
-        return self._json("GET", f"jobs/{_segment(job)}/logs", params=query)
+        return self.json("GET", f"jobs/{_segment(job)}/logs", params=query)
 
     # Sign-in
 
     def session(self) -> Json:
-        return self._json("GET", "session")
+        return self.json("GET", "session")
 
     def create_token(self, email: str, password: str, *, name: str, expires_in_days: int) -> str:
         """Signs in, has a token made, and signs out again."""
-        self._json("GET", "session")
-        self._json("POST", "session", repeatable=False, json={"email": email, "password": password})
+        self.json("GET", "session")
+        self.json("POST", "session", repeatable=False, json={"email": email, "password": password})
         wanted = {"name": name, "expires_in_days": expires_in_days}
-        answer = self._json("POST", "tokens", repeatable=False, json=wanted)
+        answer = self.json("POST", "tokens", repeatable=False, json=wanted)
         self._request("DELETE", "session", repeatable=False)
         secret = answer.get("secret")
         if not isinstance(secret, str):
@@ -119,15 +124,44 @@ class Client:
 
     # One call
 
-    def _json(self, method: str, path: str, **options: Any) -> Json:
-        answer = self._request(method, path, **options)
-        try:
-            value = answer.json()
-        except ValueError:
-            value = None
+    def json(self, method: str, path: str, **options: Any) -> Json:
+        value = self._value(method, path, **options)
         if not isinstance(value, dict):
             raise ConnectionFailed(f"{self.url} does not answer like an Evenkeel portal")
         return value
+
+    def rows(self, path: str) -> list[Json]:
+        value = self._value("GET", path)
+        if not isinstance(value, list):
+            raise ConnectionFailed(f"{self.url} does not answer like an Evenkeel portal")
+        return value
+
+    def pages(self, path: str, filters: Mapping[str, str] | None = None) -> Iterator[Json]:
+        """Every row, page after page."""
+        answer = self.json("GET", path, params=dict(filters or {}))
+        while True:
+            yield from answer["results"]
+            if not answer.get("next"):
+                return
+            # Only the query is taken over: behind a proxy the address in the answer may be another one.
+            answer = self.json("GET", path, params=httpx.URL(answer["next"]).params)
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """A file, piece by piece; not tried again once it has begun."""
+        with self._http.stream("GET", path) as answer:
+            if not answer.is_success:
+                answer.read()
+            _checked(answer)
+            yield from answer.iter_bytes()
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self._request(method, path, **options)
+
+    def _value(self, method: str, path: str, **options: Any) -> Any:
+        try:
+            return self._request(method, path, **options).json()
+        except ValueError:
+            return None
 
     def _request(self, method: str, path: str, *, repeatable: bool = True, **options: Any) -> httpx.Response:
         """`repeatable`: doing it twice is as good as once, so an unclear end is tried again."""

@@ -9,14 +9,25 @@ from typing import Any, NoReturn
 
 import click
 
+from evenkeel.cli.artifacts import artifacts
+from evenkeel.cli.completion import completion
+from evenkeel.cli.cost import cost
 from evenkeel.cli.jobs import cancel, logs, ls, show
 from evenkeel.cli.login import login
+from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
 from evenkeel.cli.output import print_error
+from evenkeel.cli.projects import projects
+from evenkeel.cli.quota import quota
+from evenkeel.cli.secrets import secrets
 from evenkeel.cli.submit import submit
+from evenkeel.cli.tokens import tokens
 from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
 from evenkeel.client import ApiError, ClientError
 
-COMMANDS: tuple[click.Command, ...] = (login, submit, ls, show, logs, wait, cancel)
+COMMANDS: tuple[click.Command, ...] = (
+    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk,
+    projects, quota, cost, tokens, secrets, artifacts, completion,
+)  # fmt: skip
 
 
 class Cli(click.Group):

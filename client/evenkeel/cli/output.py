@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,12 +22,55 @@ COLOURS = {
 }
 
 as_json = click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
+    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="For people or programs."
 )
 
 
 def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
+
+
+def print_value(value: Json, output: str) -> None:
+    """One thing: as it is, or its names and values under each other."""
+    if output == "json":
+        print_json(value)
+    else:
+        click.echo(pairs([(name.replace("_", " ").capitalize(), cell_text(part)) for name, part in value.items()]))
+
+
+def print_rows(rows: Iterable[Json], heads: Mapping[str, str], output: str, *, none: str) -> None:
+    """A list; `heads`: title of a column -> where its cells are, as `user.email`."""
+    found = list(rows)
+    if output == "json":
+        print_json(found)
+    elif found:
+        click.echo(table(list(heads), [[cell_text(_at(row, path)) for path in heads.values()] for row in found]))
+    else:
+        click.echo(none, err=True)
+
+
+def _at(row: Json, path: str) -> object:
+    value: Any = row
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def cell_text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(cell_text(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {cell_text(part)}" for name, part in value.items())
+    return clean(value)
+
+
+def done(text: str) -> None:
+    """That something was done, where there is nothing to print: standard error."""
+    note(clean(text))
 
 
 def note(text: str) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import click
 import yaml
 
+from evenkeel.cli.bundle import pack
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, note, print_json, state_text
 from evenkeel.cli.waiting import finish
-from evenkeel.client import ConnectionFailed, Json
+from evenkeel.client import Client, ConnectionFailed, Json
 
 COMMAND_KEY = "evenkeel.command"
 
@@ -41,13 +42,21 @@ class AfterDashes(click.Command):
 @click.option("--project", help="Key of the project that pays.")
 @click.option("--name", help="What the job is called.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5.")
+@click.option("--code", type=click.Path(path_type=Path), metavar="DIR", help="Upload this directory as the job's code.")
 @click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="With --wait: give up after so long.")
 @click.option("--idempotency-key", metavar="K", help="The same key never makes a second job; default: a new one.")
 @as_json
 @click.pass_context
 def submit(
-    ctx: click.Context, /, wait: bool, timeout: float | None, idempotency_key: str | None, output: str, **parts: Any
+    ctx: click.Context,
+    /,
+    wait: bool,
+    timeout: float | None,
+    idempotency_key: str | None,
+    code: Path | None,
+    output: str,
+    **parts: Any,
 ) -> None:
     """Submit a training job.
 
@@ -58,7 +67,7 @@ def submit(
       evenkeel submit job.yaml
       evenkeel submit job.yaml --set gpus.max=4 --set labels.stage=nightly --wait
       evenkeel submit --model resnet50 --steps 2000 --gpus 1-6
-      evenkeel submit --steps 500 --name mine -- python train.py --lr 0.1
+      evenkeel submit --steps 500 --name mine --code . -- python train.py --lr 0.1
       generate-job | evenkeel submit - --idempotency-key "$CI_PIPELINE_ID"
     """
     job = _job_file(command=ctx.meta.get(COMMAND_KEY), **parts)
@@ -66,6 +75,8 @@ def submit(
         raise click.UsageError("--timeout goes with --wait")
     key = idempotency_key or str(uuid.uuid4())
     client = connect()
+    if code is not None:
+        _upload(client, job, code)
     try:
         made = client.submit(job, idempotency_key=key)
     except ConnectionFailed:
@@ -78,6 +89,22 @@ def submit(
     click.echo(text, err=output == "json")
     if wait:
         finish(client, str(made["number"]), timeout, output)
+
+
+def _upload(client: Client, job: Json, folder: Path) -> None:
+    """The directory as the job's bundle; the same files again are no second upload's worth of room."""
+    project = job.get("project") or _only_project(client)
+    made = client.bundles.upload(str(project), pack(folder))
+    note(f"Code: {made['files']:,} files, {made['bytes']:,} bytes, {made['sha256'][:12]}")
+    kept = {key: value for key, value in _mapping(job, "code").items() if key == "subdir"}
+    job |= {"project": project, "code": kept | {"bundle": made["sha256"]}}
+
+
+def _only_project(client: Client) -> str:
+    keys = [project["key"] for project in client.projects.list() if project["role"] != "viewer"]
+    if len(keys) != 1:
+        raise click.UsageError(f"name the --project that the code goes to: {', '.join(keys) or 'there is none'}")
+    return str(keys[0])
 
 
 def _job_file(
@@ -94,7 +121,7 @@ def _job_file(
 ) -> Json:
     if file is None and model is None and command is None:
         raise click.UsageError("give a job file, or --model TYPE, or a command after --")
-    job = _read(file) if file is not None else {}
+    job = read_job_file(file) if file is not None else {}
     if command is not None:
         job["command"] = command[0] if len(command) == 1 else shlex.join(command)
     given = {"model_type": model, "total_steps": steps, "batch_size": batch_size, "project": project, "name": name}
@@ -102,11 +129,11 @@ def _job_file(
     if gpus is not None:
         job["gpus"] = _mapping(job, "gpus") | _gpus(gpus)
     for setting in settings:
-        _set(job, setting)
+        set_value(job, setting)
     return job
 
 
-def _read(file: str) -> Json:
+def read_job_file(file: str) -> Json:
     """The job file; what its keys mean is the portal's to judge."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
@@ -141,7 +168,7 @@ def _gpus(text: str) -> dict[str, int]:
     return {"min": int(match[1]), "max": int(match[2] or match[1])}
 
 
-def _set(job: Json, setting: str) -> None:
+def set_value(job: Json, setting: str) -> None:
     key, equals, value = setting.partition("=")
     *path, last = key.split(".")
     if not equals or not all((*path, last)):

@@ -1,12 +1,32 @@
 import os
 import subprocess
+import tempfile
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from portal.supervisor.postgres import installed
+
+#: pg_restore's own --clean cannot drop what a partition inherits. Tables go first, and what hangs on them with them.
+EMPTY = """
+DO $$
+DECLARE name text;
+BEGIN
+  FOR name IN SELECT oid::regclass FROM pg_class
+      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition LOOP
+    EXECUTE 'DROP TABLE ' || name || ' CASCADE';
+  END LOOP;
+  FOR name IN SELECT oid::regclass FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S' LOOP
+    EXECUTE 'DROP SEQUENCE ' || name || ' CASCADE';
+  END LOOP;
+  FOR name IN SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'public'::regnamespace LOOP
+    EXECUTE 'DROP ROUTINE ' || name || ' CASCADE';
+  END LOOP;
+END $$
+"""
 
 
 class Command(BaseCommand):
@@ -18,14 +38,25 @@ class Command(BaseCommand):
         parser.add_argument("--restore", action="store_true", help="the other way: replace the database by FILE")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        database = settings.DATABASES["default"]
-        target = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD"}
+        database, file = settings.DATABASES["default"], options["file"]
+        target = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD", "PGDATABASE": "NAME"}
         env = {**os.environ, **{name: str(database[key]) for name, key in target.items() if database[key]}}
         if options["restore"]:
-            command = ["pg_restore", "--clean", "--if-exists", "--single-transaction", "--no-owner"]
-            command += ["--dbname", str(database["NAME"]), options["file"]]
+            _restore(file, env)
         else:
-            command = ["pg_dump", "--format", "custom", "--file", options["file"], str(database["NAME"])]
-        finished = subprocess.run([str(installed() / command[0]), *command[1:]], env=env, check=False)
-        if finished.returncode != 0:
-            raise CommandError(f"{command[0]} ended with status {finished.returncode}.")
+            _run(["pg_dump", "--format", "custom", "--file", file], env)
+
+
+def _restore(file: str, env: dict[str, str]) -> None:
+    """All of it or nothing: emptied and filled in one transaction, once the whole file is known to be readable."""
+    quiet = env | {"PGOPTIONS": "-c client_min_messages=warning"}
+    with tempfile.NamedTemporaryFile(dir=Path(file).absolute().parent, suffix=".sql") as script:
+        _run(["pg_restore", "--no-owner", "--file", script.name, file], env)
+        fill = ["psql", "--no-psqlrc", "--quiet", "--output", os.devnull, "--set", "ON_ERROR_STOP=1"]
+        _run([*fill, "--single-transaction", "--command", EMPTY, "--file", script.name], quiet)
+
+
+def _run(command: list[str], env: dict[str, str]) -> None:
+    finished = subprocess.run([str(installed() / command[0]), *command[1:]], env=env, check=False)
+    if finished.returncode != 0:
+        raise CommandError(f"{command[0]} ended with status {finished.returncode}.")

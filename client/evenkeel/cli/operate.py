@@ -1,0 +1,145 @@
+"""`evenkeel hold`, `release`, `set`, `resubmit`, `move`, `bulk`: what is done to jobs that are there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, get_args
+
+import click
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, clean, print_json, state_text, table
+from evenkeel.cli.submit import set_value
+from evenkeel.cli.waiting import FAILED_CALL
+from evenkeel.client import Client, Json
+from evenkeel.resources import BulkAction
+
+
+def _each(jobs: tuple[str, ...], output: str, act: Callable[[str], Json]) -> None:
+    """One job after the other; the first refusal ends it."""
+    changed = [act(job) for job in jobs]
+    if output == "json":
+        print_json(changed[0] if len(changed) == 1 else changed)
+        return
+    for job in changed:
+        click.echo(f"Job {job['number']}: {clean(job['name'])}, {state_text(job)}")
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@as_json
+def hold(jobs: tuple[str, ...], output: str) -> None:
+    """Give jobs no GPUs until they are released; what trains is checkpointed first."""
+    _each(jobs, output, connect().operations.hold)
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@as_json
+def release(jobs: tuple[str, ...], output: str) -> None:
+    """Let held or parked jobs go on."""
+    _each(jobs, output, connect().operations.release)
+
+
+@click.command("set")
+@click.argument("job")
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+@as_json
+def change(job: str, settings: tuple[str, ...], output: str) -> None:
+    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline.
+
+    \b
+    Values are YAML; null removes one.
+    Examples:
+      evenkeel set 12 total_steps=40000 nice=10
+      evenkeel set 12 labels.stage=nightly labels.draft=null max_cost=25
+    """
+    _each((job,), output, lambda name: connect().operations.patch(name, _changes(settings)))
+
+
+@click.command()
+@click.argument("job")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of the job file that is to differ.")
+@click.option("--from", "resume_from", metavar="latest|STEP", help="Start from the job's checkpoint of this step.")
+@click.option("--idempotency-key", metavar="K", help="The same key never makes a second job; default: a new one.")
+@as_json
+def resubmit(
+    job: str, settings: tuple[str, ...], resume_from: str | None, idempotency_key: str | None, output: str
+) -> None:
+    """Submit a job's file again, with changes.
+
+    \b
+    Examples:
+      evenkeel resubmit 12 --set batch_size=512
+      evenkeel resubmit 12 --from latest --set total_steps=40000
+    """
+    changes = _changes(settings)
+    if resume_from is not None:
+        changes["resume_from"] = int(resume_from) if resume_from.isdecimal() else resume_from
+    key = idempotency_key or str(uuid.uuid4())
+    _each((job,), output, lambda name: connect().operations.resubmit(name, changes, idempotency_key=key))
+
+
+@click.command()
+@click.argument("job")
+@click.argument("project")
+@as_json
+def move(job: str, project: str, output: str) -> None:
+    """Move a job to another project, which pays from then on."""
+    _each((job,), output, lambda name: connect().operations.move(name, project))
+
+
+@click.command()
+@click.argument("action", type=click.Choice(get_args(BulkAction)))
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Jobs with this label, all of them.")
+@click.option("--state", "states", multiple=True, help="Jobs in this state, or in one of several.")
+@click.option("--project", help="Jobs of this project.")
+@click.option("--owner", help="Jobs of this person (email, or me).")
+@click.option("--search", help="Jobs with this in their name.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Of `label` labels, of `resubmit` keys.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+def bulk(action: BulkAction, settings: tuple[str, ...], yes: bool, output: str, **chosen: Any) -> None:
+    """Do one thing to all jobs that match, 1,000 at most.
+
+    \b
+    Examples:
+      evenkeel bulk cancel --label sweep=7 --state queued
+      evenkeel bulk label --label sweep=7 --set stage=old
+    Exit code 1 where one of them was refused.
+    """
+    filters = {"label": list(chosen["labels"]), "state": list(chosen["states"])}
+    filters |= {name: chosen[name] for name in ("project", "owner", "search")}
+    filters = {name: value for name, value in filters.items() if value}
+    if not filters:
+        raise click.UsageError("say which jobs: --label, --state, --project, --owner or --search")
+    client = connect()
+    if not yes:
+        click.confirm(f"{action} {_count(client, filters)} jobs?", abort=True, err=True)
+    more = {"labels": _changes(settings)} if action == "label" else {"changes": _changes(settings)} if settings else {}
+    answer = client.operations.bulk(action, filters, **more)
+    _report(answer, output)
+    if answer["refused"]:
+        click.get_current_context().exit(FAILED_CALL)
+
+
+def _count(client: Client, filters: Json) -> int:
+    return sum(1 for _ in client.jobs(**filters))
+
+
+def _report(answer: Json, output: str) -> None:
+    if output == "json":
+        print_json(answer)
+        return
+    rows = [[r["number"] or r["id"], r["status"], r["made"] or "", r["detail"] or ""] for r in answer["results"]]
+    if rows:
+        click.echo(table(("JOB", "STATUS", "MADE", "DETAIL"), rows, right=frozenset({0, 1, 2})))
+    click.echo(f"{answer['succeeded']} done, {answer['refused']} refused.", err=True)
+
+
+def _changes(settings: tuple[str, ...]) -> Json:
+    changes: Json = {}
+    for setting in settings:
+        set_value(changes, setting)
+    return changes

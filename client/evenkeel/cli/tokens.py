@@ -1,0 +1,47 @@
+"""`evenkeel tokens`. New ones are made by `evenkeel login`, or on the portal's page: a token makes no tokens."""
+
+from __future__ import annotations
+
+import click
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, done, print_json, print_rows
+
+HEADS = {
+    "ID": "id", "NAME": "name", "PREFIX": "prefix", "SCOPES": "scopes", "PROJECT": "project",
+    "EXPIRES": "expires_at", "LAST USED": "last_used_at",
+}  # fmt: skip
+
+
+@click.group()
+def tokens() -> None:
+    """Your API tokens; `evenkeel login` makes one."""
+
+
+@tokens.command("ls")
+@as_json
+def ls(output: str) -> None:
+    """Tokens that still work."""
+    print_rows(connect().tokens.list(), HEADS, output, none="No tokens.")
+
+
+@tokens.command()
+@click.argument("id", type=int)
+@click.option("--overlap-hours", type=click.IntRange(min=0), default=24, show_default=True, help="The old one's rest.")
+@as_json
+def rotate(id: int, overlap_hours: int, output: str) -> None:
+    """A new token in the place of an old one, which works on for a while."""
+    made = connect().tokens.rotate(id, overlap_hours=overlap_hours)
+    if output == "json":
+        print_json(made)
+    else:
+        done(f"Token {made['id']} takes the place of {id}; it is shown this once:")
+        click.echo(made["secret"])
+
+
+@tokens.command()
+@click.argument("id", type=int)
+def revoke(id: int) -> None:
+    """End a token at once."""
+    connect().tokens.revoke(id)
+    done(f"Token {id} no longer works.")

@@ -1,0 +1,253 @@
+"""Commands beyond submitting and watching: what each asks of the portal, what it prints, and its exit code."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import evenkeel.client
+import pytest
+from click.testing import CliRunner, Result
+from evenkeel.cli.bundle import pack
+from evenkeel.cli.main import cli
+
+from tests.client.cli_portal import make_job
+
+Run = Callable[..., Result]
+PAGE = {"next": None, "previous": None}
+
+
+class Scripted(ThreadingHTTPServer):
+    """Answers as `answers` says and remembers what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: dict[str, tuple[int, Any]] = {}
+        self.asked: list[tuple[str, Any]] = []
+
+    def __setitem__(self, what: str, answer: Any) -> None:
+        self.answers[what] = answer if isinstance(answer, tuple) else (200, answer)
+
+    @property
+    def last(self) -> tuple[str, Any]:
+        return self.asked[-1]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Scripted
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def handle_any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        what = f"{self.command} {self.path.removeprefix('/api/v1/')}"
+        is_json = body and self.headers["Content-Type"] == "application/json"
+        self.server.asked.append((what, json.loads(body) if is_json else body))
+        status, answer = self.server.answers.get(what.partition("?")[0], (404, {"title": "Not found", "status": 404}))
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data) if status != 204 else 0))
+        self.end_headers()
+        self.wfile.write(data if status != 204 else b"")
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
+
+
+@pytest.fixture
+def portal() -> Iterator[Scripted]:
+    with Scripted() as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def run(portal: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("EVENKEEL_URL", f"http://127.0.0.1:{portal.server_address[1]}")
+    monkeypatch.setenv("EVENKEEL_TOKEN", "ek_test_secret")
+    monkeypatch.setattr(evenkeel.client, "LONGEST_PAUSE_S", 0.01)
+
+    def invoke(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(cli, arguments, input=stdin)
+
+    return invoke
+
+
+@pytest.mark.parametrize("verb", ["hold", "release"])
+def test_jobs_are_held_and_released(run: Run, portal: Scripted, verb: str) -> None:
+    for number in (12, 13):
+        portal[f"POST jobs/{number}/{verb}"] = make_job(number)
+    result = run(verb, "12", "13")
+    assert (result.exit_code, result.output.splitlines()) == (0, ["Job 12: job-12, queued", "Job 13: job-13, queued"])
+    assert run(verb, "14").exit_code == 102
+
+
+def test_a_job_is_changed_with_yaml_values(run: Run, portal: Scripted) -> None:
+    portal["PATCH jobs/12"] = make_job(12)
+    result = run("set", "12", "total_steps=4000", "labels.stage=nightly", "labels.draft=null", "--output", "json")
+    assert json.loads(result.output)["number"] == 12
+    assert portal.last == ("PATCH jobs/12", {"total_steps": 4000, "labels": {"stage": "nightly", "draft": None}})
+
+
+def test_a_job_is_submitted_again_with_changes(run: Run, portal: Scripted) -> None:
+    portal["POST jobs/12/resubmit"] = (201, make_job(13))
+    assert "Job 13" in run("resubmit", "12", "--set", "batch_size=512", "--from", "latest").output
+    assert portal.last[1] == {"batch_size": 512, "resume_from": "latest"}
+
+
+def test_many_jobs_at_once_are_asked_about_first(run: Run, portal: Scripted) -> None:
+    portal["GET jobs"] = PAGE | {"results": [make_job(1), make_job(2)]}
+    portal["POST jobs/bulk"] = {
+        "succeeded": 1,
+        "refused": 1,
+        "results": [
+            {"id": "1", "number": 1, "status": 200, "detail": None, "made": None},
+            {"id": "2", "number": 2, "status": 409, "detail": "#2 has already ended.", "made": None},
+        ],
+    }
+    chosen = ("bulk", "cancel", "--label", "sweep=7", "--state", "queued")
+    assert "cancel 2 jobs?" in run(*chosen, stdin="n\n").output
+    assert portal.last[0].startswith("GET jobs?label=sweep%3D7&state=queued")
+    result = run(*chosen, stdin="y\n")
+    assert result.exit_code == 1
+    assert "#2 has already ended." in result.output
+    assert portal.last[1] == {"action": "cancel", "filter": {"label": ["sweep=7"], "state": ["queued"]}}
+    assert run("bulk", "cancel", "--yes").exit_code == 1
+
+
+def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal: Scripted) -> None:
+    portal["GET projects"] = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_held": 4}]
+    assert run("projects", "ls").output.splitlines()[1].split()[:4] == ["vision", "Vision", "manager", "-"]
+    portal["GET projects/vision/members"] = PAGE | {
+        "results": [{"user": {"id": 7, "email": "ada@example.org", "name": "Ada"}, "role": "member"}]
+    }
+    portal["DELETE projects/vision/members/7"] = (204, b"")
+    assert run("projects", "remove-member", "vision", "ADA@example.org").exit_code == 0
+    assert portal.last[0] == "DELETE projects/vision/members/7"
+    assert "is no member" in run("projects", "remove-member", "vision", "eve@example.org").output
+
+
+def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
+    limit = {"id": 3, "name": "GPUs", "level": "project Vision", "used": "5", "limit": "8", "hard": True}
+    portal["POST quotas"] = (201, limit)
+    assert run("quota", "set", "gpus", "8", "--project", "vision", "--hard").exit_code == 0
+    assert portal.last[1] == {"kind": "gpus", "limit": "8", "hard": True, "project": "vision"}
+    portal["GET projects/vision/quotas"] = {"results": [limit]}
+    assert "project Vision" in run("quota", "show", "vision").output
+    portal["DELETE quotas/3"] = (204, b"")
+    assert "removed" in run("quota", "rm", "3").output
+
+
+def test_cost_of_a_job_and_usage_as_csv(run: Run, portal: Scripted) -> None:
+    portal["GET jobs/12/cost"] = {"so_far": "1.5", "currency": "USD", "gpu_hours": 2.0, "basis": "measured"}
+    assert "1.5 USD" in run("cost", "job", "12").output
+    portal["GET usage/export"] = b"project,cost\nvision,1.5\n"
+    assert run("cost", "usage", "--csv", "--by", "month").output == "project,cost\nvision,1.5\n"
+    assert portal.last[0] == "GET usage/export?group_by=month"
+
+
+def test_a_rotated_token_is_printed_alone(run: Run, portal: Scripted) -> None:
+    portal["POST tokens/3/rotate"] = (201, {"id": 4, "secret": "ek_new_secret"})
+    result = run("tokens", "rotate", "3")
+    assert result.stdout == "ek_new_secret\n"
+    assert portal.last[1] == {"overlap_hours": 24}
+
+
+def test_a_secret_comes_from_standard_input_and_is_never_printed(run: Run, portal: Scripted) -> None:
+    portal["PUT projects/vision/secrets/HF_TOKEN"] = (201, {"name": "HF_TOKEN"})
+    result = run("secrets", "set", "vision", "HF_TOKEN", stdin="hush\n")
+    assert result.exit_code == 0
+    assert "hush" not in result.output
+    assert portal.last[1] == {"value": "hush"}
+
+
+def test_an_artifact_is_found_by_its_path_and_downloaded(run: Run, portal: Scripted, tmp_path: Path) -> None:
+    rows = [
+        {"id": 7, "path": "plots/loss.csv", "bytes": 4, "attempt": 1},
+        {"id": 9, "path": "plots/loss.csv", "attempt": 2},
+    ]
+    portal["GET jobs/12/artifacts"] = PAGE | {"results": rows}
+    portal["GET jobs/12/artifacts/9"] = b"1,2\n"
+    target = tmp_path / "loss.csv"
+    assert run("artifacts", "get", "12", "plots/loss.csv", "--to", str(target)).exit_code == 0
+    assert target.read_bytes() == b"1,2\n"
+    assert run("artifacts", "get", "12", "nothing.csv").exit_code == 102
+
+
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    (folder / "sub").mkdir(parents=True)
+    for name, text in {
+        "train.py": "print(1)", "data.bin": "x", "big.ckpt": "x", "sub/part.py": "", "sub/note.txt": "x",
+        ".gitignore": "*.ckpt\n", ".evenkeelignore": "data.bin\n", "sub/.gitignore": "note.txt\n",
+    }.items():  # fmt: skip
+        (folder / name).write_text(text)
+    (folder / "link").symlink_to("/etc/passwd")
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    return folder
+
+
+def names(archive: bytes) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return sorted(tar.getnames())
+
+
+def test_a_bundle_has_what_is_not_ignored_and_no_links(tmp_path: Path) -> None:
+    folder = code(tmp_path)
+    expected = [".evenkeelignore", ".gitignore", "sub/.gitignore", "sub/part.py", "train.py"]
+    assert names(pack(folder)) == expected
+
+
+def test_the_same_files_are_the_same_bundle(tmp_path: Path) -> None:
+    folder = code(tmp_path)
+    before = pack(folder)
+    (folder / "train.py").touch()
+    assert pack(folder) == before
+    (folder / "train.py").write_text("print(2)")
+    assert pack(folder) != before
+    assert gzip.decompress(before)
+
+
+def test_code_is_uploaded_before_the_job_that_runs_it(run: Run, portal: Scripted, tmp_path: Path) -> None:
+    portal["GET projects"] = [{"key": "vision", "role": "member"}, {"key": "speech", "role": "viewer"}]
+    portal["POST projects/vision/bundles"] = (201, {"sha256": "a" * 64, "bytes": 100, "files": 3})
+    portal["POST jobs"] = (201, make_job(12))
+    result = run("submit", "--steps", "5", "--code", str(code(tmp_path)), "--", "python", "train.py")
+    assert result.exit_code == 0, result.output
+    assert portal.last[1]["code"] == {"bundle": "a" * 64}
+    assert portal.last[1]["project"] == "vision"
+    uploaded = next(body for what, body in portal.asked if what == "POST projects/vision/bundles")
+    assert "train.py" in names(uploaded)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_for_the_shell(run: Run, shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_EVENKEEL_COMPLETE" in result.output
+
+
+def test_commands_and_options_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"_EVENKEEL_COMPLETE": "bash_complete", "COMP_WORDS": "evenkeel projects mem", "COMP_CWORD": "2"}
+    result = CliRunner().invoke(cli, [], env=environment, prog_name="evenkeel")
+    assert "plain,members" in result.output
+
+
+@pytest.mark.parametrize("command", ["projects", "quota", "cost", "tokens", "secrets", "artifacts"])
+def test_every_command_says_what_it_does(command: str) -> None:
+    group: Any = cli.commands[command]
+    for name, sub in group.commands.items():
+        assert sub.help, f"{command} {name}"
+        assert CliRunner().invoke(cli, [command, name, "--help"]).exit_code == 0

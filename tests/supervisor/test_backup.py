@@ -1,0 +1,94 @@
+"""A backup taken while jobs train and come in is a whole portal, in another data directory, on another day."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live_portal import LivePortal
+
+pytestmark = pytest.mark.timeout(420)
+TRAINING: dict[str, Any] = {"model_type": "digits_mlp", "total_steps": 1_500, "checkpoint": {"every_steps": 100}}
+#: Tables whose rows are never changed once written, with the columns that are compared.
+WRITTEN_ONCE = {
+    "accounts_ledgerentry": "id, job_id, hold_id, gpu_us, price_micro_per_gpu_hour, from_at, to_at",
+    "accounts_auditentry": "id, at, action, target, detail",
+    "jobs_job": "id, number, name, spec, project_id, submitted_at",
+    "jobs_jobevent": "id, at, kind, text",
+}
+
+
+class Submitter(threading.Thread):
+    """Somebody who goes on submitting all the time."""
+
+    def __init__(self, portal: LivePortal) -> None:
+        super().__init__(daemon=True)
+        self._portal, self._over = portal, threading.Event()
+        self.numbers: list[int] = []
+
+    def run(self) -> None:
+        while not self._over.wait(0.2):
+            self.numbers.append(self._portal.submit(total_steps=20, gpus={"min": 1, "max": 1})["number"])
+
+    def end(self) -> None:
+        self._over.set()
+        self.join(30)
+
+
+def rows(portal: LivePortal, table: str) -> dict[Any, tuple[Any, ...]]:
+    return {row[0]: row for row in portal.rows(f"SELECT {WRITTEN_ONCE[table]} FROM {table}")}
+
+
+def test_a_backup_of_a_busy_portal_comes_up_elsewhere(data: Path) -> None:
+    saved = data / "saved"
+    first, second = LivePortal(data / "first"), LivePortal(data / "second")
+    submitter = Submitter(first)
+    try:
+        first.start()
+        ended = first.submit(total_steps=20)["number"]
+        first.wait_state(ended, "succeeded")
+        first.wait_for("the ledger", lambda: rows(first, "accounts_ledgerentry"))
+        training = first.submit(**TRAINING)["number"]
+        first.wait_for("a checkpoint", lambda: first.job(training)["checkpoints"])
+        submitter.start()
+        first.wait_for("submissions", lambda: len(submitter.numbers) > 2)
+        before = {table: rows(first, table) for table in WRITTEN_ONCE}
+        first.manage("backup", str(saved))
+        made_during = len(submitter.numbers)
+        submitter.end()
+        assert made_during > 2
+        _copy_beside(first, second)
+    finally:
+        submitter.end()
+        first.end()
+    try:
+        _restore(second, saved)
+        for table in WRITTEN_ONCE:
+            restored = rows(second, table)
+            assert before[table].items() <= restored.items(), table
+        second.manage("verify_audit")
+        assert second.wait_state(training, "succeeded", timeout_s=180)["run"]["attempt"] >= 1
+        newest = max(number for _, number, *_ in rows(second, "jobs_job").values())
+        assert second.submit(total_steps=20)["number"] == newest + 1
+        assert second.job(ended)["state"] == "succeeded"
+    finally:
+        second.end()
+
+
+def _copy_beside(first: LivePortal, second: LivePortal) -> None:
+    """What docs/operations.md says to keep beside the database."""
+    second.data.mkdir(mode=0o755)
+    shutil.copy2(first.data / "secret_key", second.data / "secret_key")
+    ignored = shutil.ignore_patterns("token", "control", "*.sock")
+    shutil.copytree(first.data / "jobs", second.data / "jobs", ignore=ignored, symlinks=True)
+
+
+def _restore(second: LivePortal, saved: Path) -> None:
+    second.start()
+    second.manage("backup", str(saved), "--restore")
+    second.interrupt()
+    second.start()
