@@ -30,6 +30,11 @@ def is_edited(view: APIView) -> bool:
     return hasattr(view, "get") and any(hasattr(view, method) for method in CHANGES)
 
 
+def only(*names: str) -> Version:
+    """Those members of an answer that people edit."""
+    return lambda answer: [answer.get(name) for name in names]
+
+
 def tag(response: HttpResponseBase, version: Version | None) -> None:
     """Sets the ETag. With `version` its first half covers only what can be edited: the rest changes by itself."""
     if not isinstance(response, Response) or response.status_code != 200:

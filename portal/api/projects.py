@@ -16,6 +16,7 @@ from accounts.projects import BadPlace, archive_project, check_place, move_proje
 from accounts.selectors import access_project, manageable_projects, visible_projects
 from accounts.services import create_project
 from accounts.tree import descendants
+from portal.api import editing
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, Query
@@ -33,6 +34,8 @@ from scheduling.lifecycle import LIVE
 Name = Annotated[str, AfterValidator(no_control), Field(min_length=1, max_length=120)]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 MANAGER = Membership.Role.MANAGER
+#: What people change of a project; what it uses changes by itself.
+EDITED = editing.only("key", "name", "parent", "archived_at")
 
 
 class ProjectWish(Body):
@@ -79,7 +82,7 @@ class ProjectsView(APIView):
 class ProjectView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("get_project", ProjectDetail, access=Access.VIEWER, tag="projects", path=["project"])
+    @operation("get_project", ProjectDetail, access=Access.VIEWER, tag="projects", path=["project"], version=EDITED)
     def get(self, request: Request, project: str, query: Query) -> Response:
         """One project, and where my role in it comes from."""
         return Response(_detail(signed_in(request), project))

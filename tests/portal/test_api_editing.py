@@ -55,6 +55,16 @@ def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
         assert (again.status_code, again.content) == (304, b""), path
 
 
+def test_what_a_project_uses_is_nobodys_edit(api: Api) -> None:
+    before = api.get("projects/vision")
+    api.post("jobs", {"command": "x", "project": "vision", "total_steps": 1})
+    after = api.get("projects/vision")
+    assert after.json["jobs_queued"] == before.json["jobs_queued"] + 1
+    assert before.headers["ETag"] != after.headers["ETag"]
+    assert api.request("PATCH", "projects/vision", {"name": "One"}, If_Match=before.headers["ETag"]).status == 200
+    assert api.request("PATCH", "projects/vision", {"name": "Two"}, If_Match=after.headers["ETag"]).status == 412
+
+
 @pytest.mark.django_db(transaction=True)
 def test_of_two_changes_at_once_one_is_refused() -> None:
     World()

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from allauth.usersessions.models import UserSession
 from django.db import transaction
 from django.http import HttpResponseBase
 from django.test import Client
 from django.utils import timezone
 
-from accounts.models import ApiToken, Membership, Project, Scope, User
+from accounts.invitations import invite
+from accounts.models import ApiToken, Invitation, Membership, Project, Scope, User
+from accounts.people import create_service_account
 from accounts.services import record_audit
 from accounts.tokens import ALL_SCOPES, create_token
 from portal.api.access import Access
@@ -36,6 +39,17 @@ UNKNOWN = {
     "stream": "project:nothing",
     "name": "nothing",
     "token": "999999",
+    "project": "noproj",
+    "person": "999999",
+    "invitation": "999999",
+    "account": "999999",
+    "browser": "999999",
+}
+#: Where the document's example is not what somebody who may would send here.
+BODIES: dict[str, dict[str, Any]] = {
+    "create_project": {"key": "new", "name": "New", "parent": "vision"},
+    "create_service_token": {"name": "ci", "scopes": ["admin"], "expires_in_days": 1},
+    "add_member": {"email": "outsider@example.org", "role": "member"},
 }
 
 
@@ -69,6 +83,8 @@ class Operation:
 
     def body(self) -> tuple[Any, str]:
         """Its first example, and that one's content type."""
+        if self.spec["operationId"] in BODIES:
+            return BODIES[self.spec["operationId"]], "application/json"
         content = self.spec.get("requestBody", {}).get("content", {})
         for kind, media in content.items():
             return next(iter(media["examples"].values()))["value"], kind
@@ -112,7 +128,17 @@ class Things:
         self.root = User.objects.create_superuser("root@example.org", "x")
         Membership.objects.create(user=self.root, project=self.vision, role="manager")
         self._serial = itertools.count()
+        self.robot = create_service_account(actor=self.root, project=self.vision, name="robot", role="member")
+        self.invitation = self._invite("guest")
+        self.browser = self._browser("b")
         self.actors = {actor.name: actor for actor in self._people()}
+
+    def _invite(self, name: str) -> Invitation:
+        email = f"{name}@example.org"
+        return invite(actor=self.root, project=self.vision, email=email, role="member", now=timezone.now())[0]
+
+    def _browser(self, key: str) -> UserSession:
+        return UserSession.objects.create(user=self.root, ip="127.0.0.1", session_key=key, user_agent="Firefox")
 
     def _people(self) -> list[Actor]:
         admin = self._with_token("admin", self.root)
@@ -124,6 +150,7 @@ class Things:
         outsider = User.objects.create_user("outsider@example.org", "x")
         Membership.objects.create(user=outsider, project=self.speech, role="manager")
         people.append(self._with_token("outsider", outsider))
+        people.append(self._with_token("service account", self.robot))
         for name, change in (
             ("expired", {"expires_at": timezone.now() - timedelta(seconds=1)}),
             ("revoked", {"revoked_at": timezone.now()}),
@@ -152,6 +179,10 @@ class Things:
             made = Node.objects.create(cluster=self.world.cluster, name=f"n{i}", accelerator_type=f"t{i}")
             return Accelerator.objects.create(node=made, index=0, uuid=f"u{i}", memory_mib=1000)
 
+        def member(i: int) -> object:
+            user = User.objects.create_user(f"m{i}@example.org", "x")
+            return Membership.objects.create(user=user, project=self.vision, role="viewer")
+
         def policy(_: int) -> object:
             return set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters={})
 
@@ -167,6 +198,13 @@ class Things:
             "list_policy_changes": often(policy),
             "list_projects": often(lambda i: Project.objects.create(key=f"p{i}", name=f"P{i}")),
             "list_tokens": often(lambda i: create_token(user=self.root, name=f"t{i}")),
+            "list_people": often(lambda i: User.objects.create_user(f"u{i}@example.org", "x")),
+            "list_members": often(member),
+            "list_invitations": often(lambda i: self._invite(f"i{i}")),
+            "list_service_accounts": often(
+                lambda i: create_service_account(actor=self.root, project=self.vision, name=f"r{i}", role="member")
+            ),
+            "list_service_tokens": often(lambda i: create_token(user=self.robot, name=f"s{i}")),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -179,6 +217,11 @@ class Things:
             "stream": "project:vision",
             "name": "a",
             "token": str(mine),
+            "project": "vision",
+            "person": str(self.actors["viewer"].user.pk),  # type: ignore[union-attr]
+            "invitation": str(self.invitation.pk),
+            "account": str(self.robot.pk),
+            "browser": str(self.browser.pk),
         }
 
     def send(

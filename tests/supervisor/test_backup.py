@@ -12,7 +12,12 @@ import pytest
 from tests.live_portal import LivePortal
 
 pytestmark = pytest.mark.timeout(420)
-TRAINING: dict[str, Any] = {"model_type": "digits_mlp", "total_steps": 1_500, "checkpoint": {"every_steps": 100}}
+TRAINING: dict[str, Any] = {
+    "model_type": "digits_mlp",
+    "total_steps": 1_000,
+    "checkpoint": {"every_steps": 100},
+    "gpus": {"max": 1},
+}
 #: Tables whose rows are never changed once written, with the columns that are compared.
 WRITTEN_ONCE = {
     "accounts_ledgerentry": "id, job_id, hold_id, gpu_us, price_micro_per_gpu_hour, from_at, to_at",
