@@ -31,6 +31,7 @@ from portal.jobs import events
 from portal.jobs.models import Accelerator, ModelType, Node
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
+from portal.material.models import Artifact, Bundle, Environment, Secret
 from tests.portal.world import World
 
 UNKNOWN = {
@@ -44,6 +45,10 @@ UNKNOWN = {
     "invitation": "999999",
     "account": "999999",
     "browser": "999999",
+    "artifact": "999999",
+    "sha256": "0" * 64,
+    "digest": "0" * 64,
+    "secret": "NOTHING",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -131,6 +136,8 @@ class Things:
         self.robot = create_service_account(actor=self.root, project=self.vision, name="robot", role="member")
         self.invitation = self._invite("guest")
         self.browser = self._browser("b")
+        self.bundle, self.environment = self._bundle(1), self._environment(1)
+        self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
 
     def _invite(self, name: str) -> Invitation:
@@ -139,6 +146,20 @@ class Things:
 
     def _browser(self, key: str) -> UserSession:
         return UserSession.objects.create(user=self.root, ip="127.0.0.1", session_key=key, user_agent="Firefox")
+
+    def _bundle(self, i: int) -> Bundle:
+        sizes = {"size_bytes": 1, "unpacked_bytes": 1, "files": 1}
+        return Bundle.objects.create(project=self.vision, sha256=f"{i:064x}", **sizes)
+
+    def _environment(self, i: int) -> Environment:
+        return Environment.objects.create(project=self.vision, digest=f"{i:064x}", requirements="einops", base="b")
+
+    def _secret(self, i: int) -> Secret:
+        return Secret.objects.create(project=self.vision, name=f"S{i}", ciphertext="x")
+
+    def _artifact(self, i: int) -> Artifact:
+        over = timezone.now() + timedelta(days=1)
+        return Artifact.objects.create(run=self.run, path=f"a{i}", size_bytes=1, sha256=f"{i:064x}", expires_at=over)
 
     def _people(self) -> list[Actor]:
         admin = self._with_token("admin", self.root)
@@ -205,6 +226,10 @@ class Things:
                 lambda i: create_service_account(actor=self.root, project=self.vision, name=f"r{i}", role="member")
             ),
             "list_service_tokens": often(lambda i: create_token(user=self.robot, name=f"s{i}")),
+            "list_bundles": often(lambda i: self._bundle(100 + i)),
+            "list_environments": often(lambda i: self._environment(100 + i)),
+            "list_secrets": often(lambda i: self._secret(100 + i)),
+            "list_artifacts": often(lambda i: self._artifact(100 + i)),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -222,6 +247,10 @@ class Things:
             "invitation": str(self.invitation.pk),
             "account": str(self.robot.pk),
             "browser": str(self.browser.pk),
+            "artifact": str(self.artifact.pk),
+            "sha256": self.bundle.sha256,
+            "digest": self.environment.digest,
+            "secret": self.secret.name,
         }
 
     def send(
