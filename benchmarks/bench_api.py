@@ -120,8 +120,8 @@ def _store(jobs: list[Job], finished: int) -> None:
     LedgerEntry.objects.bulk_create(
         LedgerEntry(
             project_id=job.project_id, job_id=job.pk, run_id=run.pk, hold_id=job.number, accelerator_type="titan_xp",
-            from_at=job.submitted_at, to_at=job.submitted_at + timedelta(hours=1), gpu_us=3_600 * 10**6,
-            price_micro_per_gpu_hour=350_000,
+            from_at=job.submitted_at, to_at=job.submitted_at + timedelta(hours=1), held_us=3_600 * 10**6,
+            price_micro_per_hour=350_000,
         )
         for job, run in zip(jobs, runs, strict=True)
         if job.number <= finished

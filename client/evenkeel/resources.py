@@ -98,7 +98,7 @@ class Quotas(Resource):
         return self._client.json("POST", "quotas", json=wish, repeatable=False)
 
     def change(self, quota: int, limit: str, *, hard: bool) -> Json:
-        return self._client.json("PATCH", f"quotas/{quota}", json={"limit": limit, "hard": hard})
+        return self._client.json("PUT", f"quotas/{quota}", json={"limit": limit, "hard": hard})
 
     def remove(self, quota: int) -> None:
         self._client.send("DELETE", f"quotas/{quota}")

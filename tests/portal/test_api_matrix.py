@@ -20,6 +20,8 @@ ROLES = {"viewer": 1, "member": 2, "service account": 2, "manager": 3}
 NEEDED = {Access.VIEWER: 1, Access.MEMBER: 2, Access.MANAGER: 3}
 #: What a token is refused although its owner and scope would do: it must not outlive its own end.
 NOT_BY_TOKEN = {"rotate_token"}
+#: Whom a limit binds may not change it, and so does not find it where limits are changed.
+OF_THOSE_ABOVE = {"get_quota", "change_quota", "remove_quota", "create_quota"}
 #: What is looked up in a file that is not there.
 OF_A_FILE = {"download_artifact", "get_environment_log"}
 #: Answers of nobody's own doing, which differ from one request to the next.
@@ -52,6 +54,8 @@ def _in_project(operation: Operation, actor: str) -> frozenset[int]:
     needed = NEEDED.get(operation.access, 0)
     if operation.spec["operationId"] in OF_A_FILE and actor != "outsider":
         return DONE | {404}
+    if operation.spec["operationId"] in OF_THOSE_ABOVE:
+        return DONE if actor == "admin" else frozenset({400, 403, 404})
     if needed == 0 or actor not in (*ROLES, "outsider"):
         return DONE
     if actor == "outsider":

@@ -20,7 +20,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.invitations import invite
-from accounts.models import ApiToken, Invitation, Membership, Project, Scope, User
+from accounts.models import ApiToken, Discount, Invitation, Membership, Project, Quota, Rate, Scope, User
 from accounts.people import create_service_account
 from accounts.services import record_audit
 from accounts.tokens import ALL_SCOPES, create_token
@@ -49,6 +49,7 @@ UNKNOWN = {
     "sha256": "0" * 64,
     "digest": "0" * 64,
     "secret": "NOTHING",
+    "quota": "999999",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -137,6 +138,7 @@ class Things:
         self.invitation = self._invite("guest")
         self.browser = self._browser("b")
         self.bundle, self.environment = self._bundle(1), self._environment(1)
+        self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
 
@@ -204,6 +206,17 @@ class Things:
             user = User.objects.create_user(f"m{i}@example.org", "x")
             return Membership.objects.create(user=user, project=self.vision, role="viewer")
 
+        def quota(i: int) -> object:
+            return Quota.objects.create(project=self.vision, kind="gpus", accelerator_type=f"q{i}", limit=64)
+
+        def rate(i: int) -> object:
+            at = timezone.now() + timedelta(days=i + 1)
+            return Rate.objects.create(accelerator_type=f"r{i}", price_micro_per_hour=1, valid_from=at)
+
+        def discount(i: int) -> object:
+            project = Project.objects.create(key=f"d{i}", name="D")
+            return Discount.objects.create(project=project, percent_hundredths=1_000)
+
         def policy(_: int) -> object:
             return set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters={})
 
@@ -230,6 +243,10 @@ class Things:
             "list_environments": often(lambda i: self._environment(100 + i)),
             "list_secrets": often(lambda i: self._secret(100 + i)),
             "list_artifacts": often(lambda i: self._artifact(100 + i)),
+            "list_quotas": often(quota),
+            "list_project_quotas": often(quota),
+            "list_rates": often(rate),
+            "list_discounts": often(discount),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -251,6 +268,7 @@ class Things:
             "sha256": self.bundle.sha256,
             "digest": self.environment.digest,
             "secret": self.secret.name,
+            "quota": str(self.quota.pk),
         }
 
     def send(

@@ -20,7 +20,7 @@ TRAINING: dict[str, Any] = {
 }
 #: Tables whose rows are never changed once written, with the columns that are compared.
 WRITTEN_ONCE = {
-    "accounts_ledgerentry": "id, job_id, hold_id, gpu_us, price_micro_per_gpu_hour, from_at, to_at",
+    "accounts_ledgerentry": "id, job_id, hold_id, held_us, price_micro_per_hour, product, from_at, to_at",
     "accounts_auditentry": "id, at, action, target, detail",
     "jobs_job": "id, number, name, spec, project_id, submitted_at",
     "jobs_jobevent": "id, at, kind, text",
