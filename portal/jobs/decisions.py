@@ -85,7 +85,7 @@ def _unpack(base: DecisionBase) -> bytes:
 
 def _difference(text: bytes, base: bytes) -> bytes:
     window = max(10, min(27, (len(text) + len(base)).bit_length()))
-    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window, enable_ldm=True)
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window)
     dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     return zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters).compress(text)
 

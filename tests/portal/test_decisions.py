@@ -52,7 +52,7 @@ def test_the_snapshot_comes_back_as_it_was(world: World) -> None:
 
 def test_rounds_share_a_base_and_store_their_difference(world: World, settings: Any) -> None:
     settings.EVENKEEL_EMPTY_DECISION_EVERY_S = 0
-    for _ in range(60):
+    for _ in range(20):
         world.submit("fast", steps=10**6)
     world.round()
     base = Decision.objects.latest("round").base
