@@ -39,7 +39,7 @@ def note_session(sender: Any, request: HttpRequest, user: User, **kwargs: Any) -
         request.session.save()
     values = {
         "user": user,
-        "ip": address_of(request) or "0.0.0.0",  # noqa: S104 - unknown
+        "ip": address_of(request) or "0.0.0.0",  # noqa: S104 - unknown  # nosec B104
         "user_agent": request.META.get("HTTP_USER_AGENT", "")[:200],
         "last_seen_at": timezone.now(),
     }
@@ -68,7 +68,7 @@ def touch_session(request: HttpRequest) -> None:
     seen = UserSession.objects.filter(
         session_key=request.session.session_key or "", last_seen_at__lt=now - _TOUCH_EVERY
     )
-    seen.update(last_seen_at=now, ip=address_of(request) or "0.0.0.0")  # noqa: S104 - unknown
+    seen.update(last_seen_at=now, ip=address_of(request) or "0.0.0.0")  # noqa: S104 - unknown  # nosec B104
 
 
 class SessionSeen(MiddlewareMixin):

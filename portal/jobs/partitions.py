@@ -44,7 +44,7 @@ def _make(year: int, month: int) -> None:
         cursor.execute(f"LOCK TABLE {TABLE}_default IN ACCESS EXCLUSIVE MODE")
         cursor.execute(f"CREATE TABLE {name} (LIKE {TABLE} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
         cursor.execute(
-            f"WITH moved AS (DELETE FROM {TABLE}_default WHERE at >= %s AND at < %s RETURNING *) "  # noqa: S608  # nosec B608
+            f"WITH moved AS (DELETE FROM {TABLE}_default WHERE at >= %s AND at < %s RETURNING *) "  # noqa: S608
             f"INSERT INTO {name} SELECT * FROM moved",
             bounds,
         )
@@ -62,4 +62,4 @@ def drop_before(limit: datetime) -> None:
                 cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
                 cursor.execute(f"DROP TABLE {name}")
     with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM {TABLE}_default WHERE at < %s", [limit])  # noqa: S608 - a constant  # nosec B608
+        cursor.execute(f"DELETE FROM {TABLE}_default WHERE at < %s", [limit])  # noqa: S608 - a constant

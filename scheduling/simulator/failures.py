@@ -27,7 +27,7 @@ class Failures:
         for node in self.engine.cluster.nodes:
             known = self.engine.cluster.reliability.get(node.type)
             if known is not None:
-                rng = random.Random(f"{self.engine.seed}:failures:{node.name}")  # noqa: S311
+                rng = random.Random(f"{self.engine.seed}:failures:{node.name}")  # noqa: S311  # nosec B311
                 self._fail_later(node, rng, *known)
 
     def hits(self, gpus: Iterable[int]) -> bool:

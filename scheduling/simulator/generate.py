@@ -31,7 +31,7 @@ class Recipe:
 
 def generate(recipe: Recipe, throughputs: Throughputs) -> list[dict[str, Any]]:
     """Jobs as our own trace format has them. Same recipe, same jobs."""
-    rng = random.Random(recipe.seed)  # noqa: S311
+    rng = random.Random(recipe.seed)  # noqa: S311  # nosec B311
     models = sorted(name for name, curves in throughputs.items() if _runs(curves, recipe.reference_type, 1))
     if not models:
         raise InvalidInput(f"no model of the throughput file runs on {recipe.reference_type!r}")
