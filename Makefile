@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live chaos frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-simulator chaos frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ bench: env ## comparisons with peers, as ratios
 
 bench-live: env frontend ## the sample workload live, elastic against static partitions
 	@$(PYTHON) -m benchmarks.bench_live
+
+bench-simulator: env ## how fast the simulator is; SIMULATOR_ARGS=--full for all sizes
+	@$(PYTHON) -m benchmarks.bench_simulator $(SIMULATOR_ARGS)
 
 chaos: env frontend ## kill everything, many times
 	@$(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)

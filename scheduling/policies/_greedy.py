@@ -6,10 +6,11 @@ variance times J^2 is V = J Q - S^2. Raising one s by d changes V by
     d (2 J s + (J - 1) d) - 2 d S  =  a - b S,
 
 so every candidate is a line in S, and one grant changes one candidate. Candidates that cannot be told
-apart (same curves and limits, same gang) are one row with a heap of jobs. Each step evaluates all rows
-at once in floating point; whatever lies within the rounding error of the bound, or of the smallest
-variance, is decided in whole numbers. Values are integers (UNITS to the step/s or to S = 1), so that
-ties are ties; the earlier job in queue order wins them.
+apart (same curves and limits, same gang) are one row with a heap of jobs. Heaps of gains give the first
+candidate; where that one is blocked or unfair, the step evaluates all rows at once in floating point, and
+whatever lies within the rounding error of the bound, or of the smallest variance, is decided in whole
+numbers. Values are integers (UNITS to the step/s or to S = 1), so that ties are ties; the earlier job in
+queue order wins them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +55,17 @@ class Row:
     kind: Kind
     seat: Seat
     jobs: list[int] = field(default_factory=list)  # heap of positions in queue order
+
+
+class Cell(NamedTuple):
+    """A candidate: it changes V by a - b S. All whole numbers."""
+
+    gain: int
+    need: int  # free GPUs of its type
+    adds: tuple[tuple[int, int], ...]  # (limit, GPUs that it would add to it)
+    a: int
+    b: int
+    target: int
 
 
 class Greedy:
@@ -105,6 +118,10 @@ class Greedy:
         self.rows: list[Row | None] = [None] * size
         self.spare = list(range(size - 1, -1, -1))
         self.row_of: dict[tuple[int, Seat], int] = {}
+        self.cells: list[list[Cell | None]] = [[None] * types for _ in range(size)]
+        self.version = [0] * size  # of a row's entries in `best`
+        self.best: list[list[tuple[int, int, int, int]]] = [[] for _ in range(types)]
+        self.stale = set[int]()  # rows that the arrays do not show yet
         self.order = np.zeros(size, dtype=np.int64)
         self.gain = np.full((size, types), -1, dtype=np.int64)
         self.need = np.zeros((size, types), dtype=np.int64)
@@ -116,7 +133,6 @@ class Greedy:
         self.largest_add = 1
         self.a = np.full((size, types), np.inf)
         self.b = np.zeros((size, types))
-        self.target: list[list[int]] = [[0] * types for _ in range(size)]
         unique: dict[Kind, Kind] = {}
         self.kinds = [unique.setdefault(kind, kind) for kind in self.kinds]
         for job, (kind, seat) in enumerate(zip(self.kinds, self.seats, strict=True)):
@@ -132,24 +148,31 @@ class Greedy:
         row = self.rows[index]
         assert row is not None
         heapq.heappush(row.jobs, job)
-        self.order[index] = row.jobs[0]
+        if row.jobs[0] == job:
+            self._offer(index, job)
 
     def _leave(self, index: int) -> int:
         row = self.rows[index]
         assert row is not None
         job = heapq.heappop(row.jobs)
         if row.jobs:
-            self.order[index] = row.jobs[0]
+            self._offer(index, row.jobs[0])
         else:
             del self.row_of[id(row.kind), row.seat]
             self.rows[index] = None
-            self._close(index)
+            self.cells[index] = [None] * len(self.free)
+            self.version[index] += 1
+            self.stale.add(index)
             self.spare.append(index)
         return job
 
-    def _close(self, index: int, t: int | slice = slice(None)) -> None:
-        """No candidate: never the best, never the least unfair."""
-        self.gain[index, t], self.a[index, t], self.b[index, t], self.need[index, t] = -1, np.inf, 0.0, 0
+    def _offer(self, index: int, first: int) -> None:
+        """The row's candidates are those of job `first` now."""
+        self.version[index] += 1
+        self.stale.add(index)
+        for t, cell in enumerate(self.cells[index]):
+            if cell is not None:
+                heapq.heappush(self.best[t], (-cell.gain, first, index, self.version[index]))
 
     def _propose(self, index: int, kind: Kind, seat: Seat) -> None:
         """Fill a row: one more GPU on its own type, or the smallest faster gang of another."""
@@ -158,24 +181,37 @@ class Greedy:
         for t in range(len(self.free)):
             target = count + 1 if t == own else _faster(kind, t, value)
             if target is None or target > kind.high[t]:
-                self._close(index, t)
                 continue
             d = at(kind.share[t], target) - share
-            self.gain[index, t] = at(kind.value[t], target) - value
-            self.need[index, t] = 1 if t == own else target
-            self.largest_need = max(self.largest_need, target if t != own else 1)
-            self._bind(index, kind, seat, t, target)
-            self.a[index, t] = d * (2 * self.jobs * share + (self.jobs - 1) * d)
-            self.b[index, t] = 2 * d
-            self.target[index][t] = target
+            need = 1 if t == own else target
+            self.largest_need = max(self.largest_need, need)
+            adds = _adds(kind, seat, (t, target))
+            self.largest_add = max(self.largest_add, *(add for _, add in adds), 1)
+            self.cells[index][t] = Cell(
+                gain=at(kind.value[t], target) - value,
+                need=need,
+                adds=adds,
+                a=d * (2 * self.jobs * share + (self.jobs - 1) * d),
+                b=2 * d,
+                target=target,
+            )
 
-    def _bind(self, index: int, kind: Kind, seat: Seat, t: int, target: int) -> None:
-        own, count = seat
-        self.bounds[index, t] = -1
-        for place, group in enumerate(groups_of(kind, t)):
-            add = target - (count if group in groups_of(kind, own) else 0)
-            self.bounds[index, t, place], self.adds[index, t, place] = group, add
-            self.largest_add = max(self.largest_add, add)
+    def _show(self) -> None:
+        """Bring the arrays up to date. No candidate: never the best, never the least unfair."""
+        for index in self.stale:
+            row = self.rows[index]
+            if row is not None:
+                self.order[index] = row.jobs[0]
+            for t, cell in enumerate(self.cells[index]):
+                if cell is None:
+                    self.gain[index, t], self.a[index, t], self.b[index, t], self.need[index, t] = -1, np.inf, 0.0, 0
+                else:
+                    self.gain[index, t], self.need[index, t] = cell.gain, cell.need
+                    self.a[index, t], self.b[index, t] = cell.a, cell.b
+                    self.bounds[index, t] = -1
+                    for place, (limit, add) in enumerate(cell.adds):
+                        self.bounds[index, t, place], self.adds[index, t, place] = limit, add
+        self.stale.clear()
 
     # Steps -----------------------------------------------------------------------------------------
 
@@ -188,6 +224,10 @@ class Greedy:
 
     def _choose(self) -> tuple[int, int] | None:
         """The best fair candidate as (row, type); without one the least unfair; None: nobody proposes."""
+        first = self._first()
+        if first is not None:
+            return first
+        self._show()
         blocked = self._blocked()
         gain = self.gain if blocked is None else np.where(blocked, -1, self.gain)
         if self.never_binds:
@@ -203,6 +243,28 @@ class Greedy:
                     return index, t
                 gain[index, t] = -1
         return self._least_unfair(change if blocked is None else np.where(blocked, np.inf, change), error)
+
+    def _first(self) -> tuple[int, int] | None:
+        """The candidate of the largest gain, where it is neither blocked nor unfair: no other can be better."""
+        found: tuple[int, int, int, int] | None = None  # -gain, first job, type, row
+        for t, best in enumerate(self.best):
+            if not self.free[t]:
+                continue
+            while best and best[0][3] != self.version[best[0][2]]:
+                heapq.heappop(best)
+            if best and (found is None or (best[0][0], best[0][1], t) < found[:3]):
+                found = (best[0][0], best[0][1], t, best[0][2])
+        if found is None:
+            return None
+        _, _, t, index = found
+        cell, row = self.cells[index][t], self.rows[index]
+        assert cell is not None
+        assert row is not None
+        if cell.need > self.free[t] or any(self.rooms[limit] < add for limit, add in cell.adds):
+            return None
+        if self.never_binds or self._exact(index, t) < self.limit - self.spread:
+            return index, t
+        return None
 
     def _blocked(self) -> NDArray[np.bool_] | None:
         """Candidates that lack free GPUs or room under a limit; None where none can."""
@@ -227,17 +289,17 @@ class Greedy:
 
     def _exact(self, index: int, t: int) -> int:
         """By how much the candidate changes V, in whole numbers."""
-        row = self.rows[index]
-        assert row is not None
-        share = at(row.kind.share[row.seat[0]], row.seat[1])
-        d = at(row.kind.share[t], self.target[index][t]) - share
-        return d * (2 * self.jobs * share + (self.jobs - 1) * d) - 2 * d * self.sum
+        cell = self.cells[index][t]
+        assert cell is not None
+        return cell.a - cell.b * self.sum
 
     def _grant(self, index: int, t: int) -> None:
         row = self.rows[index]
         assert row is not None
         own, count = row.seat
-        seat = (t, self.target[index][t])
+        cell = self.cells[index][t]
+        assert cell is not None
+        seat = (t, cell.target)
         self.spread += self._exact(index, t)
         self.sum += at(row.kind.share[t], seat[1]) - at(row.kind.share[own], count)
         self.passed.append(self.spread)
@@ -254,6 +316,12 @@ class Greedy:
 
 def groups_of(kind: Kind, t: int) -> tuple[int, ...]:
     return kind.groups[t] if kind.groups else ()
+
+
+def _adds(kind: Kind, seat: Seat, to: Seat) -> tuple[tuple[int, int], ...]:
+    """How many GPUs a change of gang adds under each limit that counts the new type."""
+    before = groups_of(kind, seat[0])
+    return tuple((group, to[1] - (seat[1] if group in before else 0)) for group in groups_of(kind, to[0]))
 
 
 def at(values: tuple[int, ...], count: int) -> int:
