@@ -77,7 +77,19 @@ class Job:
     held: bool = False  # takes no part
     excluded_gpus: frozenset[int] = frozenset()
     weight: float = 1.0
+    workload: str = ""  # model type and batch size; jobs of one workload share what is known of co-location
+    done_steps: float = 0.0
+    deadline: float | None = None
     limits: tuple[str, ...] = ()  # keys of the snapshot's limits that bind it, outermost level first
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A node of the project tree: its share of its parent's, and how it divides its own among jobs."""
+
+    parent: str | None = None
+    weight: float = 1.0
+    inner: str = "fairness"  # fairness | fifo
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,11 @@ class Snapshot:
     settings: Mapping[str, Any] = field(default_factory=dict)
     #: By key; jobs name those that bind them.
     limits: Mapping[str, Limit] = field(default_factory=dict)
+    #: {(workload, workload, gang): {type: steps/s of each where they share their GPUs}}
+    pairs: Mapping[tuple[str, str, int], Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    #: Project tree by key; a project that is missing stands at the top with weight 1.
+    entities: Mapping[str, Entity] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)  # per GPU-hour by accelerator type
     #: Still occupied by processes that are on their way out; nobody may be given these now.
     blocked_gpu_ids: frozenset[int] = frozenset()
 
@@ -127,12 +144,12 @@ class Allocation:
     """A policy's answer. Exactly one of the three kinds is set; a job that is missing gets nothing.
 
     counts: whole GPUs per job (elastic policies).
-    shares: fraction of time per (job, type) (round policies).
+    shares: fraction of time per type, of one job or of two that share their GPUs (round policies).
     placements: accelerator ids per job (packing policies).
     """
 
     counts: Mapping[str, Gang] | None = None
-    shares: Mapping[str, Mapping[str, float]] | None = None
+    shares: Mapping[tuple[str, ...], Mapping[str, float]] | None = None
     placements: Mapping[str, tuple[int, ...]] | None = None
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)

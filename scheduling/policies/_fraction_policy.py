@@ -1,0 +1,71 @@
+"""What policies that answer with fractions of time have in common: their settings and the shape of their answer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from scheduling.domain import Allocation, Job, Reason, Snapshot
+from scheduling.policies._fractions import Fractions, Shares, build
+from scheduling.policies._lp import Engine
+from scheduling.policies.base import Parameters as BaseParameters
+
+
+class FractionParameters(BaseParameters):
+    variant: Literal["agnostic", "perf", "packed"] = Field(
+        default="perf",
+        description="What the policy knows: only where a job runs, how fast it runs, or also how pairs share GPUs.",
+    )
+    pair_threshold: float = Field(
+        default=1.0, ge=1.0, le=2.0, description="Pairs share GPUs where their summed normalised throughput exceeds this."
+    )
+    round_seconds: float = Field(default=360.0, gt=0, le=86_400, description="Length of a scheduling round.")
+    recompute_seconds: float = Field(
+        default=1_920.0, gt=0, le=86_400, description="Fractions are computed anew at least this often."
+    )
+    solver: Engine = Field(default="highs", description="Linear programming engine.")
+    solver_time_limit_s: float = Field(default=30.0, gt=0, le=600, description="Then the last valid plan stays.")
+    compatible: bool = Field(
+        default=False, description="The reference mechanism's own rules, to compare with its published results."
+    )
+
+
+class FractionPolicy:
+    """Subclasses give `name`, `title` and `solve`."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    Parameters: ClassVar[type[BaseParameters]] = FractionParameters
+    elastic: ClassVar[bool] = False
+    parameters: FractionParameters
+
+    def __init__(self, parameters: object = None) -> None:
+        schema = type(self).Parameters
+        self.parameters = parameters if isinstance(parameters, schema) else schema()  # type: ignore[assignment]
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        found = self.fractions(snapshot)
+        if not found.jobs:
+            return Allocation(shares={}, reasons=found.absent)
+        objective, shares = self.solve(snapshot, found)
+        return Allocation(
+            shares=shares,
+            reasons=found.absent | self.reasons(snapshot, found),
+            figures={"objective": objective, "groups": float(len(found.gang)), "columns": float(len(found.columns))},
+        )
+
+    def fractions(self, snapshot: Snapshot) -> Fractions:
+        settings = self.parameters
+        return build(snapshot, variant=settings.variant, key=self.key, pair_threshold=settings.pair_threshold)
+
+    def key(self, job: Job) -> Hashable:
+        """Jobs with equal keys, throughputs and gangs are treated alike."""
+        return None
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        raise NotImplementedError
+
+    def reasons(self, snapshot: Snapshot, found: Fractions) -> dict[str, Reason]:
+        return {}

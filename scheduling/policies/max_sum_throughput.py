@@ -1,0 +1,43 @@
+"""The largest sum of effective throughputs, in steps/s or each normalised by the job's own best.
+
+maximise sum_m throughput(m, X), X valid. Starves what is slow; the yardstick of raw speed.
+Source: Gavel (OSDI 2020), section 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from scheduling.domain import Snapshot
+from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
+from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies._lp import Floats
+from scheduling.policies.base import Parameters as BaseParameters
+
+
+class Parameters(FractionParameters):
+    normalised: bool = Field(default=False, description="Count each job's throughput relative to its own best.")
+
+
+def worth_of_columns(found: Fractions, per_step: Floats) -> Floats:
+    """Sum over a column's members of steps/s times what a step of their group is worth."""
+    worth = np.zeros(len(found.columns))
+    for service, value in zip(found.service, per_step, strict=True):
+        worth[service.columns] += service.offers * value
+    return worth
+
+
+class MaxSumThroughput(FractionPolicy):
+    name: ClassVar[str] = "max_sum_throughput"
+    title: ClassVar[str] = "Largest throughput sum"
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+    parameters: Parameters
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
+        program = found.program(worth_of_columns(found, per_step))
+        solution = program.solve(self.parameters.solver, self.parameters.solver_time_limit_s)
+        return solution.objective, expand(found, solution.values)

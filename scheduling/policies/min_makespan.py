@@ -1,0 +1,26 @@
+"""The earliest end of the last job.
+
+minimise max_m steps_m / throughput(m, X), X valid; exactly, without a search (see _bottleneck).
+Source: Gavel (OSDI 2020), section 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from scheduling.domain import Snapshot
+from scheduling.policies._bottleneck import Needs, minimise
+from scheduling.policies._fraction_policy import FractionPolicy
+from scheduling.policies._fractions import Fractions, Shares
+
+
+class MinMakespan(FractionPolicy):
+    name: ClassVar[str] = "min_makespan"
+    title: ClassVar[str] = "Shortest makespan"
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
+        needs = Needs(steps, np.ones(len(steps)), np.zeros(len(steps)))
+        return minimise(found, needs, self.parameters.solver, self.parameters.solver_time_limit_s)
