@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from scheduling.domain import Allocation, Job, Reason, Snapshot
+from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.policies._fractions import Fractions, Shares, build
 from scheduling.policies._lp import Engine
 from scheduling.policies.base import Parameters as BaseParameters
@@ -57,12 +56,7 @@ class FractionPolicy:
         )
 
     def fractions(self, snapshot: Snapshot) -> Fractions:
-        settings = self.parameters
-        return build(snapshot, variant=settings.variant, key=self.key, pair_threshold=settings.pair_threshold)
-
-    def key(self, job: Job) -> Hashable:
-        """Jobs with equal keys, throughputs and gangs are treated alike."""
-        return None
+        return build(snapshot, variant=self.parameters.variant, pair_threshold=self.parameters.pair_threshold)
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         raise NotImplementedError

@@ -1,18 +1,20 @@
 """Fractions of time: what the heterogeneity-aware policies optimise over (spec: heterogeneity-policies).
 
 A column is a combination of one or two jobs on one accelerator type, its value the share of wall time that it is
-given. Jobs with the same throughputs, gang and policy key are interchangeable, so a column stands for a whole group
-of them and its value is the sum over the group: the optimum is the same, the program hundreds of columns wide.
+given. Jobs with the same throughputs and gang are interchangeable, so a column stands for a whole group of them and its
+value is the sum over the group: the optimum is the same, and the program hundreds of columns wide. What single members
+need of their group is in `_needs`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.lifecycle import State
@@ -23,33 +25,37 @@ NO_PARTNER = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """Of one group alone (`partner` is NO_PARTNER), or of pairs from two groups, on type number `kind`."""
+class Columns:
+    """By column: the group, its partner's group or NO_PARTNER, the number of the type, and both members' steps/s."""
 
-    group: int
-    partner: int
-    kind: int
-    steps_per_s: float
-    partner_steps_per_s: float = 0.0
+    group: Ints
+    partner: Ints
+    kind: Ints
+    steps_per_s: Floats
+    partner_steps_per_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def joined(self, other: Columns) -> Columns:
+        return Columns(*(np.concatenate((getattr(self, n), getattr(other, n))) for n in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """The columns that serve a group: one member's steps/s in each, and how many members a column occupies."""
+class Entries:
+    """What serves whom, ordered by group: one entry per column and group that takes part in it.
 
-    columns: Ints
+    `steps_per_s` is one member's; a column of pairs within a group occupies two members (`mass`).
+    """
+
+    group: Ints
+    column: Ints
     steps_per_s: Floats
     mass: Floats
+    start: Ints  # of each group, and one past the last
 
-    @property
-    def offers(self) -> Floats:
-        """Steps/s of the whole group per unit of each column."""
-        return self.steps_per_s * self.mass
-
-
-def _service(entries: list[tuple[int, float, float]]) -> Service:
-    columns = np.array([entry[0] for entry in entries], dtype=np.int64)
-    return Service(columns, np.array([e[1] for e in entries], float), np.array([e[2] for e in entries], float))
+    def of(self, group: int) -> slice:
+        return slice(int(self.start[group]), int(self.start[group + 1]))
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Fractions:
     group_of: Ints
     throughput: Floats
     gang: Ints
-    columns: tuple[Column, ...]
+    columns: Columns
     absent: Mapping[str, Reason] = field(default_factory=dict)
 
     @cached_property
@@ -75,13 +81,11 @@ class Fractions:
         return np.split(order, np.cumsum(self.count)[:-1])
 
     @cached_property
-    def first(self) -> list[Job]:
-        """One job of each group."""
-        return [self.jobs[int(indices[0])] for indices in self.members]
-
-    @cached_property
     def fastest(self) -> Floats:
-        return np.asarray(self.throughput.max(axis=1, initial=0.0))
+        """Steps/s of each group's members in the best of all columns."""
+        best = np.zeros(len(self.gang))
+        np.maximum.at(best, self.entries.group, self.entries.steps_per_s)
+        return best
 
     @cached_property
     def equal_share(self) -> Floats:
@@ -96,80 +100,73 @@ class Fractions:
         return np.asarray(np.where(total > 1.0, share / total, share))
 
     @cached_property
-    def service(self) -> list[Service]:
-        """Per group, what serves it."""
-        found: list[list[tuple[int, float, float]]] = [[] for _ in self.gang]
-        for index, column in enumerate(self.columns):
-            if column.partner == column.group:
-                mean = (column.steps_per_s + column.partner_steps_per_s) / 2
-                found[column.group].append((index, mean, 2.0))
-                continue
-            found[column.group].append((index, column.steps_per_s, 1.0))
-            if column.partner != NO_PARTNER:
-                found[column.partner].append((index, column.partner_steps_per_s, 1.0))
-        return [_service(entries) for entries in found]
+    def entries(self) -> Entries:
+        columns, numbers = self.columns, np.arange(len(self.columns))
+        within = columns.partner == columns.group
+        across = (columns.partner != NO_PARTNER) & ~within
+        mean = (columns.steps_per_s + columns.partner_steps_per_s) / 2
+        group = np.concatenate((columns.group, columns.partner[across]))
+        order = np.argsort(group, kind="stable")
+        speeds = np.concatenate((np.where(within, mean, columns.steps_per_s), columns.partner_steps_per_s[across]))
+        mass = np.concatenate((np.where(within, 2.0, 1.0), np.ones(int(across.sum()))))
+        column = np.concatenate((numbers, numbers[across]))
+        start = np.concatenate(([0], np.cumsum(np.bincount(group, minlength=len(self.gang)))))
+        return Entries(group[order], column[order], speeds[order], mass[order], start)
 
     def program(self, costs: Floats | None = None, *, extra: int = 0, maximise: bool = True) -> LinearProgram:
         """Valid allocations as a linear program; `extra` further variables follow the columns."""
         width = len(self.columns)
-        values = np.zeros(width + extra) if costs is None else costs
-        program = LinearProgram(values, maximise=maximise)
-        kinds = np.fromiter((c.kind for c in self.columns), dtype=np.int64, count=width)
-        gangs = np.fromiter((self.gang[c.group] for c in self.columns), dtype=float, count=width)
+        program = LinearProgram(np.zeros(width + extra) if costs is None else costs, maximise=maximise)
+        gangs = self.gang[self.columns.group].astype(float)
         for kind, gpus in enumerate(self.capacity):
-            (indices,) = np.nonzero(kinds == kind)
+            (indices,) = np.nonzero(self.columns.kind == kind)
             program.add_row(indices, gangs[indices] / max(gpus, 1.0), -INFINITY, 1.0 if gpus else 0.0)
-        for group, service in enumerate(self.service):
-            program.add_row(service.columns, service.mass / self.count[group], -INFINITY, 1.0)
+        entries = self.entries
+        part = entries.mass / self.count[entries.group]
+        for group in range(len(self.gang)):
+            own = entries.of(group)
+            program.add_row(entries.column[own], part[own], -INFINITY, 1.0)
         return program
 
+    def worth_of_columns(self, per_step: Floats) -> Floats:
+        """Sum over a column's members of their steps/s times what a step of their group is worth."""
+        entries = self.entries
+        value = entries.steps_per_s * entries.mass * per_step[entries.group]
+        return np.bincount(entries.column, weights=value, minlength=len(self.columns))
 
-def build(
-    snapshot: Snapshot,
-    *,
-    variant: str = "perf",
-    key: Callable[[Job], Hashable] | None = None,
-    pair_threshold: float = 1.0,
-) -> Fractions:
-    """The snapshot's jobs that may be given time, grouped; `key` keeps apart what a policy treats differently."""
+
+def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0) -> Fractions:
+    """The snapshot's jobs that may be given time, grouped by what they can do."""
     taking_part, absent = _participants(snapshot)
     total, largest, capacity = _gpus(snapshot, {job.id for job in taking_part})
     types = tuple(sorted(total))
     rows: dict[Hashable, tuple[float, ...]] = {}
-    groups: dict[Hashable, int] = {}
+    groups: dict[tuple[tuple[float, ...], int, str], int] = {}
     group_of, jobs = [], []
     for job in taking_part:
         known = (id(job.curves), job.min_gpus, job.types)
         row = rows.get(known)
         if row is None:
-            row = rows[known] = tuple(_steps_per_s(job, kind, total[kind], largest[kind]) for kind in types)
-            if variant == "agnostic":
-                row = rows[known] = tuple(float(value > 0) for value in row)
+            row = tuple(_steps_per_s(job, kind, total[kind], largest[kind]) for kind in types)
+            row = rows[known] = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
         if not any(row):
             absent[job.id] = _nowhere(job)
             continue
         workload = job.workload if variant == "packed" else ""
-        same = (row, job.min_gpus, workload, key(job) if key else None)
-        group_of.append(groups.setdefault(same, len(groups)))
+        group_of.append(groups.setdefault((row, job.min_gpus, workload), len(groups)))
         jobs.append(job)
-    throughput = np.array([same[0] for same in groups], dtype=float).reshape(len(groups), len(types))  # type: ignore[index]
-    gang = np.array([same[1] for same in groups], dtype=np.int64)  # type: ignore[index]
-    columns = [
-        Column(group, NO_PARTNER, kind, float(throughput[group, kind]))
-        for group in range(len(groups))
-        for kind in range(len(types))
-        if throughput[group, kind] > 0
-    ]
-    capacities = np.array([capacity[kind] for kind in types], dtype=float)
-    found = Fractions(
-        types, capacities, tuple(jobs), np.array(group_of, dtype=np.int64), throughput, gang, tuple(columns), absent
-    )
+    throughput = np.array([row for row, _, _ in groups], dtype=float).reshape(len(groups), len(types))
+    group, kind = np.nonzero(throughput)
+    alone, zeros = throughput[group, kind], np.zeros(len(group))
+    columns = Columns(group.astype(np.int64), np.full(len(group), NO_PARTNER), kind.astype(np.int64), alone, zeros)
+    gang = np.array([gpus for _, gpus, _ in groups], dtype=np.int64)
+    capacities = np.array([capacity[name] for name in types], dtype=float)
+    numbers = np.array(group_of, dtype=np.int64)
+    found = Fractions(types, capacities, tuple(jobs), numbers, throughput, gang, columns, absent)
     if variant != "packed" or not jobs:
         return found
-    pairs = _pairs(found, [str(same[2]) for same in groups], snapshot, pair_threshold)  # type: ignore[index]
-    return Fractions(
-        types, capacities, found.jobs, found.group_of, throughput, gang, found.columns + tuple(pairs), absent
-    )
+    pairs = _pairs(found, [workload for _, _, workload in groups], snapshot, pair_threshold)
+    return replace(found, columns=columns.joined(pairs))
 
 
 def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
@@ -216,9 +213,9 @@ def _nowhere(job: Job) -> Reason:
     return Reason("no_type", f"No accelerator type here can run the job on {gpus}.")
 
 
-def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold: float) -> list[Column]:
+def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold: float) -> Columns:
     """Pairs of equal gangs whose combined normalised throughput exceeds `threshold` (space sharing)."""
-    pairs = []
+    pairs: list[tuple[int, int, int, float, float]] = []
     for one in range(len(workloads)):
         for other in range(one, len(workloads)):
             gang = int(found.gang[one])
@@ -226,11 +223,13 @@ def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold
                 continue
             known = colocated(snapshot, workloads[one], workloads[other], gang)
             for kind, name in enumerate(found.types):
-                alone = found.throughput[one, kind], found.throughput[other, kind]
                 both = known.get(name)
+                alone = found.throughput[one, kind], found.throughput[other, kind]
                 if both and all(alone) and both[0] / alone[0] + both[1] / alone[1] > threshold:
-                    pairs.append(Column(one, other, kind, *both))
-    return pairs
+                    pairs.append((one, other, kind, *both))
+    whole = np.array([pair[:3] for pair in pairs], dtype=np.int64).reshape(-1, 3).T
+    speeds = np.array([pair[3:] for pair in pairs], dtype=float).reshape(-1, 2).T
+    return Columns(*whole, *speeds)
 
 
 def colocated(snapshot: Snapshot, one: str, other: str, gang: int) -> Mapping[str, tuple[float, float]]:
@@ -251,25 +250,31 @@ _LEAST = 1e-12
 def expand(found: Fractions, values: Floats, demand: Floats | None = None) -> Shares:
     """The columns' values as shares of combinations of jobs: equal within a group, or such that each member
     reaches its `demand` (steps/s by job)."""
-    parts = [_split(found, group, values, demand) for group in range(len(found.gang))]
-    position = [{int(column): n for n, column in enumerate(service.columns)} for service in found.service]
-    shares: Shares = {}
-    for index, column in enumerate(found.columns):
-        if values[index] <= _LEAST:
-            continue
-        kind = found.types[column.kind]
-        own = parts[column.group][:, position[column.group][index]]
-        ids = found.members[column.group]
-        if column.partner == NO_PARTNER:
-            for job, share in zip(ids, own, strict=True):
-                _give(shares, (found.jobs[job].id,), kind, float(share))
-        elif column.partner == column.group:
-            for one, other, share in _pair_up(own, own, within=True):
-                _give(shares, (found.jobs[ids[one]].id, found.jobs[ids[other]].id), kind, share)
+    columns, entries = found.columns, found.entries
+    given = values[entries.column] > _LEAST
+    parts: dict[tuple[int, int], Floats] = {}
+    for group, members in enumerate(found.members):
+        own = np.arange(entries.start[group], entries.start[group + 1])[given[entries.of(group)]]
+        masses = values[entries.column[own]] * entries.mass[own]
+        if demand is None:
+            split = np.tile(masses / len(members), (len(members), 1))
         else:
-            theirs, them = parts[column.partner][:, position[column.partner][index]], found.members[column.partner]
-            for one, other, share in _pair_up(own, theirs, within=False):
-                _give(shares, (found.jobs[ids[one]].id, found.jobs[them[other]].id), kind, share)
+            split = _split_with_pairs(masses, entries.steps_per_s[own], demand[members], entries.mass[own] == 2.0)
+        for n, column in enumerate(entries.column[own]):
+            parts[group, int(column)] = split[:, n]
+    shares: Shares = {}
+    for index in np.nonzero(values > _LEAST)[0]:
+        group, partner, kind = int(columns.group[index]), int(columns.partner[index]), found.types[columns.kind[index]]
+        own_part, ids = parts[group, int(index)], found.members[group]
+        if partner == NO_PARTNER:
+            for job, share in zip(ids.tolist(), own_part.tolist(), strict=True):
+                _give(shares, (found.jobs[job].id,), kind, share)
+            continue
+        within = partner == group
+        theirs = own_part if within else parts[partner, int(index)]
+        for one, other, share in _pair_up(own_part, theirs, within=within):
+            pair = found.jobs[ids[one]].id, found.jobs[found.members[partner][other]].id
+            _give(shares, pair, kind, share)
     return shares
 
 
@@ -296,13 +301,38 @@ def _pair_up(one: Floats, other: Floats, *, within: bool) -> list[tuple[int, int
     return found
 
 
-def _split(found: Fractions, group: int, values: Floats, demand: Floats | None) -> Floats:
-    """Time of each member (row) in each of the group's service columns."""
-    service, members = found.service[group], found.members[group]
-    masses = values[service.columns] * service.mass
-    if demand is None:
-        return np.tile(masses / len(members), (len(members), 1))
-    return split_by_demand(masses, service.steps_per_s, demand[members])
+def _split_with_pairs(masses: Floats, speeds: Floats, demand: Floats, within: NDArray[np.bool_]) -> Floats:
+    """A split in which nobody has more than half of a column of pairs within the group: it would be its own partner.
+
+    Members of equal demand first share what they have alike; where that is not enough, a small linear program finds
+    the split that falls least short.
+    """
+    split = split_by_demand(masses, speeds, demand)
+    if not within.any():
+        return split
+    _, alike = np.unique(np.round(demand / max(demand.max(), 1e-300), 12), return_inverse=True)
+    sizes = np.bincount(alike)
+    split = np.stack([np.bincount(alike, weights=column) / sizes for column in split.T], axis=1)[alike]
+    if (split[:, within] <= masses[within] / 2 * (1 + 1e-9)).all():
+        return split
+    return _least_short(masses, speeds, demand, within)
+
+
+def _least_short(masses: Floats, speeds: Floats, demand: Floats, within: NDArray[np.bool_]) -> Floats:
+    members, width = len(demand), len(masses)
+    costs = np.zeros(members * width + 1)
+    costs[-1] = 1.0
+    half = np.where(within, masses / 2, INFINITY)
+    program = LinearProgram(costs, maximise=True, bounds=np.append(np.tile(half, members), 1.0))
+    for member in range(members):
+        own = np.arange(member * width, (member + 1) * width)
+        program.add_row(own, np.ones(width), -INFINITY, 1.0)
+        if demand[member] > 0:
+            program.add_row(np.append(own, members * width), np.append(speeds / demand[member], -1.0), 0.0, INFINITY)
+    for column in range(width):
+        every = np.arange(column, members * width, width)
+        program.add_row(every, np.ones(members), -INFINITY, masses[column])
+    return program.solve().values[:-1].reshape(members, width)
 
 
 def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
@@ -335,50 +365,41 @@ def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
 
 def _stretch(left: Floats, pace: Floats, wanted: float) -> Floats:
     """One second of what is left, contiguous in pace, with a mean of `wanted` (or of the least there is above it)."""
-    ends = np.cumsum(left)
-    starts = ends - left
+    ends = np.concatenate(([0.0], np.cumsum(left)))
+    steps = np.concatenate(([0.0], np.cumsum(left * pace)))
     length = min(1.0, float(ends[-1]))
-
-    def at(begin: float) -> Floats:
-        return np.maximum(np.minimum(ends, begin + length) - np.maximum(starts, begin), 0.0)
-
-    low, high = 0.0, float(ends[-1]) - length
-    if at(low) @ pace >= wanted or high <= low:
-        return at(low)
-    if at(high) @ pace <= wanted:
-        return at(high)
-    # The mean is piecewise quadratic in the beginning, and grows: a few Newton-safe halvings reach double precision.
-    for _ in range(60):
-        middle = (low + high) / 2
-        if at(middle) @ pace >= wanted:
-            high = middle
-        else:
-            low = middle
-    return at(high)
+    # What a stretch brings grows with where it begins, linearly between the columns' borders.
+    begins = np.unique(np.clip(np.concatenate((ends, ends - length)), 0.0, ends[-1] - length))
+    brings = np.interp(begins + length, ends, steps) - np.interp(begins, ends, steps)
+    n = int(np.searchsorted(brings, wanted))
+    if n == 0 or n == len(begins):
+        begin = float(begins[min(n, len(begins) - 1)])
+    else:
+        part = (wanted - brings[n - 1]) / (brings[n] - brings[n - 1])
+        begin = float(begins[n - 1] + part * (begins[n] - begins[n - 1]))
+    return np.maximum(np.minimum(ends[1:], begin + length) - np.maximum(ends[:-1], begin), 0.0)
 
 
 def achieved(found: Fractions, shares: Mapping[tuple[str, ...], Mapping[str, float]]) -> dict[str, float]:
     """Effective throughput of each job, in steps/s."""
     number = {kind: n for n, kind in enumerate(found.types)}
     group = {job.id: int(g) for job, g in zip(found.jobs, found.group_of, strict=True)}
-    paired = {(c.group, c.partner, c.kind): c for c in found.columns if c.partner != NO_PARTNER}
+    columns = found.columns
+    paired = {
+        (int(columns.group[n]), int(columns.partner[n]), int(columns.kind[n])): n
+        for n in np.nonzero(columns.partner != NO_PARTNER)[0]
+    }
     reached = dict.fromkeys(group, 0.0)
     for combination, by_type in shares.items():
         for kind, share in by_type.items():
             if len(combination) == 1:
                 reached[combination[0]] += share * found.throughput[group[combination[0]], number[kind]]
                 continue
-            for job, speed in zip(combination, _pair_speeds(paired, group, combination, number[kind]), strict=True):
-                reached[job] += share * speed
+            one, other = (group[job] for job in combination)
+            n = paired.get((one, other, number[kind]))
+            if n is None:
+                one, other, combination = other, one, combination[::-1]
+                n = paired[one, other, number[kind]]
+            reached[combination[0]] += share * columns.steps_per_s[n]
+            reached[combination[1]] += share * columns.partner_steps_per_s[n]
     return reached
-
-
-def _pair_speeds(
-    paired: Mapping[tuple[int, int, int], Column], group: Mapping[str, int], pair: Sequence[str], kind: int
-) -> tuple[float, float]:
-    one, other = group[pair[0]], group[pair[1]]
-    column = paired.get((one, other, kind))
-    if column is not None:
-        return column.steps_per_s, column.partner_steps_per_s
-    column = paired[other, one, kind]
-    return column.partner_steps_per_s, column.steps_per_s

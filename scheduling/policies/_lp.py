@@ -64,6 +64,14 @@ class LinearProgram:
             self._highs.addRow(lower, upper, *row)
         return self.rows - 1
 
+    def truncate(self, rows: int) -> None:
+        """Take away the rows from number `rows` on."""
+        if self._highs is not None and rows < self.rows:
+            gone = np.arange(rows, self.rows, dtype=np.int32)
+            self._highs.deleteRows(len(gone), gone)
+        for kept in (self._columns, self._values, self._lower, self._upper):
+            del kept[rows:]
+
     def set_bounds(self, row: int, lower: float, upper: float) -> None:
         self._lower[row], self._upper[row] = lower, upper
         if self._highs is not None:

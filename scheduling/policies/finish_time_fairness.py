@@ -1,7 +1,7 @@
 """The smallest largest rho: how much later than on a share of the cluster of its own a job ends.
 
 minimise max_m rho_m, rho_m = (t_m + steps_m / throughput(m, X)) / (t_isolated_m + steps_m / throughput(m, X_isolated)),
-X valid; exactly, without a search (see _bottleneck). Source: Themis (NSDI 2020); Gavel (OSDI 2020), section 4.1.
+X valid; exactly, without a search (see _needs). Source: Themis (NSDI 2020); Gavel (OSDI 2020), section 4.1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
-from scheduling.policies._bottleneck import Needs, minimise
+from scheduling.policies._latest import Race, minimise
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions, Shares
 
@@ -25,5 +25,5 @@ class FinishTimeFairness(FractionPolicy):
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
         done = np.array([job.done_steps for job in found.jobs])
         spent = np.array([max(0.0, snapshot.now - job.submitted_at) for job in found.jobs])
-        needs = Needs(steps, (done + steps) / isolated, spent)
-        return minimise(found, needs, self.parameters.solver, self.parameters.solver_time_limit_s)
+        race = Race(steps, (done + steps) / isolated, spent)
+        return minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)

@@ -10,27 +10,32 @@ from typing import ClassVar
 
 import numpy as np
 
-from scheduling.domain import Job, Snapshot
+from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions, Shares, expand
-from scheduling.policies._lp import INFINITY
+from scheduling.policies._lp import Floats
+from scheduling.policies._needs import Tangents, optimise
+
+
+def steps_per_level(found: Fractions) -> Floats:
+    """By job: steps/s for each unit of throughput / throughput(X_equal) * gang."""
+    return np.asarray((found.equal_share / found.gang)[found.group_of])
 
 
 class MaxMinFairness(FractionPolicy):
     name: ClassVar[str] = "max_min_fairness"
     title: ClassVar[str] = "Max-min fairness"
 
-    def key(self, job: Job) -> float:
-        return job.weight
-
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
-        width = len(found.columns)
-        costs = np.zeros(width + 1)
-        costs[width] = 1.0
-        program = found.program(costs, extra=1)
-        worth = found.gang / (found.equal_share * np.array([job.weight for job in found.first]))
-        for service, per_step, count in zip(found.service, worth, found.count, strict=True):
-            columns = np.append(service.columns, width)
-            program.add_row(columns, np.append(service.offers * per_step / count, -1.0), 0.0, INFINITY)
-        solution = program.solve(self.parameters.solver, self.parameters.solver_time_limit_s)
-        return solution.objective, expand(found, solution.values[:width])
+        per_level = steps_per_level(found) * np.array([job.weight for job in found.jobs])
+        costs = np.zeros(len(found.columns) + 1)
+        costs[-1] = 1.0
+        tangents = Tangents(found, found.program(costs, extra=1))
+        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        level, values, _ = optimise(tangents, lambda t: (per_level * t, per_level), _beyond(found, per_level), *limits)
+        return level, expand(found, values, per_level * level)
+
+
+def _beyond(found: Fractions, per_level: Floats) -> float:
+    """A level that nobody can pass: the one at which some job needs its fastest column all the time."""
+    return float(np.min(found.fastest[found.group_of] / per_level))

@@ -14,20 +14,11 @@ from pydantic import Field
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
 from scheduling.policies._fractions import Fractions, Shares, expand
-from scheduling.policies._lp import Floats
 from scheduling.policies.base import Parameters as BaseParameters
 
 
 class Parameters(FractionParameters):
     normalised: bool = Field(default=False, description="Count each job's throughput relative to its own best.")
-
-
-def worth_of_columns(found: Fractions, per_step: Floats) -> Floats:
-    """Sum over a column's members of steps/s times what a step of their group is worth."""
-    worth = np.zeros(len(found.columns))
-    for service, value in zip(found.service, per_step, strict=True):
-        worth[service.columns] += service.offers * value
-    return worth
 
 
 class MaxSumThroughput(FractionPolicy):
@@ -38,6 +29,6 @@ class MaxSumThroughput(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
-        program = found.program(worth_of_columns(found, per_step))
+        program = found.program(found.worth_of_columns(per_step))
         solution = program.solve(self.parameters.solver, self.parameters.solver_time_limit_s)
         return solution.objective, expand(found, solution.values)

@@ -1,6 +1,6 @@
 """The earliest end of the last job.
 
-minimise max_m steps_m / throughput(m, X), X valid; exactly, without a search (see _bottleneck).
+minimise max_m steps_m / throughput(m, X), X valid; exactly, without a search (see _needs).
 Source: Gavel (OSDI 2020), section 4.2.
 """
 
@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
-from scheduling.policies._bottleneck import Needs, minimise
+from scheduling.policies._latest import Race, minimise
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions, Shares
 
@@ -22,5 +22,5 @@ class MinMakespan(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
-        needs = Needs(steps, np.ones(len(steps)), np.zeros(len(steps)))
-        return minimise(found, needs, self.parameters.solver, self.parameters.solver_time_limit_s)
+        race = Race(steps, np.ones(len(steps)), np.zeros(len(steps)))
+        return minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)

@@ -1,0 +1,68 @@
+"""Water filling: raise every job's level together, stop those that cannot rise further, go on with the rest.
+
+Each step is one program: maximise d such that every job reaches level_m + rate_m * d. A job is at its bottleneck where a
+row that its need enters has a positive dual value (complementary slackness); in every step there is one, so the steps
+end, at the lexicographic max-min optimum for the rates. Source: Gavel (OSDI 2020), section 4.3; its bottleneck test is a
+MILP, ours the dual values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduling.errors import SolverError
+from scheduling.policies._fractions import Fractions
+from scheduling.policies._lp import Engine, Floats
+from scheduling.policies._needs import Needs, Tangents, optimise
+
+Active = NDArray[np.bool_]
+_BINDS = 1e-7
+
+
+def fill(
+    found: Fractions, per_level: Floats, rates: Callable[[Active], Floats], engine: Engine, time_limit_s: float
+) -> tuple[Floats, Floats]:
+    """(level by job, value of each column). `per_level[j]` is the steps/s of one level of job j, `rates(active)` how
+    fast the levels of the jobs that still rise grow, in proportion to each other."""
+    costs = np.zeros(len(found.columns) + 1)
+    costs[-1] = 1.0
+    program = found.program(costs, extra=1)
+    fixed_rows, highest = program.rows, found.fastest[found.group_of] / per_level
+    active = np.ones(len(found.jobs), dtype=bool)
+    level = np.zeros(len(found.jobs))
+    for _ in range(len(found.jobs) + 1):
+        rate = np.where(active, rates(active), 0.0)
+        rising = rate > 0
+        room = float(np.min((highest - level)[rising] / rate[rising]))
+        tangents = Tangents(found, program, max(room, 1e-9))
+        room, values, duals = optimise(tangents, _needs(per_level, level, rate), room, engine, time_limit_s)
+        level = level + rate * max(room, 0.0)
+        stuck = _stuck(tangents, duals, per_level * level, rising) & active
+        active &= ~stuck
+        if not active.any():
+            return level, values
+        if not stuck.any():
+            raise SolverError("no bottleneck")
+        program.truncate(fixed_rows)
+    raise SolverError("water filling did not end")
+
+
+def _needs(per_level: Floats, level: Floats, rate: Floats) -> Needs:
+    return lambda step: (per_level * (level + rate * step), per_level * rate)
+
+
+def _stuck(tangents: Tangents, duals: Floats, needs: Floats, rising: Active) -> Active:
+    """Jobs that can rise no more: all of a group whose total is a bottleneck, else those above the level of a row."""
+    found = tangents.found
+    stuck = np.zeros(len(found.jobs), dtype=bool)
+    prices = np.array([abs(duals[row]) for row, _, _ in tangents.origins])
+    for (_, group, number), price in zip(tangents.origins, prices, strict=True):
+        if price > _BINDS * prices.max():
+            members = found.members[group]
+            above = needs[members] > tangents.levels[group, number] * (1 - 1e-12) if number else slice(None)
+            stuck[members[above]] = True
+    full = found.fastest[found.group_of]
+    return stuck | (rising & (needs >= full * (1 - 1e-9)))

@@ -1,0 +1,111 @@
+"""What the members of a group need of it, exactly, without a variable per job.
+
+Let member m need n_m(theta) steps/s, convex in theta. Columns of the group can be split among its members so that each
+gets at most one second a second and at least its need if and only if, for every level l,
+
+    sum over columns of value * max(steps_per_s - l, 0)  >=  sum over members of max(n_m(theta) - l, 0)
+
+(Strassen's theorem on the increasing convex order; only l = 0 and the columns' own speeds matter). The right-hand side
+is convex in theta, so tangents under-estimate it: linear programs over tangents approach the best theta from outside
+(Kelley's method), quadratically near it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from scheduling.errors import SolverError
+from scheduling.policies._fractions import Fractions
+from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgram
+
+_ROUNDS = 200
+_TOLERANCE = 1e-9
+
+#: theta -> (what each job needs in steps/s, how fast that changes with theta)
+Needs = Callable[[float], tuple[Floats, Floats]]
+
+
+@dataclass
+class Tangents:
+    """Rows of `program` that hold the members' needs; theta is its last variable, in units of `unit`."""
+
+    found: Fractions
+    program: LinearProgram
+    unit: float = 1.0
+    #: group and level number of each row that was added, in order
+    origins: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @cached_property
+    def levels(self) -> Floats:
+        """[group, n]: 0 and the speeds of the group's columns, ascending, infinite beyond the last."""
+        entries = self.found.entries
+        own = [np.unique(np.append(entries.steps_per_s[entries.of(g)], 0.0)) for g in range(len(self.found.gang))]
+        table = np.full((len(own), max(map(len, own))), np.inf)
+        for group, speeds in enumerate(own):
+            table[group, : len(speeds)] = speeds
+        return table
+
+    def add(self, needs: Needs, theta: float, values: Floats) -> bool:
+        """A row for every group that falls short at `theta`, at its worst level; False where none does."""
+        found, entries = self.found, self.found.entries
+        wanted, slope = needs(theta)
+        groups = len(found.gang)
+        size = np.bincount(found.group_of, weights=wanted, minlength=groups)
+        most, least = np.zeros(groups), np.full(groups, np.inf)
+        np.maximum.at(most, found.group_of, wanted)
+        np.minimum.at(least, found.group_of, wanted)
+        # Where all members need the same, what holds at level 0 holds at every level.
+        uneven = most > least * (1 + _TOLERANCE)
+        worst = np.full(groups, _TOLERANCE)
+        chosen: dict[int, tuple[int, Floats, float, float]] = {}
+        for number in range(self.levels.shape[1]):
+            level = self.levels[:, number]
+            matters = (level < most) & (uneven if number else True)
+            if not matters.any():
+                break
+            above = wanted > level[found.group_of]
+            excess = np.where(above, wanted - np.where(above, level[found.group_of], 0.0), 0.0)
+            total = np.bincount(found.group_of, weights=excess, minlength=groups)
+            finite = np.where(np.isfinite(level), level, 0.0)
+            offers = np.maximum(entries.steps_per_s - finite[entries.group], 0.0) * entries.mass
+            given = np.bincount(entries.group, weights=offers * values[entries.column], minlength=groups)
+            short = (total - given) / size
+            (missing,) = np.nonzero(matters & (short > worst))
+            if len(missing):
+                worst[missing] = short[missing]
+                rate = np.bincount(found.group_of, weights=np.where(above, slope, 0.0), minlength=groups)
+                for group in missing.tolist():
+                    chosen[group] = number, offers, float(total[group]), float(rate[group])
+        for group, (number, offers, total_of, rate_of) in chosen.items():
+            self._add_row(group, number, offers, total_of, rate_of, theta)
+        return bool(chosen)
+
+    def _add_row(self, group: int, level: int, offers: Floats, total: float, rate: float, theta: float) -> None:
+        """offers * values >= total + rate * (theta' - theta), scaled so that its numbers are near 1."""
+        own = self.found.entries.of(group)
+        columns: Ints = np.append(self.found.entries.column[own], len(self.program.costs) - 1)
+        scale = max(total, abs(rate) * max(abs(theta), self.unit))
+        row = self.program.add_row(
+            columns, np.append(offers[own], -rate * self.unit) / scale, (total - rate * theta) / scale, INFINITY
+        )
+        self.origins.append((row, group, level))
+
+
+def optimise(
+    tangents: Tangents, needs: Needs, theta: float, engine: Engine, time_limit_s: float
+) -> tuple[float, Floats, Floats]:
+    """(theta, value of each column, dual values) at the best theta; `theta` is a start beyond it."""
+    program = tangents.program
+    width = len(program.costs) - 1
+    values, duals = np.zeros(width), np.zeros(program.rows)
+    for _ in range(_ROUNDS):
+        if not tangents.add(needs, theta, values):
+            return theta, values, duals
+        solution = program.solve(engine, time_limit_s)
+        values, duals = solution.values[:width], solution.duals
+        theta = float(solution.values[width]) * tangents.unit
+    raise SolverError("no convergence")

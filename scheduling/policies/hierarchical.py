@@ -1,0 +1,96 @@
+"""Weighted fairness down the project tree, and inside each project fairness or first in, first out.
+
+Levels throughput(m, X) / throughput(m, X_equal) * gang_m rise in proportion to each job's part of its project's weight,
+by water filling. What is saturated passes its weight to its siblings: at every node of the tree the weight is divided
+among the children that still have a job that can rise. Source: Gavel (OSDI 2020), section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from scheduling.domain import Entity, Job, Snapshot
+from scheduling.policies._filling import Active, fill
+from scheduling.policies._fraction_policy import FractionPolicy
+from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies._lp import Floats, Ints
+from scheduling.policies._view import queue_key
+from scheduling.policies.max_min_fairness import steps_per_level
+
+_TOP = Entity()
+
+
+@dataclass
+class Node:
+    """A project with jobs or sub-projects that have some. Its own jobs count as one child of weight 1."""
+
+    weight: float
+    inner: str
+    children: list[Node] = field(default_factory=list)
+    jobs: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # numbers, in queue order
+
+
+class Hierarchical(FractionPolicy):
+    name: ClassVar[str] = "hierarchical"
+    title: ClassVar[str] = "Hierarchical fairness"
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        root = tree(found.jobs, snapshot.entities)
+        weights = np.array([job.weight for job in found.jobs])
+
+        def rates(active: Active) -> Floats:
+            rate = np.zeros(len(active))
+            _share_out(root, 1.0, rate, active, weights)
+            return rate
+
+        per_level = steps_per_level(found)
+        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        level, values = fill(found, per_level, rates, *limits)
+        return float(level.min()), expand(found, values, level * per_level)
+
+
+def tree(jobs: Sequence[Job], entities: Mapping[str, Entity]) -> Node:
+    """The part of the project tree that has jobs."""
+    own: dict[str, list[int]] = defaultdict(list)
+    for number, job in sorted(enumerate(jobs), key=lambda item: queue_key(item[1])):
+        own[job.project].append(number)
+    root = Node(1.0, "fairness")
+    nodes: dict[str, Node] = {}
+
+    def node_of(key: str) -> Node:
+        if key not in nodes:
+            entity = entities.get(key, _TOP)
+            nodes[key] = Node(entity.weight, entity.inner)
+            parent = node_of(entity.parent) if entity.parent is not None else root
+            parent.children.append(nodes[key])
+        return nodes[key]
+
+    for key, numbers in own.items():
+        node_of(key).jobs = np.array(numbers, dtype=np.int64)
+    for node in list(nodes.values()):
+        if node.children and len(node.jobs):
+            node.children.append(Node(1.0, node.inner, [], node.jobs))
+            node.jobs = np.empty(0, np.int64)
+    return root
+
+
+def _rises(node: Node, active: Active) -> bool:
+    return bool(active[node.jobs].any()) or any(_rises(child, active) for child in node.children)
+
+
+def _share_out(node: Node, weight: float, rate: Floats, active: Active, weights: Floats) -> None:
+    """Divide `weight` among what can still rise below `node`."""
+    rising = [child for child in node.children if _rises(child, active)]
+    total = sum(child.weight for child in rising)
+    for child in rising:
+        _share_out(child, weight * child.weight / total, rate, active, weights)
+    own = node.jobs[active[node.jobs]]
+    if len(own):
+        if node.inner == "fifo":
+            own = own[:1]
+        rate[own] = weight * weights[own] / weights[own].sum()

@@ -1,0 +1,29 @@
+"""Max-min fairness, then the same again for all that is not at its bottleneck, level by level.
+
+The lexicographically largest vector of throughput(m, X) / throughput(m, X_equal) * gang_m / weight_m, X valid.
+Source: Gavel (OSDI 2020), section 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from scheduling.domain import Snapshot
+from scheduling.policies._filling import fill
+from scheduling.policies._fraction_policy import FractionPolicy
+from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies.max_min_fairness import steps_per_level
+
+
+class MaxMinFairnessWaterFilling(FractionPolicy):
+    name: ClassVar[str] = "max_min_fairness_water_filling"
+    title: ClassVar[str] = "Max-min fairness, water filling"
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        weights = np.array([job.weight for job in found.jobs])
+        per_level = steps_per_level(found)
+        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        level, values = fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
+        return float((level / weights).min()), expand(found, values, level * per_level)
