@@ -58,11 +58,10 @@ def _stuck(tangents: Tangents, duals: Floats, needs: Floats, rising: Active) -> 
     """Jobs that can rise no more: all of a group whose total is a bottleneck, else those above the level of a row."""
     found = tangents.found
     stuck = np.zeros(len(found.jobs), dtype=bool)
-    prices = np.array([abs(duals[row]) for row, _, _ in tangents.origins])
-    for (_, group, number), price in zip(tangents.origins, prices, strict=True):
+    prices = np.array([abs(duals[row.index]) for row in tangents.rows])
+    for row, price in zip(tangents.rows, prices, strict=True):
         if price > _BINDS * prices.max():
-            members = found.members[group]
-            above = needs[members] > tangents.levels[group, number] * (1 - 1e-12) if number else slice(None)
-            stuck[members[above]] = True
+            members = found.members[row.group] if row.members is None else row.members
+            stuck[members[needs[members] > row.level * (1 - 1e-12)]] = True
     full = found.fastest[found.group_of]
     return stuck | (rising & (needs >= full * (1 - 1e-9)))

@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from scheduling.domain import Allocation, Reason, Snapshot
-from scheduling.policies._fractions import Fractions, Shares, build
+from scheduling.policies._fractions import Fractions, build
 from scheduling.policies._lp import Engine
+from scheduling.policies._shares import Shares
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -18,7 +19,10 @@ class FractionParameters(BaseParameters):
         description="What the policy knows: only where a job runs, how fast it runs, or also how pairs share GPUs.",
     )
     pair_threshold: float = Field(
-        default=1.0, ge=1.0, le=2.0, description="Pairs share GPUs where their summed normalised throughput exceeds this."
+        default=1.0,
+        ge=1.0,
+        le=2.0,
+        description="Pairs share GPUs where their summed normalised throughput exceeds this.",
     )
     round_seconds: float = Field(default=360.0, gt=0, le=86_400, description="Length of a scheduling round.")
     recompute_seconds: float = Field(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.lifecycle import State
@@ -243,97 +242,6 @@ def colocated(snapshot: Snapshot, one: str, other: str, gang: int) -> Mapping[st
 
 # From groups back to jobs --------------------------------------------------------------------------
 
-Shares = dict[tuple[str, ...], dict[str, float]]
-_LEAST = 1e-12
-
-
-def expand(found: Fractions, values: Floats, demand: Floats | None = None) -> Shares:
-    """The columns' values as shares of combinations of jobs: equal within a group, or such that each member
-    reaches its `demand` (steps/s by job)."""
-    columns, entries = found.columns, found.entries
-    given = values[entries.column] > _LEAST
-    parts: dict[tuple[int, int], Floats] = {}
-    for group, members in enumerate(found.members):
-        own = np.arange(entries.start[group], entries.start[group + 1])[given[entries.of(group)]]
-        masses = values[entries.column[own]] * entries.mass[own]
-        if demand is None:
-            split = np.tile(masses / len(members), (len(members), 1))
-        else:
-            split = _split_with_pairs(masses, entries.steps_per_s[own], demand[members], entries.mass[own] == 2.0)
-        for n, column in enumerate(entries.column[own]):
-            parts[group, int(column)] = split[:, n]
-    shares: Shares = {}
-    for index in np.nonzero(values > _LEAST)[0]:
-        group, partner, kind = int(columns.group[index]), int(columns.partner[index]), found.types[columns.kind[index]]
-        own_part, ids = parts[group, int(index)], found.members[group]
-        if partner == NO_PARTNER:
-            for job, share in zip(ids.tolist(), own_part.tolist(), strict=True):
-                _give(shares, (found.jobs[job].id,), kind, share)
-            continue
-        within = partner == group
-        theirs = own_part if within else parts[partner, int(index)]
-        for one, other, share in _pair_up(own_part, theirs, within=within):
-            pair = found.jobs[ids[one]].id, found.jobs[found.members[partner][other]].id
-            _give(shares, pair, kind, share)
-    return shares
-
-
-def _give(shares: Shares, combination: tuple[str, ...], kind: str, share: float) -> None:
-    if share > _LEAST:
-        given = shares.setdefault(combination, {})
-        given[kind] = given.get(kind, 0.0) + share
-
-
-def _pair_up(one: Floats, other: Floats, *, within: bool) -> list[tuple[int, int, float]]:
-    """Lay both sides' shares on a line and cut it at every border; within a group, against itself half a turn on."""
-    ends_one, ends_other = np.cumsum(one), np.cumsum(other)
-    length = min(ends_one[-1], ends_other[-1])
-    turn = length / 2 if within else 0.0
-    length -= turn
-    cuts = np.unique(np.concatenate(([0.0], ends_one, ends_other - turn, [length])))
-    cuts = cuts[(cuts >= 0) & (cuts <= length)]
-    found = []
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
-        middle = (low + high) / 2
-        first, second = int(np.searchsorted(ends_one, middle)), int(np.searchsorted(ends_other, middle + turn))
-        if high - low > _LEAST and not (within and first == second):
-            found.append((first, second, float(high - low)))
-    return found
-
-
-def _split_with_pairs(masses: Floats, speeds: Floats, demand: Floats, within: NDArray[np.bool_]) -> Floats:
-    """A split in which nobody has more than half of a column of pairs within the group: it would be its own partner.
-
-    Members of equal demand first share what they have alike; where that is not enough, a small linear program finds
-    the split that falls least short.
-    """
-    split = split_by_demand(masses, speeds, demand)
-    if not within.any():
-        return split
-    _, alike = np.unique(np.round(demand / max(demand.max(), 1e-300), 12), return_inverse=True)
-    sizes = np.bincount(alike)
-    split = np.stack([np.bincount(alike, weights=column) / sizes for column in split.T], axis=1)[alike]
-    if (split[:, within] <= masses[within] / 2 * (1 + 1e-9)).all():
-        return split
-    return _least_short(masses, speeds, demand, within)
-
-
-def _least_short(masses: Floats, speeds: Floats, demand: Floats, within: NDArray[np.bool_]) -> Floats:
-    members, width = len(demand), len(masses)
-    costs = np.zeros(members * width + 1)
-    costs[-1] = 1.0
-    half = np.where(within, masses / 2, INFINITY)
-    program = LinearProgram(costs, maximise=True, bounds=np.append(np.tile(half, members), 1.0))
-    for member in range(members):
-        own = np.arange(member * width, (member + 1) * width)
-        program.add_row(own, np.ones(width), -INFINITY, 1.0)
-        if demand[member] > 0:
-            program.add_row(np.append(own, members * width), np.append(speeds / demand[member], -1.0), 0.0, INFINITY)
-    for column in range(width):
-        every = np.arange(column, members * width, width)
-        program.add_row(every, np.ones(members), -INFINITY, masses[column])
-    return program.solve().values[:-1].reshape(members, width)
-
 
 def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
     """Split columns of `masses` seconds at `speeds` so that member m has at most 1 s and at least demand[m] steps.
@@ -378,28 +286,3 @@ def _stretch(left: Floats, pace: Floats, wanted: float) -> Floats:
         part = (wanted - brings[n - 1]) / (brings[n] - brings[n - 1])
         begin = float(begins[n - 1] + part * (begins[n] - begins[n - 1]))
     return np.maximum(np.minimum(ends[1:], begin + length) - np.maximum(ends[:-1], begin), 0.0)
-
-
-def achieved(found: Fractions, shares: Mapping[tuple[str, ...], Mapping[str, float]]) -> dict[str, float]:
-    """Effective throughput of each job, in steps/s."""
-    number = {kind: n for n, kind in enumerate(found.types)}
-    group = {job.id: int(g) for job, g in zip(found.jobs, found.group_of, strict=True)}
-    columns = found.columns
-    paired = {
-        (int(columns.group[n]), int(columns.partner[n]), int(columns.kind[n])): n
-        for n in np.nonzero(columns.partner != NO_PARTNER)[0]
-    }
-    reached = dict.fromkeys(group, 0.0)
-    for combination, by_type in shares.items():
-        for kind, share in by_type.items():
-            if len(combination) == 1:
-                reached[combination[0]] += share * found.throughput[group[combination[0]], number[kind]]
-                continue
-            one, other = (group[job] for job in combination)
-            n = paired.get((one, other, number[kind]))
-            if n is None:
-                one, other, combination = other, one, combination[::-1]
-                n = paired[one, other, number[kind]]
-            reached[combination[0]] += share * columns.steps_per_s[n]
-            reached[combination[1]] += share * columns.partner_steps_per_s[n]
-    return reached

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import INFINITY, Engine, Floats
 from scheduling.policies._needs import Tangents, optimise
+from scheduling.policies._shares import Shares, expand
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,9 +163,7 @@ class LinearProgram:
         duals = np.array([sum(constraint.pi or 0.0 for constraint in row) for row in rows])
         return Solution(np.maximum(values, 0.0), float(self.costs @ values), duals)
 
-    def _cbc_row(
-        self, problem: pulp.LpProblem, variables: list[pulp.LpVariable], row: int
-    ) -> list[pulp.LpConstraint]:
+    def _cbc_row(self, problem: pulp.LpProblem, variables: list[pulp.LpVariable], row: int) -> list[pulp.LpConstraint]:
         terms = zip(self._columns[row].tolist(), self._values[row].tolist(), strict=True)
         expression = pulp.LpAffineExpression([(variables[column], value) for column, value in terms])
         lower, upper = self._lower[row], self._upper[row]

@@ -21,12 +21,23 @@ import numpy as np
 from scheduling.errors import SolverError
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgram
+from scheduling.policies._within import split
 
 _ROUNDS = 200
 _TOLERANCE = 1e-9
 
 #: theta -> (what each job needs in steps/s, how fast that changes with theta)
 Needs = Callable[[float], tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the program: whose needs above which level it holds, or of which members."""
+
+    index: int
+    group: int
+    level: float = 0.0
+    members: Ints | None = None
 
 
 @dataclass
@@ -36,8 +47,7 @@ class Tangents:
     found: Fractions
     program: LinearProgram
     unit: float = 1.0
-    #: group and level number of each row that was added, in order
-    origins: list[tuple[int, int, int]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
     @cached_property
     def levels(self) -> Floats:
@@ -81,18 +91,31 @@ class Tangents:
                 for group in missing.tolist():
                     chosen[group] = number, offers, float(total[group]), float(rate[group])
         for group, (number, offers, total_of, rate_of) in chosen.items():
-            self._add_row(group, number, offers, total_of, rate_of, theta)
+            index = self._add_row(group, offers[entries.of(group)], total_of, rate_of, theta)
+            self.rows.append(Row(index, group, float(self.levels[group, number])))
         return bool(chosen)
 
-    def _add_row(self, group: int, level: int, offers: Floats, total: float, rate: float, theta: float) -> None:
+    def add_cuts(self, needs: Needs, theta: float, values: Floats) -> bool:
+        """A row for every group with pairs of its own whose members cannot all be served; False where none is."""
+        found, entries, before = self.found, self.found.entries, self.program.rows
+        if not (entries.mass == 2.0).any():
+            return False
+        wanted, slope = needs(theta)
+        for group, members in enumerate(found.members):
+            _, cut = split(found, group, values, wanted[members])
+            if cut is not None:
+                total = float(cut.weight @ wanted[members]) - cut.constant
+                index = self._add_row(group, cut.price, total, float(cut.weight @ slope[members]), theta)
+                self.rows.append(Row(index, group, members=members[cut.weight > 0]))
+        return self.program.rows > before
+
+    def _add_row(self, group: int, offers: Floats, total: float, rate: float, theta: float) -> int:
         """offers * values >= total + rate * (theta' - theta), scaled so that its numbers are near 1."""
-        own = self.found.entries.of(group)
-        columns: Ints = np.append(self.found.entries.column[own], len(self.program.costs) - 1)
-        scale = max(total, abs(rate) * max(abs(theta), self.unit))
-        row = self.program.add_row(
-            columns, np.append(offers[own], -rate * self.unit) / scale, (total - rate * theta) / scale, INFINITY
+        columns = np.append(self.found.entries.column[self.found.entries.of(group)], len(self.program.costs) - 1)
+        scale = max(abs(total), abs(rate) * max(abs(theta), self.unit))
+        return self.program.add_row(
+            columns, np.append(offers, -rate * self.unit) / scale, (total - rate * theta) / scale, INFINITY
         )
-        self.origins.append((row, group, level))
 
 
 def optimise(
@@ -103,7 +126,7 @@ def optimise(
     width = len(program.costs) - 1
     values, duals = np.zeros(width), np.zeros(program.rows)
     for _ in range(_ROUNDS):
-        if not tangents.add(needs, theta, values):
+        if not (tangents.add(needs, theta, values) or tangents.add_cuts(needs, theta, values)):
             return theta, values, duals
         solution = program.solve(engine, time_limit_s)
         values, duals = solution.values[:width], solution.duals

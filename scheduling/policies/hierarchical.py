@@ -17,8 +17,9 @@ import numpy as np
 from scheduling.domain import Entity, Job, Snapshot
 from scheduling.policies._filling import Active, fill
 from scheduling.policies._fraction_policy import FractionPolicy
-from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats, Ints
+from scheduling.policies._shares import Shares, expand
 from scheduling.policies._view import queue_key
 from scheduling.policies.max_min_fairness import steps_per_level
 

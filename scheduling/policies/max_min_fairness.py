@@ -12,9 +12,10 @@ import numpy as np
 
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
-from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats
 from scheduling.policies._needs import Tangents, optimise
+from scheduling.policies._shares import Shares, expand
 
 
 def steps_per_level(found: Fractions) -> Floats:

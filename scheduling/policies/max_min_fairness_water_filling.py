@@ -13,7 +13,8 @@ import numpy as np
 from scheduling.domain import Snapshot
 from scheduling.policies._filling import fill
 from scheduling.policies._fraction_policy import FractionPolicy
-from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies._fractions import Fractions
+from scheduling.policies._shares import Shares, expand
 from scheduling.policies.max_min_fairness import steps_per_level
 
 

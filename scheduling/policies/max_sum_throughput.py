@@ -13,7 +13,8 @@ from pydantic import Field
 
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
-from scheduling.policies._fractions import Fractions, Shares, expand
+from scheduling.policies._fractions import Fractions
+from scheduling.policies._shares import Shares, expand
 from scheduling.policies.base import Parameters as BaseParameters
 
 

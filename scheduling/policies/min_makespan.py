@@ -11,9 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
-from scheduling.policies._latest import Race, minimise
 from scheduling.policies._fraction_policy import FractionPolicy
-from scheduling.policies._fractions import Fractions, Shares
+from scheduling.policies._fractions import Fractions
+from scheduling.policies._latest import Race, minimise
+from scheduling.policies._shares import Shares
 
 
 class MinMakespan(FractionPolicy):

@@ -1,0 +1,87 @@
+"""From groups back to jobs: columns' values as shares of time of single jobs and of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduling.policies._fractions import NO_PARTNER, Fractions
+from scheduling.policies._lp import Floats
+from scheduling.policies._within import split
+
+Shares = dict[tuple[str, ...], dict[str, float]]
+_LEAST = 1e-12
+
+
+def expand(found: Fractions, values: Floats, demand: Floats | None = None) -> Shares:
+    """The columns' values as shares of combinations of jobs: equal within a group, or such that each member
+    reaches its `demand` (steps/s by job)."""
+    columns, entries = found.columns, found.entries
+    parts: dict[tuple[int, int], Floats] = {}
+    for group, members in enumerate(found.members):
+        part, _ = split(found, group, values, None if demand is None else demand[members])
+        for n, column in enumerate(entries.column[entries.of(group)].tolist()):
+            parts[group, column] = part[:, n]
+    shares: Shares = {}
+    for index in np.nonzero(values > _LEAST)[0]:
+        group, partner, kind = int(columns.group[index]), int(columns.partner[index]), found.types[columns.kind[index]]
+        own_part, ids = parts[group, int(index)], found.members[group]
+        if partner == NO_PARTNER:
+            for job, share in zip(ids.tolist(), own_part.tolist(), strict=True):
+                _give(shares, (found.jobs[job].id,), kind, share)
+            continue
+        within = partner == group
+        theirs = own_part if within else parts[partner, int(index)]
+        for one, other, share in _pair_up(own_part, theirs, within=within):
+            pair = found.jobs[ids[one]].id, found.jobs[found.members[partner][other]].id
+            _give(shares, pair, kind, share)
+    return shares
+
+
+def _give(shares: Shares, combination: tuple[str, ...], kind: str, share: float) -> None:
+    if share > _LEAST:
+        given = shares.setdefault(combination, {})
+        given[kind] = given.get(kind, 0.0) + share
+
+
+def _pair_up(one: Floats, other: Floats, *, within: bool) -> list[tuple[int, int, float]]:
+    """Lay both sides' shares on a line and cut it at every border; within a group, against itself half a turn on."""
+    ends_one, ends_other = np.cumsum(one), np.cumsum(other)
+    length = min(ends_one[-1], ends_other[-1])
+    turn = length / 2 if within else 0.0
+    length -= turn
+    cuts = np.unique(np.concatenate(([0.0], ends_one, ends_other - turn, [length])))
+    cuts = cuts[(cuts >= 0) & (cuts <= length)]
+    found = []
+    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+        middle = (low + high) / 2
+        first, second = int(np.searchsorted(ends_one, middle)), int(np.searchsorted(ends_other, middle + turn))
+        if high - low > _LEAST and not (within and first == second):
+            found.append((first, second, float(high - low)))
+    return found
+
+
+def achieved(found: Fractions, shares: Mapping[tuple[str, ...], Mapping[str, float]]) -> dict[str, float]:
+    """Effective throughput of each job, in steps/s."""
+    number = {kind: n for n, kind in enumerate(found.types)}
+    group = {job.id: int(g) for job, g in zip(found.jobs, found.group_of, strict=True)}
+    columns = found.columns
+    paired = {
+        (int(columns.group[n]), int(columns.partner[n]), int(columns.kind[n])): n
+        for n in np.nonzero(columns.partner != NO_PARTNER)[0]
+    }
+    reached = dict.fromkeys(group, 0.0)
+    for combination, by_type in shares.items():
+        for kind, share in by_type.items():
+            if len(combination) == 1:
+                reached[combination[0]] += share * found.throughput[group[combination[0]], number[kind]]
+                continue
+            one, other = (group[job] for job in combination)
+            n = paired.get((one, other, number[kind]))
+            if n is None:
+                one, other, combination = other, one, combination[::-1]
+                n = paired[one, other, number[kind]]
+            reached[combination[0]] += share * columns.steps_per_s[n]
+            reached[combination[1]] += share * columns.partner_steps_per_s[n]
+    return reached
