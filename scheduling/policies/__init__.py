@@ -12,6 +12,19 @@ POLICIES = {
     "f_scheduling_exact": "scheduling.policies.f_scheduling_exact.FSchedulingExact",
     "static_partition": "scheduling.policies.static_partition.StaticPartition",
     "fifo_gang": "scheduling.policies.fifo_gang.FifoGang",
+    "max_min_fairness": "scheduling.policies.max_min_fairness.MaxMinFairness",
+    "max_min_fairness_water_filling": "scheduling.policies.max_min_fairness_water_filling.MaxMinFairnessWaterFilling",
+    "finish_time_fairness": "scheduling.policies.finish_time_fairness.FinishTimeFairness",
+    "min_makespan": "scheduling.policies.min_makespan.MinMakespan",
+    "max_sum_throughput": "scheduling.policies.max_sum_throughput.MaxSumThroughput",
+    "min_cost": "scheduling.policies.min_cost.MinCost",
+    "min_cost_slo": "scheduling.policies.min_cost_slo.MinCostSlo",
+    "fifo": "scheduling.policies.fifo.Fifo",
+    "shortest_job_first": "scheduling.policies.shortest_job_first.ShortestJobFirst",
+    "min_mean_jct": "scheduling.policies.min_mean_jct.MinMeanJct",
+    "isolated": "scheduling.policies.isolated.Isolated",
+    "gandiva": "scheduling.policies.gandiva.Gandiva",
+    "hierarchical": "scheduling.policies.hierarchical.Hierarchical",
 }
 
 

@@ -1,9 +1,9 @@
 """Water filling: raise every job's level together, stop those that cannot rise further, go on with the rest.
 
-Each step is one program: maximise d such that every job reaches level_m + rate_m * d. A job is at its bottleneck where a
-row that its need enters has a positive dual value (complementary slackness); in every step there is one, so the steps
-end, at the lexicographic max-min optimum for the rates. Source: Gavel (OSDI 2020), section 4.3; its bottleneck test is a
-MILP, ours the dual values.
+Each step is one program: maximise d such that every job reaches level_m + rate_m * d. A job is at its bottleneck where
+a row that its need enters has a positive dual value (complementary slackness); in every step there is one, so the steps
+end, at the lexicographic max-min optimum for the rates. Source: Gavel (OSDI 2020), section 4.3; its bottleneck test is
+a MILP, ours the dual values.
 """
 
 from __future__ import annotations

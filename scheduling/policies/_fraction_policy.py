@@ -42,6 +42,8 @@ class FractionPolicy:
     title: ClassVar[str]
     Parameters: ClassVar[type[BaseParameters]] = FractionParameters
     elastic: ClassVar[bool] = False
+    #: Whether jobs that can do the same are told apart all the same.
+    apart: ClassVar[bool] = False
     parameters: FractionParameters
 
     def __init__(self, parameters: object = None) -> None:
@@ -60,7 +62,8 @@ class FractionPolicy:
         )
 
     def fractions(self, snapshot: Snapshot) -> Fractions:
-        return build(snapshot, variant=self.parameters.variant, pair_threshold=self.parameters.pair_threshold)
+        settings = self.parameters
+        return build(snapshot, variant=settings.variant, pair_threshold=settings.pair_threshold, apart=self.apart)
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         raise NotImplementedError

@@ -134,13 +134,13 @@ class Fractions:
         return np.bincount(entries.column, weights=value, minlength=len(self.columns))
 
 
-def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0) -> Fractions:
-    """The snapshot's jobs that may be given time, grouped by what they can do."""
+def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0, apart: bool = False) -> Fractions:
+    """The snapshot's jobs that may be given time, grouped by what they can do, or each in a group of its own."""
     taking_part, absent = _participants(snapshot)
     total, largest, capacity = _gpus(snapshot, {job.id for job in taking_part})
     types = tuple(sorted(total))
     rows: dict[Hashable, tuple[float, ...]] = {}
-    groups: dict[tuple[tuple[float, ...], int, str], int] = {}
+    groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
     group_of, jobs = [], []
     for job in taking_part:
         known = (id(job.curves), job.min_gpus, job.types)
@@ -152,19 +152,19 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
             absent[job.id] = _nowhere(job)
             continue
         workload = job.workload if variant == "packed" else ""
-        group_of.append(groups.setdefault((row, job.min_gpus, workload), len(groups)))
+        group_of.append(groups.setdefault((row, job.min_gpus, workload, job.id if apart else ""), len(groups)))
         jobs.append(job)
-    throughput = np.array([row for row, _, _ in groups], dtype=float).reshape(len(groups), len(types))
+    throughput = np.array([row for row, *_ in groups], dtype=float).reshape(len(groups), len(types))
     group, kind = np.nonzero(throughput)
     alone, zeros = throughput[group, kind], np.zeros(len(group))
     columns = Columns(group.astype(np.int64), np.full(len(group), NO_PARTNER), kind.astype(np.int64), alone, zeros)
-    gang = np.array([gpus for _, gpus, _ in groups], dtype=np.int64)
+    gang = np.array([gpus for _, gpus, *_ in groups], dtype=np.int64)
     capacities = np.array([capacity[name] for name in types], dtype=float)
     numbers = np.array(group_of, dtype=np.int64)
     found = Fractions(types, capacities, tuple(jobs), numbers, throughput, gang, columns, absent)
     if variant != "packed" or not jobs:
         return found
-    pairs = _pairs(found, [workload for _, _, workload in groups], snapshot, pair_threshold)
+    pairs = _pairs(found, [workload for _, _, workload, _ in groups], snapshot, pair_threshold)
     return replace(found, columns=columns.joined(pairs))
 
 

@@ -83,7 +83,7 @@ class Tangents:
             finite = np.where(np.isfinite(level), level, 0.0)
             offers = np.maximum(entries.steps_per_s - finite[entries.group], 0.0) * entries.mass
             given = np.bincount(entries.group, weights=offers * values[entries.column], minlength=groups)
-            short = (total - given) / size
+            short = (total - given) / np.maximum(size, 1e-300)
             (missing,) = np.nonzero(matters & (short > worst))
             if len(missing):
                 worst[missing] = short[missing]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -54,11 +55,11 @@ def _pair_up(one: Floats, other: Floats, *, within: bool) -> list[tuple[int, int
     cuts = np.unique(np.concatenate(([0.0], ends_one, ends_other - turn, [length])))
     cuts = cuts[(cuts >= 0) & (cuts <= length)]
     found = []
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+    for low, high in pairwise(cuts.tolist()):
         middle = (low + high) / 2
         first, second = int(np.searchsorted(ends_one, middle)), int(np.searchsorted(ends_other, middle + turn))
         if high - low > _LEAST and not (within and first == second):
-            found.append((first, second, float(high - low)))
+            found.append((first, second, high - low))
     return found
 
 

@@ -1,0 +1,26 @@
+"""Every job its own part of each type: the static baseline that sharing is compared with.
+
+X = X_isolated; nothing is optimised. Source: Gavel (OSDI 2020), section 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from scheduling.domain import Snapshot
+from scheduling.policies._fraction_policy import FractionPolicy
+from scheduling.policies._fractions import NO_PARTNER, Fractions
+from scheduling.policies._shares import Shares, expand
+
+
+class Isolated(FractionPolicy):
+    name: ClassVar[str] = "isolated"
+    title: ClassVar[str] = "Isolated shares"
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        columns = found.columns
+        values = found.isolated[columns.group, columns.kind] * found.count[columns.group]
+        values = np.where(columns.partner == NO_PARTNER, values, 0.0)
+        return float(values @ columns.steps_per_s), expand(found, values)

@@ -1,0 +1,37 @@
+"""The most training for the money.
+
+maximise sum_m throughput(m, X) / sum_m sum_j price_j * gang_m * X[m][j], X valid; prices are the rate card's. Jobs that
+are poor value wait. Source: Gavel (OSDI 2020), section 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from scheduling.domain import Snapshot
+from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
+from scheduling.policies._fractions import Fractions
+from scheduling.policies._ratio import best_ratio, cost_of_columns
+from scheduling.policies._shares import Shares, expand
+from scheduling.policies.base import Parameters as BaseParameters
+
+
+class Parameters(FractionParameters):
+    normalised: bool = Field(default=False, description="Count each job's throughput relative to its own best.")
+
+
+class MinCost(FractionPolicy):
+    name: ClassVar[str] = "min_cost"
+    title: ClassVar[str] = "Lowest cost"
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+    parameters: Parameters
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
+        worth, cost = found.worth_of_columns(per_step), cost_of_columns(found, dict(snapshot.prices))
+        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        ratio, values = best_ratio(found.program(), worth, cost, *limits)
+        return ratio, expand(found, values)
