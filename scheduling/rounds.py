@@ -18,6 +18,7 @@ from scheduling.policies._limits import broken, cut_down
 from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
+from scheduling.timesharing import share_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
 def _allocate(displaced: Displaced, policy: Policy) -> tuple[Allocation, Displaced]:
     while True:
         try:
-            allocation = policy.allocate(displaced.snapshot)
+            allocation = _ask(displaced.snapshot, policy)
             given = _checked(displaced.snapshot, allocation)
         except SolverError as error:
             allocation = start_minimums(displaced.snapshot, str(error))
@@ -71,12 +72,16 @@ def _allocate(displaced: Displaced, policy: Policy) -> tuple[Allocation, Displac
         displaced = displaced.keep(staying)
 
 
+def _ask(snapshot: Snapshot, policy: Policy) -> Allocation:
+    return share_time(snapshot, view(snapshot), policy) if policy.timed else policy.allocate(snapshot)
+
+
 def _checked(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]:
     """Who is given GPUs. An answer that cannot be carried out is treated like a failed solver."""
     if allocation.counts is not None:
         return allocation.counts
     if allocation.placements is None:
-        raise SolverError("an answer in time fractions, which rounds cannot carry out")
+        raise SolverError("an answer in fractions of time from a policy that does not say so")
     field = view(snapshot)
     part, types = {job.id for job in field.taking_part}, _types(snapshot)
     fixed = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids

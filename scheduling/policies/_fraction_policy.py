@@ -42,6 +42,9 @@ class FractionPolicy:
     title: ClassVar[str]
     Parameters: ClassVar[type[BaseParameters]] = FractionParameters
     elastic: ClassVar[bool] = False
+    timed: ClassVar[bool] = True
+    #: Whether GPUs that the fractions leave idle go to whoever waits.
+    fills: ClassVar[bool] = True
     #: Whether jobs that can do the same are told apart all the same.
     apart: ClassVar[bool] = False
     parameters: FractionParameters
@@ -57,7 +60,7 @@ class FractionPolicy:
         objective, shares = self.solve(snapshot, found)
         return Allocation(
             shares=shares,
-            reasons=found.absent | self.reasons(snapshot, found),
+            reasons={**found.absent, **self.reasons(snapshot, found)},
             figures={"objective": objective, "groups": float(len(found.gang)), "columns": float(len(found.columns))},
         )
 

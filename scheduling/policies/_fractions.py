@@ -89,7 +89,7 @@ class Fractions:
     @cached_property
     def equal_share(self) -> Floats:
         """Steps/s of one member of each group under X_equal."""
-        return self.throughput @ (self.capacity / self.capacity.sum())
+        return np.asarray(self.throughput @ (self.capacity / self.capacity.sum()))
 
     @cached_property
     def isolated(self) -> Floats:
@@ -131,7 +131,7 @@ class Fractions:
         """Sum over a column's members of their steps/s times what a step of their group is worth."""
         entries = self.entries
         value = entries.steps_per_s * entries.mass * per_step[entries.group]
-        return np.bincount(entries.column, weights=value, minlength=len(self.columns))
+        return np.asarray(np.bincount(entries.column, weights=value, minlength=len(self.columns)), dtype=float)
 
 
 def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0, apart: bool = False) -> Fractions:
@@ -146,7 +146,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
         known = (id(job.curves), job.min_gpus, job.types)
         row = rows.get(known)
         if row is None:
-            row = tuple(_steps_per_s(job, kind, total[kind], largest[kind]) for kind in types)
+            row = tuple(steps_per_s(job, kind, total[kind], largest[kind]) for kind in types)
             row = rows[known] = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
         if not any(row):
             absent[job.id] = _nowhere(job)
@@ -200,7 +200,7 @@ def _gpus(snapshot: Snapshot, part: set[str]) -> tuple[Counter[str], dict[str, i
     return total, largest, capacity
 
 
-def _steps_per_s(job: Job, kind: str, total: int, largest: int) -> float:
+def steps_per_s(job: Job, kind: str, total: int, largest: int) -> float:
     if job.min_gpus > total or (job.types and kind not in job.types):
         return 0.0
     curve = job.curves.get(kind) if job.curves else Curve((0.0,) * (job.min_gpus - 1) + (1.0,), "trial")
@@ -285,4 +285,4 @@ def _stretch(left: Floats, pace: Floats, wanted: float) -> Floats:
     else:
         part = (wanted - brings[n - 1]) / (brings[n] - brings[n - 1])
         begin = float(begins[n - 1] + part * (begins[n] - begins[n - 1]))
-    return np.maximum(np.minimum(ends[1:], begin + length) - np.maximum(ends[:-1], begin), 0.0)
+    return np.asarray(np.maximum(np.minimum(ends[1:], begin + length) - np.maximum(ends[:-1], begin), 0.0))

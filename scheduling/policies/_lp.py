@@ -133,7 +133,7 @@ class LinearProgram:
         lp.a_matrix_.start_ = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         lp.a_matrix_.index_ = np.concatenate([*self._columns, np.empty(0, np.int64)]).astype(np.int32)
         lp.a_matrix_.value_ = np.concatenate([*self._values, np.empty(0)])
-        highs = highspy.Highs()
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
             highs.setOptionValue(option, value)
         highs.setOptionValue("primal_feasibility_tolerance", 1e-9)

@@ -11,7 +11,7 @@ from scheduling.policies._fractions import NO_PARTNER, Fractions
 from scheduling.policies._lp import Floats
 from scheduling.policies._within import split
 
-Shares = dict[tuple[str, ...], dict[str, float]]
+Shares = Mapping[tuple[str, ...], Mapping[str, float]]
 _LEAST = 1e-12
 
 
@@ -24,7 +24,7 @@ def expand(found: Fractions, values: Floats, demand: Floats | None = None) -> Sh
         part, _ = split(found, group, values, None if demand is None else demand[members])
         for n, column in enumerate(entries.column[entries.of(group)].tolist()):
             parts[group, column] = part[:, n]
-    shares: Shares = {}
+    shares: dict[tuple[str, ...], dict[str, float]] = {}
     for index in np.nonzero(values > _LEAST)[0]:
         group, partner, kind = int(columns.group[index]), int(columns.partner[index]), found.types[columns.kind[index]]
         own_part, ids = parts[group, int(index)], found.members[group]
@@ -40,7 +40,9 @@ def expand(found: Fractions, values: Floats, demand: Floats | None = None) -> Sh
     return shares
 
 
-def _give(shares: Shares, combination: tuple[str, ...], kind: str, share: float) -> None:
+def _give(
+    shares: dict[tuple[str, ...], dict[str, float]], combination: tuple[str, ...], kind: str, share: float
+) -> None:
     if share > _LEAST:
         given = shares.setdefault(combination, {})
         given[kind] = given.get(kind, 0.0) + share

@@ -24,6 +24,8 @@ class Policy(Protocol):
     Parameters: ClassVar[type[Parameters]]
     #: Integer-count policies: min_gain and protection apply to their plans.
     elastic: ClassVar[bool]
+    #: Answers with fractions of time, which rounds realise (scheduling.timesharing).
+    timed: ClassVar[bool]
     # A policy may also say `strict_order = True`: jobs that hold GPUs keep them to their end, nobody starts before
     # those ahead of it in the queue, and the reason of whoever waits for one ahead has that job's id under `by`.
 

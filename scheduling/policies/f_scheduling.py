@@ -89,6 +89,7 @@ class FScheduling:
     title: ClassVar[str] = "F-scheduling"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
     elastic: ClassVar[bool] = True
+    timed: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

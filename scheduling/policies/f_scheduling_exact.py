@@ -35,6 +35,7 @@ class FSchedulingExact:
     title: ClassVar[str] = "F-scheduling, exact"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
     elastic: ClassVar[bool] = True
+    timed: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

@@ -30,6 +30,7 @@ class FifoGang:
     title: ClassVar[str] = "First in, first out"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
     elastic: ClassVar[bool] = False
+    timed: ClassVar[bool] = False
     strict_order: ClassVar[bool] = True
 
     def __init__(self, parameters: Any = None) -> None:

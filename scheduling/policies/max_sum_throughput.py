@@ -18,15 +18,15 @@ from scheduling.policies._shares import Shares, expand
 from scheduling.policies.base import Parameters as BaseParameters
 
 
-class Parameters(FractionParameters):
+class SumParameters(FractionParameters):
     normalised: bool = Field(default=False, description="Count each job's throughput relative to its own best.")
 
 
 class MaxSumThroughput(FractionPolicy):
     name: ClassVar[str] = "max_sum_throughput"
     title: ClassVar[str] = "Largest throughput sum"
-    Parameters: ClassVar[type[BaseParameters]] = Parameters
-    parameters: Parameters
+    Parameters: ClassVar[type[BaseParameters]] = SumParameters
+    parameters: SumParameters
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))

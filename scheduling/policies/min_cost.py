@@ -19,15 +19,16 @@ from scheduling.policies._shares import Shares, expand
 from scheduling.policies.base import Parameters as BaseParameters
 
 
-class Parameters(FractionParameters):
+class CostParameters(FractionParameters):
     normalised: bool = Field(default=False, description="Count each job's throughput relative to its own best.")
 
 
 class MinCost(FractionPolicy):
     name: ClassVar[str] = "min_cost"
     title: ClassVar[str] = "Lowest cost"
-    Parameters: ClassVar[type[BaseParameters]] = Parameters
-    parameters: Parameters
+    Parameters: ClassVar[type[BaseParameters]] = CostParameters
+    fills: ClassVar[bool] = False  # an idle GPU costs nothing
+    parameters: CostParameters
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))

@@ -28,7 +28,7 @@ class MinCostSlo(MinCost):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         answer = super().allocate(snapshot)
-        missed = {key: reason for key, reason in self._missed(snapshot, answer).items() if reason is not None}
+        missed = self._missed(snapshot, answer.shares or {})
         return Allocation(
             shares=answer.shares,
             reasons={**answer.reasons, **missed},
@@ -42,16 +42,15 @@ class MinCostSlo(MinCost):
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
         worth, cost = found.worth_of_columns(per_step), cost_of_columns(found, dict(snapshot.prices))
         tangents = Tangents(found, program)
+        no_slope = np.zeros(len(needs))
 
         def constant(_: float) -> tuple[Floats, Floats]:
-            return needs, np.zeros(len(needs))
+            return needs, no_slope
 
         while True:
             ratio, values = best_ratio(program, worth, cost, *limits)
             # The needs are constant: rows that the new answer fails are added until it fails none.
-            if not (
-                tangents.add(lambda _: constant, 0.0, values) or tangents.add_cuts(lambda _: constant, 0.0, values)
-            ):
+            if not (tangents.add(constant, 0.0, values) or tangents.add_cuts(constant, 0.0, values)):
                 return ratio, expand(found, values, needs)
 
     def _affordable(self, snapshot: Snapshot, found: Fractions) -> Floats:
@@ -59,8 +58,7 @@ class MinCostSlo(MinCost):
         left_s = np.array([np.inf if job.deadline is None else job.deadline - snapshot.now for job in found.jobs])
         steps = np.array([job.remaining_steps for job in found.jobs])
         fastest = found.fastest[found.group_of]
-        with np.errstate(divide="ignore"):
-            needs = np.where(left_s > 0, steps / np.maximum(left_s, 1e-9), 0.0)
+        needs = np.where(left_s > 0, steps / np.maximum(left_s, 1e-9), 0.0)
         needs = np.where(needs <= fastest, needs, 0.0)
         while (needs > 0).any() and self._common_part(found, needs) < _SURE:
             needs[int(np.argmax(needs / fastest))] = 0.0
@@ -76,12 +74,11 @@ class MinCostSlo(MinCost):
         part, _, _ = optimise(Tangents(found, program), lambda t: (needs * t, needs), 1.0, *limits)
         return part
 
-    def _missed(self, snapshot: Snapshot, answer: Allocation) -> dict[str, Reason | None]:
+    def _missed(self, snapshot: Snapshot, shares: Shares) -> dict[str, Reason]:
         found = self.fractions(snapshot)
-        speeds = achieved(found, answer.shares or {})
-        return {
-            job.id: _lateness(job.deadline, job.remaining_steps, speeds[job.id], snapshot.now) for job in found.jobs
-        }
+        speeds = achieved(found, shares)
+        reasons = {job.id: _lateness(job, speeds[job.id], snapshot.now) for job in found.jobs}
+        return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
 def _lateness(job: Job, steps_per_s: float, now: float) -> Reason | None:

@@ -22,7 +22,7 @@ from scheduling.policies._view import queue_key
 from scheduling.policies.base import Parameters as BaseParameters
 
 
-class Parameters(FractionParameters):
+class MatchingParameters(FractionParameters):
     window: int = Field(
         default=400, ge=1, le=5_000, description="Of the jobs, so many that wait longest are matched (AlloX's alpha)."
     )
@@ -31,8 +31,8 @@ class Parameters(FractionParameters):
 class MinMeanJct(FractionPolicy):
     name: ClassVar[str] = "min_mean_jct"
     title: ClassVar[str] = "Shortest mean completion time"
-    Parameters: ClassVar[type[BaseParameters]] = Parameters
-    parameters: Parameters
+    Parameters: ClassVar[type[BaseParameters]] = MatchingParameters
+    parameters: MatchingParameters
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         order = sorted(range(len(found.jobs)), key=lambda n: queue_key(found.jobs[n]))
@@ -55,7 +55,7 @@ class MinMeanJct(FractionPolicy):
 
     def _start(self, found: Fractions, ranked: list[tuple[int, int]]) -> Shares:
         free = found.capacity.copy()
-        shares: Shares = {}
+        shares: dict[tuple[str, ...], dict[str, float]] = {}
         for job, kind in ranked:
             group = found.group_of[job]
             gang = float(found.gang[group])

@@ -28,6 +28,7 @@ class StaticPartition:
     title: ClassVar[str] = "Static partition"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
     elastic: ClassVar[bool] = False
+    timed: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()
