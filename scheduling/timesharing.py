@@ -17,6 +17,7 @@ from typing import Any
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import QUEUED, State
+from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._fractions import steps_per_s
 from scheduling.policies._view import View, queue_key, words
 from scheduling.policies.base import Policy
@@ -72,7 +73,8 @@ class Ledger:
 
 def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
     """Whole gangs for the moment, by the policy's fractions; raises what the policy raises."""
-    settings: Any = policy.parameters
+    settings = policy.parameters
+    assert isinstance(settings, FractionParameters)
     ledger = Ledger.load(snapshot.memory)
     _account(ledger, snapshot)
     new_round = snapshot.now >= ledger.round_end - _EDGE_S
@@ -82,7 +84,7 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
         _compute(ledger, snapshot, policy, signature)
     counts = _walk(ledger, snapshot, field, keep=not new_round)
     if getattr(policy, "fills", True):
-        _fill(ledger, snapshot, field, counts)
+        _fill(field, counts)
     if new_round:
         ledger.round_end = snapshot.now + settings.round_seconds
     return Allocation(
@@ -90,7 +92,7 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
         reasons={**ledger.reasons, **_reasons(ledger, snapshot, field, counts)},
         memory={MEMORY: ledger.dump()},
         figures={**ledger.figures, "deviation": _deviation(ledger, snapshot)},
-        next_wake_at=ledger.round_end,
+        next_wake_at=ledger.round_end if field.taking_part else None,
     )
 
 
@@ -170,7 +172,7 @@ def _walk(ledger: Ledger, snapshot: Snapshot, field: View, *, keep: bool) -> dic
     return counts
 
 
-def _fill(ledger: Ledger, snapshot: Snapshot, field: View, counts: dict[str, Gang]) -> None:
+def _fill(field: View, counts: dict[str, Gang]) -> None:
     """GPUs that the fractions leave idle go to whoever waits, the fastest fit first."""
     free = dict(field.free)
     for gang in counts.values():

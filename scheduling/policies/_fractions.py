@@ -8,7 +8,6 @@ need of their group is in `_needs`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ import numpy as np
 from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies._lp import INFINITY, Floats, Ints, LinearProgram
+from scheduling.policies._view import queue_key
 from scheduling.throughput import effective
 
 NO_PARTNER = -1
@@ -137,8 +137,8 @@ class Fractions:
 def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0, apart: bool = False) -> Fractions:
     """The snapshot's jobs that may be given time, grouped by what they can do, or each in a group of its own."""
     taking_part, absent = _participants(snapshot)
-    total, largest, capacity = _gpus(snapshot, {job.id for job in taking_part})
-    types = tuple(sorted(total))
+    largest, capacity = _gpus(snapshot, {job.id for job in taking_part})
+    types = tuple(sorted(capacity))
     rows: dict[Hashable, tuple[float, ...]] = {}
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
     group_of, jobs = [], []
@@ -146,7 +146,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
         known = (id(job.curves), job.min_gpus, job.types)
         row = rows.get(known)
         if row is None:
-            row = tuple(steps_per_s(job, kind, total[kind], largest[kind]) for kind in types)
+            row = tuple(steps_per_s(job, kind, capacity[kind], largest[kind]) for kind in types)
             row = rows[known] = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
         if not any(row):
             absent[job.id] = _nowhere(job)
@@ -170,7 +170,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
 
 def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     taking_part, absent = [], {}
-    for job in snapshot.jobs:
+    for job in sorted(snapshot.jobs, key=queue_key):
         if job.state is State.WAITING_FOR_INITIAL_CONTACT:
             text = "The executor has not accepted the job yet; it queues once it has."
             absent[job.id] = Reason("waits_for_contact", text)
@@ -187,21 +187,21 @@ def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     return taking_part, absent
 
 
-def _gpus(snapshot: Snapshot, part: set[str]) -> tuple[Counter[str], dict[str, int], Counter[str]]:
-    """GPUs by type, the largest node by type, and what those that take part may share."""
+def _gpus(snapshot: Snapshot, part: set[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """The largest node by type, and the GPUs that those that take part may share."""
     taken = {gpu for job in snapshot.jobs if job.id not in part for gpu in job.gpu_ids}
-    total, largest, capacity = Counter[str](), dict[str, int](), Counter[str]()
+    largest, capacity = dict[str, int](), dict[str, int]()
     for node in snapshot.nodes:
         if node.schedulable and not node.lost and node.gpu_ids:
-            total[node.type] += len(node.gpu_ids)
             largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
             free = len(node.gpu_ids) if not taken else sum(gpu not in taken for gpu in node.gpu_ids)
-            capacity[node.type] += free
-    return total, largest, capacity
+            capacity[node.type] = capacity.get(node.type, 0) + free
+    return largest, capacity
 
 
-def steps_per_s(job: Job, kind: str, total: int, largest: int) -> float:
-    if job.min_gpus > total or (job.types and kind not in job.types):
+def steps_per_s(job: Job, kind: str, gpus: int, largest: int) -> float:
+    """On its least gang, with so many GPUs of the type and nodes of at most `largest`; 0 where it cannot run."""
+    if job.min_gpus > gpus or (job.types and kind not in job.types):
         return 0.0
     curve = job.curves.get(kind) if job.curves else Curve((0.0,) * (job.min_gpus - 1) + (1.0,), "trial")
     return effective(curve, job.min_gpus, largest)[-1] if curve else 0.0
@@ -209,7 +209,7 @@ def steps_per_s(job: Job, kind: str, total: int, largest: int) -> float:
 
 def _nowhere(job: Job) -> Reason:
     gpus = f"{job.min_gpus} GPU{'' if job.min_gpus == 1 else 's'}"
-    return Reason("no_type", f"No accelerator type here can run the job on {gpus}.")
+    return Reason("no_type", f"No accelerator type that is not taken for good can run the job on {gpus}.")
 
 
 def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold: float) -> Columns:

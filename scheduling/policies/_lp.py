@@ -146,15 +146,16 @@ class LinearProgram:
     def _solve_cbc(self, time_limit_s: float) -> Solution:
         started = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # PuLP 3 announces PuLP 4, which has no bundled CBC; we stay below it
             problem = pulp.LpProblem("program", pulp.LpMaximize if self.maximise else pulp.LpMinimize)
             names = range(len(self.costs))
             tops = [None if top >= INFINITY else float(top) for top in self.bounds]
             variables = [pulp.LpVariable(f"x{n}", 0, tops[n]) for n in names]
             problem += pulp.LpAffineExpression([(variables[n], float(self.costs[n])) for n in names])
             rows = [self._cbc_row(problem, variables, row) for row in range(self.rows)]
+            solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit_s, threads=1)
         built = time.perf_counter()
-        status = problem.solve(pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit_s, threads=1))
+        status = problem.solve(solver)
         self.build_s += built - started
         self.solve_s += time.perf_counter() - built
         if status != pulp.LpStatusOptimal or problem.sol_status != pulp.LpSolutionOptimal:

@@ -6,7 +6,7 @@ import pytest
 
 from scheduling.domain import Gang, Job, Limit, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies import POLICIES, load_policy
+from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import parse_parameters
 from scheduling.policies.f_scheduling import FScheduling
 from scheduling.policies.fallback import start_minimums
@@ -74,7 +74,7 @@ def test_priority_goes_before_submission() -> None:
     assert counts("fifo_gang", make_snapshot(make_job(gpus=4, number=1), late, nodes=4)) == [0, 4]
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(name for name in POLICIES if not policy_class(name).timed))
 def test_running_jobs_keep_their_minimum_before_newer_ones_with_priority(name: str) -> None:
     running = make_job(holds=[0, 1], gpus=2)
     assert counts(name, make_snapshot(running, make_job(gpus=2, priority=9), nodes=3)) == [2, 0]

@@ -21,6 +21,10 @@ from tests.builders import make_snapshot
 from tests.scheduling.strategies import snapshots
 
 EXAMPLES = 25
+COUNTING = sorted(name for name in POLICIES if not policy_class(name).timed)
+TIMED = sorted(name for name in POLICIES if policy_class(name).timed)
+counting_policy = pytest.mark.parametrize("name", COUNTING)
+timed_policy = pytest.mark.parametrize("name", TIMED)
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
 quickly = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -29,7 +33,7 @@ def load(name: str) -> Policy:
     return load_policy(name, {"n": 2} if name == "static_partition" else {})
 
 
-@every_policy
+@counting_policy
 @quickly
 @given(snapshot=snapshots(whole_nodes=True))
 def test_allocation_respects_capacity_and_limits(name: str, snapshot: Snapshot) -> None:
@@ -49,7 +53,7 @@ def test_allocation_respects_capacity_and_limits(name: str, snapshot: Snapshot) 
         assert count <= sum(len(node.gpu_ids) for node in snapshot.nodes if node.type == kind)
 
 
-@every_policy
+@counting_policy
 @quickly
 @given(snapshot=snapshots(whole_nodes=True))
 def test_a_job_that_runs_or_is_locked_never_falls_out(name: str, snapshot: Snapshot) -> None:
@@ -58,6 +62,53 @@ def test_a_job_that_runs_or_is_locked_never_falls_out(name: str, snapshot: Snaps
     for job in snapshot.jobs:
         if job.gpu_ids:
             assert job.id in counts
+
+
+@timed_policy
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(variant=st.sampled_from(["agnostic", "perf", "packed"]), snapshot=snapshots(whole_nodes=True))
+def test_fractions_of_time_are_valid(name: str, variant: str, snapshot: Snapshot) -> None:
+    policy = load_policy(name, {"variant": variant})
+    shares = policy.allocate(with_pairs(snapshot)).shares
+    assert shares is not None
+    jobs = {job.id: job for job in snapshot.jobs}
+    time, gpus = Counter[str](), Counter[str]()
+    for combination, by_type in shares.items():
+        assert len({jobs[key].min_gpus for key in combination}) == 1
+        assert variant == "packed" or len(combination) == 1 or name == "gandiva"
+        for kind, share in by_type.items():
+            assert share >= 0
+            gpus[kind] += share * jobs[combination[0]].min_gpus
+            for key in combination:
+                time[key] += share
+                assert not jobs[key].types or kind in jobs[key].types
+    assert all(value <= 1 + 1e-7 for value in time.values())
+    for kind, value in gpus.items():
+        assert value <= sum(len(node.gpu_ids) for node in snapshot.nodes if node.type == kind) + 1e-7
+
+
+@timed_policy
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(snapshot=snapshots(whole_nodes=True))
+def test_both_engines_find_the_same_optimum(name: str, snapshot: Snapshot) -> None:
+    highs, cbc = (load_policy(name, {"solver": solver}).allocate(snapshot).figures for solver in ("highs", "cbc"))
+    assert highs.keys() == cbc.keys()
+    assert highs.get("objective", 0.0) == pytest.approx(cbc.get("objective", 0.0), rel=1e-6, abs=1e-9)
+
+
+def with_pairs(snapshot: Snapshot) -> Snapshot:
+    """Everybody knows everybody: together they are worth 1.4 of one alone."""
+    jobs = tuple(replace(job, workload=job.id) for job in snapshot.jobs)
+    pairs = {
+        (one.id, other.id, one.min_gpus): {
+            kind: (0.7 * one.curves[kind].at(one.min_gpus), 0.7 * other.curves[kind].at(one.min_gpus))
+            for kind in one.curves.keys() & other.curves.keys()
+        }
+        for one in jobs
+        for other in jobs
+        if one.id < other.id and one.min_gpus == other.min_gpus
+    }
+    return replace(snapshot, jobs=jobs, pairs=pairs)
 
 
 @every_policy
