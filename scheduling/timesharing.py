@@ -1,8 +1,8 @@
 """Rounds that realise fractions of time (spec: heterogeneity-policies, "Round mechanism").
 
 At each round's end the combinations are walked by descending priority: what a job was promised on a type over what it
-had there since the last computation. In between, whoever runs goes on, and idle GPUs go to those that wait. What has to be
-remembered is plain values in the plan's memory.
+had there since the last computation. In between, whoever runs goes on, and idle GPUs go to those that wait. What has
+to be remembered is plain values in the plan's memory.
 """
 
 from __future__ import annotations
@@ -135,24 +135,48 @@ def _compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str)
         ledger.problem = str(error)
         return
     ledger.problem = ""
-    ledger.shares = {key: dict(by_type) for key, by_type in (answer.shares or {}).items()}
+    ledger.shares = _in_turns(answer.shares or {})
     ledger.reasons, ledger.figures = dict(answer.reasons), dict(answer.figures)
 
 
+def _in_turns(shares: Mapping[Key, Mapping[str, float]]) -> dict[Key, dict[str, float]]:
+    """GPUs are held whole, so the members of a pair take turns in its time."""
+    turns: dict[Key, dict[str, float]] = defaultdict(dict)
+    for key, by_type in shares.items():
+        for job in key:
+            for kind, share in by_type.items():
+                turns[job,][kind] = turns[job,].get(kind, 0.0) + share / len(key)
+    return dict(turns)
+
+
 def _ranked(ledger: Ledger, snapshot: Snapshot, jobs: Mapping[str, Job]) -> list[tuple[Key, str]]:
-    """(combination, type) by descending priority; ties by what is owed, then by the promise, then by the queue."""
+    """(combination, type) by descending priority; ties by what is owed over all types and on this one, then by the
+    promise, then by the queue."""
     since = max(snapshot.now - ledger.computed_at, 0.0)
+    debts = _debts(ledger, since)
     ranked = []
     for key, by_type in ledger.shares.items():
         if not all(job in jobs for job in key):
             continue
+        debt = sum(debts[job] for job in key) / len(key)
         for kind, share in by_type.items():
             had = sum(ledger.had.get(job, {}).get(kind, 0.0) for job in key) / len(key)
             priority = math.inf if had <= 0.0 else share * since / had
             owed = share * since - had
-            ranked.append((-priority, -owed, -share, queue_key(jobs[key[0]]), key, kind))
+            ranked.append((-priority, -debt, -owed, -share, queue_key(jobs[key[0]]), key, kind))
     ranked.sort()
     return [(key, kind) for *_, key, kind in ranked]
+
+
+def _debts(ledger: Ledger, since: float) -> dict[str, float]:
+    """By job: seconds that it was promised on all types since the computation, less those that it had."""
+    debts: dict[str, float] = defaultdict(float)
+    for key, by_type in ledger.shares.items():
+        for job in key:
+            debts[job] += sum(by_type.values()) * since
+    for job in debts:
+        debts[job] -= sum(ledger.had.get(job, {}).values())
+    return debts
 
 
 def _walk(ledger: Ledger, snapshot: Snapshot, field: View, *, keep: bool) -> dict[str, Gang]:
@@ -189,8 +213,8 @@ def _fill(field: View, counts: dict[str, Gang]) -> None:
 def _reasons(ledger: Ledger, snapshot: Snapshot, field: View, counts: Mapping[str, Gang]) -> dict[str, Reason]:
     promised: dict[str, float] = defaultdict(float)
     for key, by_type in ledger.shares.items():
-        for job in key:
-            promised[job] += sum(by_type.values())
+        for member in key:
+            promised[member] += sum(by_type.values())
     reasons = dict(field.reasons)
     left_s = max(0.0, ledger.round_end - snapshot.now)
     for job in field.taking_part:
@@ -208,10 +232,5 @@ def _reasons(ledger: Ledger, snapshot: Snapshot, field: View, counts: Mapping[st
 
 
 def _deviation(ledger: Ledger, snapshot: Snapshot) -> float:
-    """The largest difference between time promised and time had since the computation, in seconds."""
-    since = max(0.0, snapshot.now - ledger.computed_at)
-    worst = 0.0
-    for key, by_type in ledger.shares.items():
-        had = sum(sum(ledger.had.get(job, {}).values()) for job in key) / len(key)
-        worst = max(worst, sum(by_type.values()) * since - had)
-    return worst
+    """The largest debt, in seconds."""
+    return max(_debts(ledger, max(0.0, snapshot.now - ledger.computed_at)).values(), default=0.0)

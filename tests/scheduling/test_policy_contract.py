@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -72,7 +72,7 @@ def test_fractions_of_time_are_valid(name: str, variant: str, snapshot: Snapshot
     shares = policy.allocate(with_pairs(snapshot)).shares
     assert shares is not None
     jobs = {job.id: job for job in snapshot.jobs}
-    time, gpus = Counter[str](), Counter[str]()
+    time, gpus = defaultdict[str, float](float), defaultdict[str, float](float)
     for combination, by_type in shares.items():
         assert len({jobs[key].min_gpus for key in combination}) == 1
         assert variant == "packed" or len(combination) == 1 or name == "gandiva"

@@ -128,6 +128,7 @@ class Broken:
     title: ClassVar[str] = "Broken"
     Parameters: ClassVar[type[Parameters]] = Parameters
     elastic: ClassVar[bool] = True
+    timed: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = Parameters()
@@ -158,7 +159,7 @@ class Overlapping(Broken):
 
 class Shares(Broken):
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        return Allocation(shares={job.id: {"titan_xp": 1.0} for job in snapshot.jobs})
+        return Allocation(shares={(job.id,): {"titan_xp": 1.0} for job in snapshot.jobs})
 
 
 @pytest.mark.parametrize("policy", [Overlapping(), Shares()])

@@ -1,0 +1,71 @@
+"""manage.py solve: one allocation problem under one policy, without server and database."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from scheduling.cases import Case, read_case, snapshot_of
+from scheduling.domain import Allocation
+from scheduling.errors import SchedulingError, SolverError
+from scheduling.policies import POLICIES, load_policy, policy_class
+
+
+class Command(BaseCommand):
+    help = "Solve an allocation problem and print the answer as JSON. Needs neither server nor database."
+    requires_system_checks: list[str] = []
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("case", type=Path, help="a policy-case/1 file")
+        parser.add_argument("--policy", required=True, help="one that answers with fractions of time")
+        parser.add_argument("--params", default="{}", help="its parameters as a JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name = options["policy"]
+        timed = sorted(known for known in POLICIES if policy_class(known).timed)
+        if name not in timed:
+            raise CommandError(f"--policy: {name!r} does not answer with fractions of time; {', '.join(timed)} do.")
+        try:
+            answer = self._solve(read_case(options["case"]), name, self._parameters(options["params"]))
+        except SchedulingError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(json.dumps(answer))
+
+    def _parameters(self, text: str) -> dict[str, Any]:
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise CommandError(f"--params: {error}") from None
+        if not isinstance(values, dict):
+            raise CommandError('--params: must be a JSON object, as {"variant": "packed"}')
+        return values
+
+    def _solve(self, case: Case, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        policy = load_policy(name, parameters)
+        started = time.perf_counter()
+        snapshot = snapshot_of(case)
+        built = time.perf_counter()
+        try:
+            answer, status = policy.allocate(snapshot), "optimal"
+        except SolverError as error:
+            answer, status = Allocation(shares={}), error.status
+        solved = time.perf_counter()
+        ids = {str(job.job_id): job.job_id for job in case.jobs}
+        return {
+            "policy": name,
+            "parameters": policy.parameters.model_dump(mode="json"),
+            "status": status,
+            "objective": answer.figures.get("objective"),
+            "allocation": [
+                [ids[key[0]], ids[key[1]] if len(key) == 2 else None, dict(by_type)]
+                for key, by_type in (answer.shares or {}).items()
+            ],
+            "reasons": {key: {"token": r.token, "text": r.text} | dict(r.detail) for key, r in answer.reasons.items()},
+            "seconds": {"build": built - started, "solve": solved - built},
+        }

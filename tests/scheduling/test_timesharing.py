@@ -1,0 +1,194 @@
+"""Rounds that realise fractions of time, driven as the live engine drives them: plan, apply, let time pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling.domain import Allocation, Curve, Job, Plan, Snapshot
+from scheduling.errors import SolverError
+from scheduling.lifecycle import State
+from scheduling.policies import load_policy
+from scheduling.policies.base import Policy
+from scheduling.policies.max_min_fairness import MaxMinFairness
+from scheduling.rounds import plan_round
+from tests.builders import make_job, make_nodes, make_snapshot
+
+ROUND_S = 100.0
+
+
+class Cluster:
+    """A snapshot that goes on: moves are applied at once, launches take no time."""
+
+    def __init__(self, *jobs: Job, policy: Policy | None = None, **nodes: int) -> None:
+        fleet = [
+            n for i, (kind, size) in enumerate(nodes.items()) for n in make_nodes(size, type=kind, first_id=100 * i)
+        ]
+        self.policy = policy or load_policy("max_min_fairness", {"round_seconds": ROUND_S})
+        self.snapshot = make_snapshot(*jobs, nodes=fleet)
+        self.had: dict[str, Counter[str]] = {job.id: Counter() for job in jobs}
+        self.restarts = Counter[str]()
+
+    def step(self) -> Plan:
+        plan = plan_round(self.snapshot, self.policy)
+        jobs = {job.id: job for job in self.snapshot.jobs}
+        for move in plan.moves:
+            state = State.RUNNING if move.gpu_ids else State.WAITING_FOR_RESOURCE
+            jobs[move.job_id] = replace(jobs[move.job_id], state=state, gpu_ids=move.gpu_ids, gang=move.gang)
+            self.restarts[move.job_id] += 1
+        self.snapshot = replace(self.snapshot, jobs=tuple(jobs.values()), memory=plan.memory)
+        return plan
+
+    def wait(self, seconds: float) -> None:
+        for job in self.snapshot.jobs:
+            if job.gang:
+                self.had[job.id][job.gang.type] += seconds  # type: ignore[assignment]
+        self.snapshot = replace(self.snapshot, now=self.snapshot.now + seconds)
+
+    def arrive(self, job: Job) -> None:
+        self.snapshot = replace(self.snapshot, jobs=(*self.snapshot.jobs, job))
+        self.had[job.id] = Counter()
+
+    def rounds(self, count: int) -> None:
+        """Until so many rounds have ended; a plan that takes GPUs away asks to be called again at once."""
+        for _ in range(count):
+            end = 0.0
+            while end <= self.snapshot.now:
+                wake_at = self.step().next_wake_at
+                assert wake_at is not None
+                end = self.snapshot.memory["time_sharing"]["round_end"] if wake_at > self.snapshot.now else 0.0
+            self.wait(end - self.snapshot.now)
+
+    def holds(self, job: Job) -> tuple[int, ...]:
+        return next(j.gpu_ids for j in self.snapshot.jobs if j.id == job.id)
+
+
+def jobs_of(count: int, **speeds: float) -> list[Job]:
+    curves = {kind: Curve((value,)) for kind, value in speeds.items()}
+    return [make_job(number=n + 1, curves=curves, submitted_at=0.0) for n in range(count)]
+
+
+def test_two_jobs_take_turns_on_one_gpu() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=1)
+    cluster.rounds(6)
+    assert cluster.had[one.id]["a"] == cluster.had[two.id]["a"] == 3 * ROUND_S
+    assert cluster.restarts[one.id] + cluster.restarts[two.id] == 11  # a start, and five times one leaves, one comes
+
+
+def test_a_job_keeps_its_gpus_from_round_to_round_where_nobody_else_wants_them() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=2)
+    cluster.rounds(5)
+    assert cluster.restarts == {one.id: 1, two.id: 1}
+
+
+def test_an_arrival_waits_for_the_round_s_end_unless_gpus_are_idle() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, a=1)
+    cluster.step()
+    cluster.wait(ROUND_S / 2)
+    cluster.arrive(two)
+    plan = cluster.step()
+    assert plan.moves == ()
+    assert plan.reasons[two.id].token == "next_round"
+    cluster.wait(ROUND_S / 2)
+    cluster.step()
+    assert (cluster.holds(one), cluster.holds(two)) == ((), (0,))
+
+
+def test_an_arrival_starts_at_once_on_an_idle_gpu() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, a=2)
+    cluster.step()
+    cluster.wait(ROUND_S / 2)
+    cluster.arrive(two)
+    cluster.step()
+    assert cluster.holds(two) == (1,)
+
+
+def test_a_gang_gets_all_of_its_gpus_or_none() -> None:
+    big = make_job(number=1, min_gpus=3, curves={"a": Curve((0.0, 0.0, 3.0))}, submitted_at=0.0)
+    small = jobs_of(4, a=1.0)[1:]
+    cluster = Cluster(big, *small, a=4)
+    for _ in range(8):
+        cluster.rounds(1)
+        assert len(cluster.holds(big)) in (0, 3)
+    assert cluster.had[big.id]["a"] > 0
+
+
+def test_gpus_that_the_fractions_leave_over_go_to_whoever_waits() -> None:
+    """Throughput alone gives the fast job both types' best; the slow one still gets what is idle."""
+    fast, slow = make_job(number=1, curves={"a": Curve((9.0,))}), make_job(number=2, curves={"b": Curve((1.0,))})
+    cluster = Cluster(fast, slow, policy=load_policy("min_cost"), a=1, b=1)
+    cluster.step()
+    assert cluster.holds(slow) == ()
+    cluster = Cluster(fast, slow, policy=load_policy("max_sum_throughput"), a=1, b=1)
+    cluster.step()
+    assert cluster.holds(slow) != ()
+
+
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_time_had_comes_within_a_round_of_what_was_promised(data: st.DataObject) -> None:
+    """Single-GPU jobs, as many as GPUs or more: nobody is ever more than a round's worth of time per type behind."""
+    count = data.draw(st.integers(2, 6))
+    speeds = st.sampled_from([1.0, 2.0, 5.0])
+    jobs = [
+        make_job(
+            number=n + 1, submitted_at=0.0, curves={"a": Curve((data.draw(speeds),)), "b": Curve((data.draw(speeds),))}
+        )
+        for n in range(count)
+    ]
+    policy = load_policy("max_min_fairness", {"round_seconds": ROUND_S, "recompute_seconds": 86_400})
+    cluster = Cluster(*jobs, policy=policy, a=1, b=1)
+    promised = policy.allocate(cluster.snapshot).shares or {}
+    rounds = 40
+    cluster.rounds(rounds)
+    for job in jobs:
+        due_s = sum(promised.get((job.id,), {}).values()) * rounds * ROUND_S
+        assert sum(cluster.had[job.id].values()) >= due_s - ROUND_S - 1e-6
+
+
+class Failing(MaxMinFairness):
+    """Fails when there are three jobs."""
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        if len(snapshot.jobs) == 3:
+            raise SolverError("kTimeLimit")
+        return super().allocate(snapshot)
+
+
+def test_a_failed_solver_leaves_the_last_valid_fractions_in_force() -> None:
+    one, two, three = jobs_of(3, a=1.0)
+    settings: Any = {"round_seconds": ROUND_S}
+    cluster = Cluster(one, two, policy=Failing(MaxMinFairness.Parameters(**settings)), a=1)
+    cluster.rounds(1)
+    cluster.step()
+    cluster.wait(ROUND_S / 2)
+    cluster.arrive(three)
+    plan = cluster.step()
+    assert plan.figures["solver_failed"] == 1.0
+    assert "kTimeLimit" in plan.reasons[two.id].text
+    assert cluster.holds(two) == (0,)
+
+
+def test_what_is_remembered_is_plain_and_goes_with_the_policy() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=1)
+    cluster.rounds(1)
+    before = dict(cluster.snapshot.memory)
+    cluster.policy = load_policy("isolated", {"round_seconds": ROUND_S})
+    cluster.rounds(1)
+    assert before.keys() == cluster.snapshot.memory.keys()
+    assert before["time_sharing"]["signature"] != cluster.snapshot.memory["time_sharing"]["signature"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_idle_cluster_asks_for_no_wake_up(count: int) -> None:
+    assert Cluster(a=count).step().next_wake_at is None
