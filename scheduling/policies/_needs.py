@@ -24,7 +24,7 @@ from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgra
 from scheduling.policies._within import split
 
 _ROUNDS = 200
-_TOLERANCE = 1e-9
+_TOLERANCE, _COARSEST = 1e-9, 1e-6
 
 #: theta -> (what each job needs in steps/s, how fast that changes with theta)
 Needs = Callable[[float], tuple[Floats, Floats]]
@@ -48,6 +48,8 @@ class Tangents:
     program: LinearProgram
     unit: float = 1.0
     rows: list[Row] = field(default_factory=list)
+    #: By which part of its group's need a row may be missed.
+    tolerance: float = _TOLERANCE
 
     @cached_property
     def levels(self) -> Floats:
@@ -70,7 +72,7 @@ class Tangents:
         np.minimum.at(least, found.group_of, wanted)
         # Where all members need the same, what holds at level 0 holds at every level.
         uneven = most > least * (1 + _TOLERANCE)
-        worst = np.full(groups, _TOLERANCE)
+        worst = np.full(groups, self.tolerance)
         chosen: dict[int, tuple[int, Floats, float, float]] = {}
         for number in range(self.levels.shape[1]):
             level = self.levels[:, number]
@@ -130,5 +132,7 @@ def optimise(
             return theta, values, duals
         solution = program.solve(engine, time_limit_s)
         values, duals = solution.values[:width], solution.duals
-        theta = float(solution.values[width]) * tangents.unit
+        before, theta = theta, float(solution.values[width]) * tangents.unit
+        if abs(theta - before) <= _TOLERANCE * abs(theta) and tangents.tolerance < _COARSEST:
+            tangents.tolerance *= 10  # the engine's own precision is reached: CBC prints eight digits
     raise SolverError("no convergence")
