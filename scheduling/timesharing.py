@@ -16,9 +16,10 @@ from typing import Any
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.errors import SolverError
-from scheduling.lifecycle import QUEUED, State
+from scheduling.lifecycle import State
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._fractions import steps_per_s
+from scheduling.policies._limits import Rooms
 from scheduling.policies._view import View, queue_key, words
 from scheduling.policies.base import Policy
 
@@ -82,14 +83,14 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
     # Fractions fit jobs and GPUs as they were; when those change they are computed anew at once, and the round goes on.
     if signature != ledger.signature or (new_round and snapshot.now >= ledger.computed_at + settings.recompute_seconds):
         _compute(ledger, snapshot, policy, signature)
-    counts = _walk(ledger, snapshot, field, keep=not new_round)
+    hands = _walk(ledger, snapshot, field, keep=not new_round)
     if getattr(policy, "fills", True):
-        _fill(field, counts)
+        _fill(field, hands)
     if new_round:
         ledger.round_end = snapshot.now + settings.round_seconds
     return Allocation(
-        counts=counts,
-        reasons={**ledger.reasons, **_reasons(ledger, snapshot, field, counts)},
+        counts=hands.counts,
+        reasons={**ledger.reasons, **_reasons(ledger, snapshot, field, hands)},
         memory={MEMORY: ledger.dump()},
         figures={**ledger.figures, "deviation": _deviation(ledger, snapshot)},
         next_wake_at=ledger.round_end if field.taking_part else None,
@@ -179,38 +180,46 @@ def _debts(ledger: Ledger, since: float) -> dict[str, float]:
     return debts
 
 
-def _walk(ledger: Ledger, snapshot: Snapshot, field: View, *, keep: bool) -> dict[str, Gang]:
+class _Hands:
+    """What is given out in this round, within GPUs and limits."""
+
+    def __init__(self, field: View) -> None:
+        self.free, self.rooms = dict(field.free), Rooms(field)
+        self.counts: dict[str, Gang] = {}
+
+    def fits(self, job: Job, gang: Gang) -> bool:
+        return gang.count <= self.free.get(gang.type, 0) and self.rooms.over(job, gang) is None
+
+    def give(self, job: Job, gang: Gang) -> None:
+        self.counts[job.id] = gang
+        self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
+        self.rooms.book(job, gang)
+
+
+def _walk(ledger: Ledger, snapshot: Snapshot, field: View, *, keep: bool) -> _Hands:
     """Who gets which type now. With `keep` whoever runs goes on, and only what is idle is given away."""
-    free = dict(field.free)
-    counts: dict[str, Gang] = {}
+    hands = _Hands(field)
     jobs = {job.id: job for job in field.taking_part}
     for job in field.running if keep else ():
         if job.gang is not None:
-            counts[job.id] = job.gang
-            free[job.gang.type] -= job.gang.count
-    for key, kind in _ranked(ledger, snapshot, jobs):
-        gang = jobs[key[0]].min_gpus
-        if len(key) == 1 and key[0] not in counts and gang <= free.get(kind, 0):
-            counts[key[0]] = Gang(kind, gang)
-            free[kind] -= gang
-    return counts
+            hands.give(job, job.gang)
+    for (key,), kind in _ranked(ledger, snapshot, jobs):
+        gang = Gang(kind, jobs[key].min_gpus)
+        if key not in hands.counts and hands.fits(jobs[key], gang):
+            hands.give(jobs[key], gang)
+    return hands
 
 
-def _fill(field: View, counts: dict[str, Gang]) -> None:
+def _fill(field: View, hands: _Hands) -> None:
     """GPUs that the fractions leave idle go to whoever waits, the fastest fit first."""
-    free = dict(field.free)
-    for gang in counts.values():
-        free[gang.type] -= gang.count
-    for job in sorted((job for job in field.taking_part if job.id not in counts), key=queue_key):
-        speeds = {kind: span.at(job.min_gpus) for kind, span in field.spans(job).items() if span.low <= job.min_gpus}
-        fits = [kind for kind, speed in speeds.items() if speed > 0 and free[kind] >= job.min_gpus]
+    for job in sorted((job for job in field.taking_part if job.id not in hands.counts), key=queue_key):
+        gangs = [Gang(kind, job.min_gpus) for kind, span in field.spans(job).items() if span.low <= job.min_gpus]
+        fits = [gang for gang in gangs if field.steps_per_s(job, gang) > 0 and hands.fits(job, gang)]
         if fits:
-            kind = max(fits, key=lambda kind: (speeds[kind], kind))
-            counts[job.id] = Gang(kind, job.min_gpus)
-            free[kind] -= job.min_gpus
+            hands.give(job, max(fits, key=lambda gang: (field.steps_per_s(job, gang), gang.type)))
 
 
-def _reasons(ledger: Ledger, snapshot: Snapshot, field: View, counts: Mapping[str, Gang]) -> dict[str, Reason]:
+def _reasons(ledger: Ledger, snapshot: Snapshot, field: View, hands: _Hands) -> dict[str, Reason]:
     promised: dict[str, float] = defaultdict(float)
     for key, by_type in ledger.shares.items():
         for member in key:
@@ -222,10 +231,13 @@ def _reasons(ledger: Ledger, snapshot: Snapshot, field: View, counts: Mapping[st
         detail = {"share": promised[job.id]}
         if ledger.problem:
             part += f" (the last valid answer, since {ledger.problem})"
-        if job.id in counts:
-            text = f"The policy gives it {part}; in this round it has {words(counts[job.id])}."
+        over = hands.rooms.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
+        if job.id in hands.counts:
+            text = f"The policy gives it {part}; in this round it has {words(hands.counts[job.id])}."
             reasons[job.id] = Reason("in_round", text, detail)
-        elif job.state in QUEUED or job.state is State.RUNNING:
+        elif over is not None:
+            reasons[job.id] = over
+        else:
             text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."
             reasons[job.id] = Reason("next_round", text, detail)
     return reasons

@@ -172,6 +172,7 @@ class Heedless:
     title: ClassVar[str] = "Heedless"
     Parameters: ClassVar[type[Parameters]] = Parameters
     elastic: ClassVar[bool] = False
+    timed: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = Parameters()
