@@ -1,0 +1,76 @@
+"""Finished jobs as a trace that the simulator reads (`evenkeel-trace/1`, docs/simulator.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count
+
+from portal.jobs.models import Accelerator, Cluster, Job
+from portal.jobs.snapshots import job_profiles
+from scheduling.lifecycle import State
+from scheduling.throughput import Profile
+
+_BATCH = 500
+
+
+def export_jobs(*, cluster: Cluster, start: datetime, end: datetime) -> Iterator[dict[str, Any]]:
+    """Jobs submitted in [start, end) that finished, by submission; arrivals count from `start`.
+
+    Throughputs are what is known of each job today: measured where it was measured. Neither names, owners
+    nor commands leave the portal.
+    """
+    types = dict(
+        Accelerator.objects.filter(node__cluster=cluster)
+        .values_list("node__accelerator_type")
+        .annotate(Count("pk"))
+        .order_by("node__accelerator_type")
+    )
+    jobs = (
+        Job.objects.filter(cluster=cluster, run__state=State.FINISHED, submitted_at__gte=start, submitted_at__lt=end)
+        .select_related("run", "project", "model_type")
+        .order_by("submitted_at", "number")
+    )
+    batch: list[Job] = []
+    for job in jobs.iterator(chunk_size=_BATCH):
+        batch.append(job)
+        if len(batch) == _BATCH:
+            yield from _entries(batch, types, start)
+            batch = []
+    yield from _entries(batch, types, start)
+
+
+def _entries(jobs: list[Job], types: Mapping[str, int], start: datetime) -> Iterator[dict[str, Any]]:
+    known = job_profiles(jobs, types) if jobs else {}
+    for job in jobs:
+        yield _entry(job, known[job.pk], start)
+
+
+def _entry(job: Job, known: Mapping[str, Profile], start: datetime) -> dict[str, Any]:
+    run = job.run
+    assert run is not None
+    return {
+        "id": str(job.number),
+        "arrival_s": (job.submitted_at - start).total_seconds(),
+        "total_steps": job.total_steps,
+        "model_type": job.model_type.name if job.model_type else "",
+        "project": job.project.key,
+        "priority": job.priority,
+        "min_gpus": job.min_gpus,
+        "max_gpus": job.max_gpus,
+        "types": list(job.accelerator_types),
+        "restartable": job.restartable and run.uses_sdk is not False,
+        "throughputs": {
+            kind: {"steps_per_s": list(profile.curve.steps_per_s), "spread_factor": profile.curve.spread_factor}
+            for kind, profile in sorted(known.items())
+        },
+        "observed": {
+            "queueing_s": run.queueing_s,
+            "launching_s": run.launching_s,
+            "running_s": run.running_s,
+            "finished_s": (run.ended_at - start).total_seconds() if run.ended_at else None,
+            "rescales": run.rescales,
+        },
+    }
