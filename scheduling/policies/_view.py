@@ -37,6 +37,7 @@ class View:
     limits: Mapping[str, Limit]
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
     memo: dict[str, dict[str, Span]] = field(default_factory=dict, compare=False, repr=False)
+    best: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
 
     @property
@@ -77,7 +78,10 @@ class View:
 
     def alone(self, job: Job) -> float:
         """f_M(U): the best gang of one type that the whole cluster could give the job."""
-        return max((span.at(span.high) for span in self.spans(job).values()), default=0.0)
+        known = self.best.get(job.id)
+        if known is None:
+            known = self.best[job.id] = max((span.at(span.high) for span in self.spans(job).values()), default=0.0)
+        return known
 
     def steps_per_s(self, job: Job, gang: Gang | None) -> float:
         if gang is None:

@@ -9,6 +9,7 @@ to several types.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -183,20 +184,38 @@ def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tu
     greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.rooms)
     seats = greedy.run()
     if len(problem.types) > 1 and field.running:
-        kinds = [_with_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
-        rooms = greedy.rooms.tolist()[:-1]
-        greedy = Greedy(kinds, seats, greedy.free.tolist(), problem.others, bound, rooms)
-        seats = greedy.run()
+        hurdles = [_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
+        free = greedy.free.tolist()
+        changing = zip(problem.kinds, hurdles, seats, strict=True)
+        if any(hurdle != kind.hurdle and _finds_faster(kind, hurdle, seat, free) for kind, hurdle, seat in changing):
+            kinds = [
+                kind if hurdle == kind.hurdle else replace(kind, hurdle=hurdle)
+                for kind, hurdle in zip(problem.kinds, hurdles, strict=True)
+            ]
+            rooms = greedy.rooms.tolist()[:-1]
+            greedy = Greedy(kinds, seats, free, problem.others, bound, rooms)
+            seats = greedy.run()
     return seats, greedy.variance
 
 
-def _with_hurdle(snapshot: Snapshot, job: Job, kind: Kind) -> Kind:
+def _hurdle(snapshot: Snapshot, job: Job, kind: Kind) -> float:
     """A change of type must win back, before the next expected event, the steps its restart costs."""
     if kind.hurdle != float("inf"):
-        return kind
+        return kind.hurdle
     seconds = horizon_s(snapshot, job)
     left = seconds - job.restart_cost_s
-    return replace(kind, hurdle=seconds / left if left > 0 else float("inf"))
+    return seconds / left if left > 0 else float("inf")
+
+
+def _finds_faster(kind: Kind, hurdle: float, seat: Seat, free: list[int]) -> bool:
+    """Whether another type has free what would be faster; without any such job nothing is left to do."""
+    value = at(kind.value[seat[0]], seat[1])
+    for t, values in enumerate(kind.value):
+        if t != seat[0] and free[t] >= kind.low[t] <= kind.high[t]:
+            found = bisect_right(values, int(value * hurdle)) if hurdle != float("inf") else len(values)
+            if found < len(values) and max(found, kind.low[t]) <= min(free[t], kind.high[t]):
+                return True
+    return False
 
 
 def horizon_s(snapshot: Snapshot, job: Job) -> float:
