@@ -71,6 +71,7 @@ class Engine:
         self.wakes: set[float] = set()  # moments at which a round is due anyway
         self.protections: set[float] = set()  # ends of protection; they wake by themselves
         self.ends: list[tuple[float, int, int, Run]] = []  # when trainings end, those of earlier epochs among them
+        self.next_wake_at: float | None = None  # of the latest plan
         self.hopeless = 0
         start = min((job.arrival_s for job in jobs), default=0.0)
         self.meter = Meter(start)
@@ -129,6 +130,7 @@ class Engine:
     def _wake_later(self, plan: Plan) -> None:
         """Whatever else happens meanwhile, a round runs when the plan asked for one."""
         at, now = plan.next_wake_at, self.clock.now
+        self.next_wake_at = at
         if at is None or at in self.wakes or at in self.protections or self.is_over:
             return
         if at > now:
@@ -272,9 +274,10 @@ class Engine:
 
     def _unprotect(self, run: Run) -> None:
         self.move(run, Event.PROTECTION_ENDED)
+        due = self.policy.elastic or run.protected_until == self.next_wake_at
         self._forget_protection(run)
         self._expect_end(run)
-        if self.sight.unprotected():
+        if due and self.sight.unprotected():  # protection is from policies that resize
             self.wake()
 
     def _forget_protection(self, run: Run) -> None:
