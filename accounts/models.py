@@ -8,7 +8,7 @@ from django.contrib.auth.base_user import BaseUserManager
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
-from django.core.validators import RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -96,12 +96,24 @@ class Project(models.Model):
     """One place in the tree of projects. `ancestry` is kept by triggers, whoever writes the row: the ids from the
     root down to the project itself. It is not known on an instance that was just created."""
 
+    class InnerRule(models.TextChoices):
+        FAIRNESS = "fairness", "Fairness"
+        FIFO = "fifo", "First in, first out"
+
     key = models.CharField(max_length=40, unique=True, validators=[KEY])
     name = models.CharField(max_length=120)
     ancestry = ArrayField(models.BigIntegerField(), default=list, blank=True, editable=False)
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="children")
     members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
         User, through="Membership", related_name="projects"
+    )
+    share_weight = models.FloatField(
+        default=1.0,
+        validators=[MinValueValidator(0.001), MaxValueValidator(1000.0)],
+        help_text="Its part of what the project above gets, against its siblings' weights (hierarchical policies).",
+    )
+    inner_rule = models.CharField(
+        max_length=10, choices=InnerRule, default=InnerRule.FAIRNESS, help_text="How its own jobs divide its part."
     )
     created_at = models.DateTimeField(auto_now_add=True)
     archived_at = models.DateTimeField(null=True, blank=True, editable=False)

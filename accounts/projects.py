@@ -29,6 +29,19 @@ def rename_project(*, actor: User, project: Project, name: str) -> None:
 
 
 @transaction.atomic
+def set_share(*, actor: User, project: Project, weight: float, inner_rule: str) -> None:
+    """What hierarchical policies give the project and how it divides that."""
+    before = {"share_weight": project.share_weight, "inner_rule": project.inner_rule}
+    after = {"share_weight": weight, "inner_rule": inner_rule}
+    if before == after:
+        return
+    project.share_weight, project.inner_rule = weight, inner_rule
+    project.full_clean(exclude=["key", "parent", "ancestry"])
+    project.save(update_fields=["share_weight", "inner_rule"])
+    record_audit(actor=actor, action="project.share", target=project.key, detail={"before": before, "after": after})
+
+
+@transaction.atomic
 def move_project(*, actor: User, project: Project, parent: Project | None) -> None:
     """Put the project and all below it under `parent`, None: at the top. Raises BadPlace."""
     project = Project.objects.select_for_update().get(pk=project.pk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.core.exceptions import ValidationError
 from django.utils import timezone
@@ -12,7 +12,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts.models import Membership, Project, User
-from accounts.projects import BadPlace, archive_project, check_place, move_project, rename_project, restore_project
+from accounts.projects import (
+    BadPlace,
+    archive_project,
+    check_place,
+    move_project,
+    rename_project,
+    restore_project,
+    set_share,
+)
 from accounts.selectors import access_project, manageable_projects, visible_projects
 from accounts.services import create_project
 from accounts.tree import descendants
@@ -35,7 +43,7 @@ Name = Annotated[str, AfterValidator(no_control), Field(min_length=1, max_length
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 MANAGER = Membership.Role.MANAGER
 #: What people change of a project; what it uses changes by itself.
-EDITED = editing.only("key", "name", "parent", "archived_at")
+EDITED = editing.only("key", "name", "parent", "archived_at", "share_weight", "inner_rule")
 
 
 class ProjectWish(Body):
@@ -47,6 +55,10 @@ class ProjectWish(Body):
 class ProjectChange(Body):
     name: Name | None = None
     parent: Key | None = Field(None, description="Move it, with all below it, under this project; null: to the top.")
+    share_weight: float | None = Field(
+        None, ge=0.001, le=1000, description="Its part of what the project above gets; set by managers of that one."
+    )
+    inner_rule: Literal["fairness", "fifo"] | None = Field(None, description="How its own jobs divide its part.")
 
 
 class ProjectsView(APIView):
@@ -98,13 +110,15 @@ class ProjectView(APIView):
         problems=(409,),
     )
     def patch(self, request: Request, project: str, query: Query, body: ProjectChange) -> Response:
-        """Rename or move it. Who moves a project manages it, the one above it and the one it goes to."""
+        """Rename or move it, set its share. Who moves a project manages it, the one above it and the one it goes to."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         if "parent" in body.model_fields_set:
             _move(user, row, body.parent)
         if body.name is not None and body.name != row.name:
             rename_project(actor=user, project=row, name=body.name)
+        if body.share_weight is not None or body.inner_rule is not None:
+            _share(user, row, body)
         return Response(_detail(user, project))
 
 
@@ -174,7 +188,7 @@ def _move(user: User, project: Project, key: str | None) -> None:
     if parent is not None and project.parent_id == parent.pk:
         return
     # What is above bounds what is below, so it takes both sides to move something out.
-    if project.parent_id and not manageable_projects(user).filter(pk=project.parent_id).exists():
+    if project.parent_id and not _manages_above(user, project):
         raise Refused(403, "Moving it away takes a manager of the project above it.")
     _refuse_bad_place(project, parent)
     try:
@@ -183,7 +197,26 @@ def _move(user: User, project: Project, key: str | None) -> None:
         raise Refused(409, str(error)) from None
 
 
+def _share(user: User, project: Project, body: ProjectChange) -> None:
+    weight = project.share_weight if body.share_weight is None else body.share_weight
+    if weight != project.share_weight and not _manages_above(user, project):
+        raise Refused(403, "Its weight against its siblings takes a manager of the project above it.")
+    set_share(actor=user, project=project, weight=weight, inner_rule=body.inner_rule or project.inner_rule)
+
+
+def _manages_above(user: User, project: Project) -> bool:
+    if project.parent_id is None:
+        return user.is_superuser
+    return manageable_projects(user).filter(pk=project.parent_id).exists()
+
+
 def _detail(user: User, key: str) -> dict[str, Any]:
     project, _ = access_project(user, key)
     (described,) = describe_projects(user, timezone.now(), only=project)
-    return {**described, "inherited_from": inherited_from(user, project), "created_at": iso(project.created_at)}
+    return {
+        **described,
+        "inherited_from": inherited_from(user, project),
+        "created_at": iso(project.created_at),
+        "share_weight": project.share_weight,
+        "inner_rule": project.inner_rule,
+    }

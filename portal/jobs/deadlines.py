@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from portal.jobs.describe import Context, expected_end_of
 from portal.jobs.models import Job
+from portal.jobs.snapshots import deadline_of
 from scheduling.lifecycle import LIVE, State
-
-
-def deadline_of(job: Job) -> datetime | None:
-    given = job.spec.get("deadline")
-    return datetime.fromisoformat(given) if given else None
 
 
 def deadline_sentence(job: Job, ctx: Context) -> str | None:

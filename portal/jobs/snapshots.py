@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from accounts.ledger import current_prices
+from accounts.models import Project
 from portal.jobs import profiles, quota_use
 from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job
 from portal.jobs.services.plans import Seen
@@ -64,6 +66,8 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         seed=cluster.round_epoch,
         memory=cluster.policy_memory,
         limits=limits,
+        entities=_entities(),
+        prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
         blocked_gpu_ids=blocked,
         settings={"speedup": profiles.speedup()},
     )
@@ -146,11 +150,24 @@ def _job(
         not_before=_posix(run.not_before),
         held=bool(job.hold_kind),
         limits=limits,
+        workload=profiles.workload_of(job),
+        done_steps=float(run.step),
+        deadline=_posix(deadline_of(job)),
     )
 
 
 #: Between a written checkpoint and the processes' end, until it is measured per run.
 _STOP_S = 1.0
+
+
+def deadline_of(job: Job) -> datetime | None:
+    given = job.spec.get("deadline")
+    return datetime.fromisoformat(given) if given else None
+
+
+def _entities() -> dict[str, domain.Entity]:
+    rows = Project.objects.values_list("key", "parent__key", "share_weight", "inner_rule")
+    return {key: domain.Entity(parent, weight, rule) for key, parent, weight, rule in rows}
 
 
 def _posix(at: datetime | None) -> float | None:

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, AuditEntry, Invitation, Membership, Project, User
 from portal.jobs.models import Job
+from portal.jobs.snapshots import take_snapshot
 from tests.portal.api import Api
 from tests.portal.test_api_access import Browser
 from tests.portal.world import World
@@ -267,3 +268,22 @@ def test_accepting_needs_the_csrf_token(world: World, manager: Api) -> None:
     client = Client(enforce_csrf_checks=True)
     body = json.dumps({"secret": secret_of(invite(manager)), "password": "correct horse battery"})
     assert client.post("/api/v1/invitations/accept", body, content_type="application/json").status_code == 403
+
+
+def test_a_project_s_weight_is_set_from_above_and_its_rule_by_itself(world: World, manager: Api, root: Api) -> None:
+    assert manager.post("projects", {"key": "faces", "name": "Faces", "parent": "vision"}).status == 201
+    below = person("fay", "faces", "manager")
+    assert below.patch("projects/faces", {"share_weight": 9}).status == 403
+    assert below.patch("projects/faces", {"inner_rule": "fifo"}).json["inner_rule"] == "fifo"
+    assert manager.patch("projects/faces", {"share_weight": 2.5}).json["share_weight"] == 2.5
+    assert manager.patch("projects/vision", {"share_weight": 2}).status == 403
+    assert root.patch("projects/vision", {"share_weight": 2}).status == 200
+    assert manager.patch("projects/faces", {"share_weight": 0}).status == 400
+    assert AuditEntry.objects.filter(action="project.share", target="faces").count() == 2
+
+
+def test_rounds_see_the_tree_with_its_weights(world: World) -> None:
+    Project.objects.create(key="faces", name="Faces", parent=world.project, share_weight=3, inner_rule="fifo")
+    world.submit()
+    entity = take_snapshot(world.cluster, timezone.now()).snapshot.entities["faces"]
+    assert (entity.parent, entity.weight, entity.inner) == ("vision", 3.0, "fifo")

@@ -179,7 +179,9 @@ class History(RuleBasedStateMachine):
     def a_node_is_drained_or_resumed(self, node: str, drained: bool) -> None:
         administration.set_drained(actor=None, node=Node.objects.get(name=node), drained=drained)
 
-    @rule(policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition", "f_scheduling_exact"]))
+    @rule(
+        policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition", "f_scheduling_exact", "hierarchical"])
+    )
     def the_policy_changes(self, policy: str) -> None:
         administration.set_policy(actor=None, cluster=self.world.cluster, name=policy, parameters={})
 

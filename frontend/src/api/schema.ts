@@ -858,8 +858,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Rename or move it
-         * @description Rename or move it. Who moves a project manages it, the one above it and the one it goes to.
+         * Rename or move it, set its share
+         * @description Rename or move it, set its share. Who moves a project manages it, the one above it and the one it goes to.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -3129,6 +3129,16 @@ export interface components {
              * @default null
              */
             parent: string | null;
+            /**
+             * @description Its part of what the project above gets; set by managers of that one.
+             * @default null
+             */
+            share_weight: number | null;
+            /**
+             * @description How its own jobs divide its part.
+             * @default null
+             */
+            inner_rule: ("fairness" | "fifo") | null;
         };
         PatchedRoleWish: {
             /**
@@ -3277,6 +3287,10 @@ export interface components {
             inherited_from: string | null;
             /** Format: date-time */
             created_at: string;
+            /** @description Its part of what the project above gets, against its siblings' weights. */
+            share_weight: number;
+            /** @enum {string} */
+            inner_rule: "fairness" | "fifo";
         };
         ProjectRef: {
             key: string;

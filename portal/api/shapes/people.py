@@ -15,6 +15,8 @@ INHERITED = "Key of the project above that the role comes from; null: it was giv
 class ProjectDetail(Project):
     inherited_from: str | None = Field(description=INHERITED)
     created_at: datetime
+    share_weight: float = Field(description="Its part of what the project above gets, against its siblings' weights.")
+    inner_rule: str = Field(json_schema_extra={"enum": ["fairness", "fifo"]})
 
 
 class PersonRef(Shape):

@@ -11,12 +11,13 @@ from django.db.models import Q
 
 from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import events
-from portal.jobs.deadlines import deadline_of, deadline_sentence
+from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
 from portal.jobs.models import LIVE_VALUES, HoldKind, Job
 from portal.jobs.services.current import lock_current
 from portal.jobs.services.holds import place_hold
 from portal.jobs.services.moves import StaleRun
+from portal.jobs.snapshots import deadline_of
 from scheduling.lifecycle import HOLDING, LIVE, State
 
 
