@@ -84,8 +84,8 @@ class Greedy:
         bound: float,
         rooms: Sequence[int] = (),
     ) -> None:
-        self.rooms = np.array([*rooms, _NO_LIMIT], dtype=np.int64)  # the last one fills up short lists
-        self.kinds, self.seats, self.free = list(kinds), list(seats), np.array(free, dtype=np.int64)
+        self.rooms = [*rooms, _NO_LIMIT]  # the last one fills up short lists
+        self.kinds, self.seats, self.free = list(kinds), list(seats), list(free)
         shares = [at(kind.share[t], n) for kind, (t, n) in zip(kinds, seats, strict=True)] + list(others)
         self.jobs = len(shares)
         self.sum = sum(shares)
@@ -119,6 +119,7 @@ class Greedy:
         self.spare = list(range(size - 1, -1, -1))
         self.row_of: dict[tuple[int, Seat], int] = {}
         self.cells: list[list[Cell | None]] = [[None] * types for _ in range(size)]
+        self.known: dict[tuple[int, Seat], list[Cell | None]] = {}
         self.version = [0] * size  # of a row's entries in `best`
         self.best: list[list[tuple[int, int, int, int]]] = [[] for _ in range(types)]
         self.stale = set[int]()  # rows that the arrays do not show yet
@@ -144,7 +145,7 @@ class Greedy:
         if index is None:
             index = self.row_of[key] = self.spare.pop()
             self.rows[index] = Row(kind, seat)
-            self._propose(index, kind, seat)
+            self.cells[index] = self._propose(kind, seat)
         row = self.rows[index]
         assert row is not None
         heapq.heappush(row.jobs, job)
@@ -174,27 +175,32 @@ class Greedy:
             if cell is not None:
                 heapq.heappush(self.best[t], (-cell.gain, first, index, self.version[index]))
 
-    def _propose(self, index: int, kind: Kind, seat: Seat) -> None:
-        """Fill a row: one more GPU on its own type, or the smallest faster gang of another."""
+    def _propose(self, kind: Kind, seat: Seat) -> list[Cell | None]:
+        """By type: one more GPU on its own type, or the smallest faster gang of another."""
+        key = (id(kind), seat)
+        cells = self.known.get(key)
+        if cells is None:
+            cells = self.known[key] = [self._cell(kind, seat, t) for t in range(len(self.free))]
+        return cells
+
+    def _cell(self, kind: Kind, seat: Seat, t: int) -> Cell | None:
         own, count = seat
         value, share = at(kind.value[own], count), at(kind.share[own], count)
-        for t in range(len(self.free)):
-            target = count + 1 if t == own else _faster(kind, t, value)
-            if target is None or target > kind.high[t]:
-                continue
-            d = at(kind.share[t], target) - share
-            need = 1 if t == own else target
-            self.largest_need = max(self.largest_need, need)
-            adds = _adds(kind, seat, (t, target))
-            self.largest_add = max(self.largest_add, *(add for _, add in adds), 1)
-            self.cells[index][t] = Cell(
-                gain=at(kind.value[t], target) - value,
-                need=need,
-                adds=adds,
-                a=d * (2 * self.jobs * share + (self.jobs - 1) * d),
-                b=2 * d,
-                target=target,
-            )
+        target = count + 1 if t == own else _faster(kind, t, value)
+        if target is None or target > kind.high[t]:
+            return None
+        need, adds = 1 if t == own else target, _adds(kind, seat, (t, target))
+        self.largest_need = max(self.largest_need, need)
+        self.largest_add = max(self.largest_add, *(add for _, add in adds), 1)
+        d = at(kind.share[t], target) - share
+        return Cell(
+            gain=at(kind.value[t], target) - value,
+            need=need,
+            adds=adds,
+            a=d * (2 * self.jobs * share + (self.jobs - 1) * d),
+            b=2 * d,
+            target=target,
+        )
 
     def _show(self) -> None:
         """Bring the arrays up to date. No candidate: never the best, never the least unfair."""
@@ -257,9 +263,8 @@ class Greedy:
         if found is None:
             return None
         _, _, t, index = found
-        cell, row = self.cells[index][t], self.rows[index]
+        cell = self.cells[index][t]
         assert cell is not None
-        assert row is not None
         if cell.need > self.free[t] or any(self.rooms[limit] < add for limit, add in cell.adds):
             return None
         if self.never_binds or self._exact(index, t) < self.limit - self.spread:
@@ -269,10 +274,11 @@ class Greedy:
     def _blocked(self) -> NDArray[np.bool_] | None:
         """Candidates that lack free GPUs or room under a limit; None where none can."""
         blocked: NDArray[np.bool_] | None = None
-        if self.free.min(initial=_NO_LIMIT) < self.largest_need:
-            blocked = self.need > self.free
-        if self.rooms.min() < self.largest_add:
-            over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > self.rooms[self.bounds], axis=2)
+        if min(self.free, default=_NO_LIMIT) < self.largest_need:
+            blocked = self.need > np.array(self.free, dtype=np.int64)
+        if min(self.rooms) < self.largest_add:
+            rooms = np.array(self.rooms, dtype=np.int64)
+            over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > rooms[self.bounds], axis=2)
             blocked = over if blocked is None else np.logical_or(blocked, over)
         return blocked
 

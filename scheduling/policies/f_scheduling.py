@@ -185,14 +185,14 @@ def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tu
     seats = greedy.run()
     if len(problem.types) > 1 and field.running:
         hurdles = [_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
-        free = greedy.free.tolist()
+        free = greedy.free
         changing = zip(problem.kinds, hurdles, seats, strict=True)
         if any(hurdle != kind.hurdle and _finds_faster(kind, hurdle, seat, free) for kind, hurdle, seat in changing):
             kinds = [
                 kind if hurdle == kind.hurdle else replace(kind, hurdle=hurdle)
                 for kind, hurdle in zip(problem.kinds, hurdles, strict=True)
             ]
-            rooms = greedy.rooms.tolist()[:-1]
+            rooms = greedy.rooms[:-1]
             greedy = Greedy(kinds, seats, free, problem.others, bound, rooms)
             seats = greedy.run()
     return seats, greedy.variance
