@@ -129,13 +129,13 @@ def reference() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="100,000 jobs on 5,000 GPUs and all of Philly")
+    parser.add_argument("--full", action="store_true", help="up to 100,000 jobs on 5,000 GPUs, and all of Philly")
     full = parser.parse_args().full
     print(f"# Simulator. Load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores: wall times depend on it.")
     philly(full=full)
     sizes = (1_000, 10_000, 100_000) if full else (1_000, 10_000)
     growth("fifo_gang", 5_000 if full else 500, sizes)
-    growth("max_min_fairness", 5_000 if full else 500, sizes if full else (1_000,))
+    growth("max_min_fairness", 36, (300, 1_000) if full else (100, 300))
     growth("f_scheduling", 500, (1_000, 10_000) if full else (300, 1_000))
     reference()
 
