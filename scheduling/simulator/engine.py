@@ -286,7 +286,7 @@ class Engine:
             run.protected_until = None
 
     def stop_training(self, run: Run) -> None:
-        if run.state in TRAINING:
+        if run.state in TRAINING and not run.broken:
             now = self.clock.now
             self.meter.advance(now)
             self.meter.train(len(run.occupied), self._share(run), -1)
