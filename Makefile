@@ -15,7 +15,7 @@ up: env frontend ## the portal over ./data, or EVENKEEL_DATA
 
 test: env frontend chromium ## the whole default suite
 	@cd frontend && ../scripts/npm.sh run --silent test </dev/null
-	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 lint: env ## style, types, import rules, migrations, API description
 	@scripts/lint.sh

@@ -1,18 +1,21 @@
 """The portal's settings over a data directory of the test session's own.
 
 The embedded servers' addresses follow from the directory, so they are known before tests/conftest.py starts them.
+Each worker of pytest-xdist has a directory, and so servers, of its own.
 """
 
 import os
 import tempfile
 from pathlib import Path
 
-if "EVENKEEL_TEST_SESSION" not in os.environ:
+worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+if "EVENKEEL_TEST_SESSION" not in os.environ or os.environ.get("EVENKEEL_TEST_WORKER", "") != worker:
     for name in [name for name in os.environ if name.startswith("EVENKEEL_")] + ["DATABASE_URL", "REDIS_URL"]:
         if name != "EVENKEEL_SHARED":
             os.environ.pop(name, None)
     data = tempfile.mkdtemp(prefix="evenkeel-test-")
     Path(data).chmod(0o755)  # the servers' account passes through
+    os.environ["EVENKEEL_TEST_WORKER"] = worker
     os.environ["EVENKEEL_DATA"] = os.environ["EVENKEEL_TEST_SESSION"] = data
 
 from portal.settings import *

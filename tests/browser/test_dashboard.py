@@ -140,7 +140,7 @@ def test_pages_are_accessible_and_fit(page: Page, path: str, width: int) -> None
     page.locator(".page section, .page form").first.wait_for()
     page.wait_for_timeout(500)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    page.add_script_tag(path=AXE)
+    page.evaluate(f"{AXE.read_text()}; null")  # a script tag is refused by our Content-Security-Policy
     found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})")
     broken = [(v["id"], v["nodes"][0]["html"][:160]) for v in found["violations"]]
     assert broken == []
