@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from django.db.models import Q, QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Lower
 from pydantic import AfterValidator, BaseModel, Field
 
 from accounts.models import User
 from portal.api.inputs import At, Body, PageQuery, Several, Word
 from portal.api.shapes.base import JobState
 from portal.jobs.models import LIVE_VALUES, Job
-from portal.jobs.selectors import in_people_states
+from portal.jobs.selectors import in_people_states, in_states
+from scheduling.lifecycle import LIVE
 
 
 def split_label(label: str) -> tuple[str, str | None]:
@@ -42,6 +43,7 @@ class _Filters(BaseModel):
 
 
 class JobsQuery(_Filters, PageQuery):
+    limit: int = Field(40, ge=1, le=200, description="Rows of a page.")
     state: Annotated[list[JobState], Several] = Field([], max_length=20, description="Any of these; `a,b` or repeated.")
     ordering: Literal["-number", "number", "-submitted_at", "submitted_at"] = "-number"
 
@@ -64,7 +66,7 @@ def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) ->
         rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email__iexact=query.owner)
     if query.held is not None:
         held = ~Q(hold_kind="") & Q(run__state__in=LIVE_VALUES)
-        rows = rows.filter(held if query.held else ~held)
+        rows = rows.filter(held, in_states(LIVE)) if query.held else rows.exclude(held)
     for label in query.label:
         key, value = split_label(label)
         rows = rows.filter(labels__has_key=key) if value is None else rows.filter(labels__contains={key: value})
@@ -73,7 +75,7 @@ def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) ->
 
 def _with_text(rows: QuerySet[Job], text: str) -> QuerySet[Job]:
     number = text.lstrip("#")
-    found = Q(name__icontains=text) | Q(labels_text__icontains=text)
+    found = Q(search_text__contains=Lower(Value(text)))
     if number.isdecimal() and len(number) <= 18:
         found |= Q(number=int(number))
-    return rows.alias(labels_text=Cast("labels", TextField())).filter(found)
+    return rows.filter(found)

@@ -14,6 +14,7 @@ from accounts import ledger, pricing
 from accounts.ledger import Held, PriceBook
 from portal.jobs import holding, profiles
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
+from portal.jobs.selectors import in_states
 from portal.jobs.snapshots import job_profiles
 from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
 from scheduling.throughput import Profile
@@ -57,7 +58,7 @@ def cluster_types() -> dict[str, int]:
 
 def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
     """Job ids in queue order (priority, submission, id), numbered from 1."""
-    jobs = Job.objects.filter(run__state__in=list(WAITING), hold_kind="")
+    jobs = Job.objects.filter(in_states(WAITING), hold_kind="")
     if cluster_id is not None:
         jobs = jobs.filter(cluster_id=cluster_id)
     ordered = jobs.order_by("-priority", "submitted_at", "id").values_list("id", flat=True)
@@ -66,7 +67,8 @@ def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
 
 def gather(jobs: Iterable[Job], now: datetime) -> Context:
     jobs = list(jobs)
-    ids, runs = [j.pk for j in jobs], [j.run_id for j in jobs if j.run_id]
+    touched = [j for j in jobs if j.run is None or j.run.has_a_past]
+    ids, runs = [j.pk for j in touched], [j.run_id for j in touched if j.run_id]
     types = cluster_types()
     gpus: dict[UUID, list[Accelerator]] = defaultdict(list)
     planned = Assignment.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
@@ -87,17 +89,20 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         book=holding.book_for(held, now),
         profiles=job_profiles(live, types),
         queue=queue_order() if waiting else {},
-        totals=_totals(ids),
+        totals=_totals(jobs),
     )
 
 
-def _totals(job_ids: list[UUID]) -> dict[UUID, dict[str, float]]:
-    """Times and rescales over all attempts of each job."""
+def _totals(jobs: list[Job]) -> dict[UUID, dict[str, float]]:
+    """Times and rescales over all attempts of each job; earlier ones are read where there are any."""
     totals: dict[UUID, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     names = ("queueing_s", "launching_s", "running_s", "rescales")
-    for row in Run.objects.filter(job__in=job_ids).values("job_id", *names):
+    retried = [job for job in jobs if job.run is None or job.run.attempt > 1]
+    earlier = Run.objects.filter(job__in=[job.pk for job in retried]).exclude(pk__in=[job.run_id for job in retried])
+    rows = [*earlier.order_by(), *(job.run for job in jobs if job.run)]
+    for run in rows:
         for name in names:
-            totals[row["job_id"]][name] += row[name]
+            totals[run.job_id][name] += getattr(run, name)
     return totals
 
 

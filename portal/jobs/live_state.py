@@ -19,9 +19,9 @@ from accounts.quotas import gpu_limits, period_of
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso
 from portal.jobs.holding import product_of
-from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job, JobEvent
-from portal.jobs.selectors import DESCRIBED
-from scheduling.lifecycle import WAITING, State
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
+from portal.jobs.selectors import described_jobs, in_states
+from scheduling.lifecycle import LIVE, WAITING, State
 
 logger = logging.getLogger(__name__)
 RECENT = timedelta(hours=1)
@@ -41,8 +41,8 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
     cluster = Cluster.objects.first()
     if cluster is None:
         return {}
-    live = list(Job.objects.filter(run__state__in=LIVE_VALUES).select_related(*DESCRIBED))
-    ended = Job.objects.filter(run__ended_at__gt=now - RECENT).select_related(*DESCRIBED).order_by("-run__ended_at")
+    live = list(described_jobs().filter(in_states(LIVE)))
+    ended = described_jobs().filter(run__ended_at__gt=now - RECENT).order_by("-run__ended_at")
     recent = list(ended[:MAX_ENDED])
     ctx = gather(live + recent, now)
     described = _described(live + recent, ctx)

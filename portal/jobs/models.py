@@ -14,7 +14,8 @@ from django.contrib.postgres.fields import ArrayField, DateTimeRangeField, Range
 from django.contrib.postgres.indexes import GinIndex
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connection, models
-from django.db.models import F, Func, Q, Value
+from django.db.models import F, Func, Q, TextField, Value
+from django.db.models.functions import Cast, Concat, Lower
 from django.utils import timezone
 
 from accounts.models import Project
@@ -22,6 +23,7 @@ from scheduling.lifecycle import LIVE, State
 
 STATE_CHOICES = [(s.value, s.value) for s in State]
 LIVE_VALUES = sorted(s.value for s in LIVE)
+_FIRST_WAIT = (State.WAITING_FOR_INITIAL_CONTACT, State.WAITING_FOR_INITIAL_RESOURCE)
 
 
 class Cluster(models.Model):
@@ -166,6 +168,12 @@ class Job(models.Model):
     resume_step = models.BigIntegerField(null=True)
     #: The newest run; its state is the job's.
     run = models.OneToOneField("Run", null=True, on_delete=models.SET_NULL, related_name="+")
+    #: What a search for a part of the name or of a label reads: casting labels in each search took most of its time.
+    search_text = models.GeneratedField(
+        expression=Lower(Concat("name", Value("\n"), Cast("labels", TextField()), output_field=TextField())),
+        output_field=TextField(),
+        db_persist=True,
+    )
 
     class Meta:
         ordering = ["-number"]
@@ -255,12 +263,18 @@ class Run(models.Model):
             models.CheckConstraint(condition=Q(step__gte=F("checkpoint_step")), name="run_step_not_behind_checkpoint"),
         ]
         indexes = [
-            models.Index(fields=["state"], condition=Q(state__in=LIVE_VALUES), name="run_live_state"),
+            models.Index(fields=["state"], name="run_state"),
             models.Index(fields=["-ended_at"], name="run_ended"),
         ]
 
     def __str__(self) -> str:
         return f"{self.job_id} attempt {self.attempt} {self.state}"
+
+    @property
+    def has_a_past(self) -> bool:
+        """False: its job never had a GPU, so that no assignments, holds, costs or measurements of it can be found."""
+        waits_first = self.state in _FIRST_WAIT and self.first_started_at is None
+        return not (waits_first and self.attempt == 1 and self.epoch == 0)
 
 
 def _gpu_range() -> Func:

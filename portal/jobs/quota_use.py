@@ -18,9 +18,10 @@ from accounts.levels import Levels
 from accounts.models import Quota
 from accounts.quotas import AT_ONCE, LiveJob, Spending
 from portal.jobs.holding import CURRENCY, held, open_holds
-from portal.jobs.models import LIVE_VALUES, Assignment, Job
+from portal.jobs.models import Assignment, Job
+from portal.jobs.selectors import in_states
 from scheduling import domain
-from scheduling.lifecycle import WAITING, State
+from scheduling.lifecycle import LIVE, WAITING, State
 
 
 def live_jobs(condition: Q | None = None) -> list[LiveJob]:
@@ -29,7 +30,7 @@ def live_jobs(condition: Q | None = None) -> list[LiveJob]:
     rows = Assignment.objects.filter(during__upper_inf=True)
     for run, kind in rows.values_list("run_id", "accelerator__node__accelerator_type"):
         planned[run][kind] += 1
-    jobs = Job.objects.filter(condition or Q(), run__state__in=LIVE_VALUES)
+    jobs = Job.objects.filter(in_states(LIVE), condition or Q())
     columns = ("project_id", "owner_id", "run_id", "run__state", "min_gpus", "accelerator_types")
     return [
         LiveJob(project, owner, State(state) in WAITING, least, tuple(types), planned.get(run, {}))

@@ -12,10 +12,11 @@ from typing import Any
 from accounts.ledger import current_prices
 from accounts.models import Project
 from portal.jobs import profiles, quota_use
-from portal.jobs.models import LIVE_VALUES, Accelerator, Assignment, Cluster, Hold, Job
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
+from portal.jobs.selectors import in_states
 from portal.jobs.services.plans import Seen
 from scheduling import domain
-from scheduling.lifecycle import State
+from scheduling.lifecycle import LIVE, State
 from scheduling.throughput import Profile
 
 logger = logging.getLogger(__name__)
@@ -31,12 +32,9 @@ class ClusterView:
 
 
 def live_jobs(cluster_id: int) -> list[Job]:
-    """Jobs with a live run, each with its run, project and program: one query."""
-    return list(
-        Job.objects.filter(cluster_id=cluster_id, run__state__in=LIVE_VALUES).select_related(
-            "run", "project", "model_type"
-        )
-    )
+    """Jobs with a live run, each with its run, project and program: three queries."""
+    jobs = Job.objects.filter(in_states(LIVE), cluster_id=cluster_id)
+    return list(jobs.select_related("run").prefetch_related("project", "model_type"))
 
 
 def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
@@ -79,7 +77,8 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
 
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:
     """Curves per job, with the measured numbers of all of them in one query."""
-    measured = profiles.measured_numbers({profiles.workload_of(job) for job in jobs})
+    measurable = [job for job in jobs if job.model_type_id or job.run is None or job.run.has_a_past]
+    measured = profiles.measured_numbers({profiles.workload_of(job) for job in measurable})
     known = {}
     for job in jobs:
         try:

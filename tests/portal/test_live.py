@@ -71,7 +71,7 @@ class Listener:
 
 
 def publish() -> None:
-    redis.Redis.from_url(settings.REDIS_URL).delete("live:last")
+    redis.Redis.from_url(settings.REDIS_URL).delete("live:rests")
     assert live.publish_changes(timezone.now()) is None
 
 
@@ -118,9 +118,16 @@ def test_diffs_come_at_most_twice_a_second(fresh_streams: None) -> None:
     world = World()
     publish()
     world.submit()
-    assert live.publish_changes(timezone.now()) is not None
-    time.sleep(live.INTERVAL_S)
+    too_soon_s = live.publish_changes(timezone.now())
+    assert too_soon_s is not None
+    time.sleep(too_soon_s + 0.05)
     assert live.publish_changes(timezone.now()) is None
+
+
+def test_the_publisher_rests_the_longer_the_more_there_is_to_publish() -> None:
+    assert live.rest_s(0.01) == live.INTERVAL_S
+    assert live.rest_s(0.8) == pytest.approx(2.4)
+    assert live.rest_s(60) == 10
 
 
 @pytest.mark.django_db

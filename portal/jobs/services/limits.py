@@ -13,7 +13,8 @@ from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import events
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
-from portal.jobs.models import LIVE_VALUES, HoldKind, Job
+from portal.jobs.models import HoldKind, Job
+from portal.jobs.selectors import in_states
 from portal.jobs.services.current import lock_current
 from portal.jobs.services.holds import place_hold
 from portal.jobs.services.moves import StaleRun
@@ -24,8 +25,8 @@ from scheduling.lifecycle import HOLDING, LIVE, State
 def enforce(*, cluster_id: int, now: datetime) -> None:
     """Park jobs that have cost what they may cost, and tell once of deadlines that are, or will be, missed."""
     limited = Q(spec__has_key="max_cost", hold_kind="", run__state__in=[s.value for s in HOLDING])
-    timed = Q(spec__has_key="deadline", run__state__in=LIVE_VALUES) & ~Q(deadline_told="passed")
-    found = Job.objects.filter(limited | timed, cluster_id=cluster_id)
+    timed = Q(spec__has_key="deadline") & ~Q(deadline_told="passed")
+    found = Job.objects.filter(in_states(LIVE), limited | timed, cluster_id=cluster_id)
     jobs = list(found.select_related("run", "project", "owner", "model_type"))
     if not jobs:
         return
