@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any, Literal, cast
@@ -18,13 +18,14 @@ from accounts.models import LedgerEntry, Resource, UsageDay
 from accounts.pricing import WEIGHTS, by_day
 
 GroupBy = Literal["project", "user", "job", "day", "month", "type"]
-_KEYS: dict[str, str] = {
-    "project": "project_id::text",
-    "user": "coalesce(user_id::text, '')",
-    "job": "job_id::text",
-    "day": "to_char(day, 'YYYY-MM-DD')",
-    "month": "to_char(day, 'YYYY-MM')",
-    "type": "accelerator_type",
+#: What rows are grouped by, as the table has it; and how that is written. Grouping texts would take twice as long.
+_KEYS: dict[GroupBy, tuple[str, str]] = {
+    "project": ("project_id", "name::text"),
+    "user": ("coalesce(user_id, 0)", "coalesce(nullif(name, 0)::text, '')"),
+    "job": ("job_id", "name::text"),
+    "day": ("day", "to_char(name, 'YYYY-MM-DD')"),
+    "month": ("date_trunc('month', day::timestamp)", "to_char(name, 'YYYY-MM')"),
+    "type": ("accelerator_type", "name"),
 }
 _COLUMNS = "day, project_id, user_id, job_id, accelerator_type, gpu_us_hundredths, product"
 
@@ -117,22 +118,44 @@ class Question:
 def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: int | None = None) -> list[Row]:
     """Groups with the largest cost first (days and months: newest first), with what is held now added."""
     source, parameters = _source(question, now)
-    key = _KEYS[question.group_by]
-    order = "1 DESC" if question.group_by in ("day", "month") else "3 DESC, 1"
-    # By job first: counting distinct ones in each group would sort all rows.
-    sql = f"""{source} SELECT name, count(*), sum(money) FROM (
-            SELECT {key} AS name, job_id, sum(product) AS money FROM parts GROUP BY 1, 2
-        ) AS by_job GROUP BY 1 ORDER BY {order} LIMIT %s OFFSET %s"""  # noqa: S608 - constants
+    key, written = _KEYS[question.group_by]
+    if question.group_by == "job":
+        sql = _JOBS.format(source=source)
+    else:
+        order = "name DESC" if question.group_by in ("day", "month") else "total DESC, name"
+        sql = _GROUPS.format(source=source, key=key, written=written, order=order)
+    groups: dict[str, Row] = {}
     with connection.cursor() as cursor:
         cursor.execute(sql, [*parameters, limit, offset])
-        groups = cursor.fetchall()
-        by_type = f"""{source} SELECT {key}, accelerator_type, sum(gpu_us_hundredths) FROM parts
-            WHERE {key} = ANY(%s) GROUP BY 1, 2 ORDER BY 1, 2"""  # noqa: S608 - constants
-        cursor.execute(by_type, [*parameters, [group[0] for group in groups]])
-        held: dict[str, dict[str, int]] = defaultdict(dict)
-        for name, kind, total in cursor.fetchall():
-            held[name][kind] = int(total)
-    return [Row(name, jobs, cast("Decimal", product), held[name]) for name, jobs, product in groups]
+        for name, product, kind, held in cursor.fetchall():
+            groups.setdefault(name, Row(name, 1, cast("Decimal", product), {})).gpu_us_hundredths[kind] = int(held)
+        if question.group_by == "job":
+            return list(groups.values())
+        cursor.execute(_COUNTS.format(source=source, key=key, written=written), parameters)
+        jobs = dict(cursor.fetchall())
+    return [replace(row, jobs=jobs[row.key]) for row in groups.values()]
+
+
+#: All rows once, into few groups.
+_GROUPS = """{source}, by_type AS (
+        SELECT {key} AS name, accelerator_type, sum(gpu_us_hundredths) AS held, sum(product) AS money
+        FROM parts GROUP BY 1, 2
+    ), page AS (
+        SELECT name, sum(money) AS total FROM by_type GROUP BY 1 ORDER BY {order} LIMIT %s OFFSET %s
+    ) SELECT {written}, total, accelerator_type, held FROM page JOIN by_type USING (name)
+    ORDER BY {order}, accelerator_type"""
+#: As many groups as jobs: types only of those of the page, which have an index.
+_JOBS = """{source}, page AS (
+        SELECT job_id, sum(product) AS total FROM parts GROUP BY 1 ORDER BY total DESC, job_id LIMIT %s OFFSET %s
+    ), by_type AS (
+        SELECT job_id, accelerator_type, sum(gpu_us_hundredths) AS held
+        FROM parts WHERE job_id = ANY(ARRAY(SELECT job_id FROM page)) GROUP BY 1, 2
+    ) SELECT job_id::text, total, accelerator_type, held FROM page JOIN by_type USING (job_id)
+    ORDER BY total DESC, job_id, accelerator_type"""
+#: By job first: counting distinct ones in each group would sort all rows.
+_COUNTS = """{source} SELECT {written}, count(*) FROM (
+        SELECT {key} AS name, job_id FROM parts GROUP BY 1, 2
+    ) AS by_job GROUP BY name"""
 
 
 def _source(question: Question, now: Iterable[Part]) -> tuple[str, list[Any]]:
@@ -142,7 +165,7 @@ def _source(question: Question, now: Iterable[Part]) -> tuple[str, list[Any]]:
         if question.covers(p)
     ]
     users = "" if question.user_ids is None else "AND user_id = ANY(%s)"
-    sql = f"""WITH parts ({_COLUMNS}) AS (
+    sql = f"""WITH parts ({_COLUMNS}) AS NOT MATERIALIZED (
         SELECT {_COLUMNS} FROM accounts_usageday
         WHERE day BETWEEN %s AND %s AND project_id = ANY(%s) {users}
         UNION ALL SELECT * FROM {_unnested()})"""  # noqa: S608 - constants
