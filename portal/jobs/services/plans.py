@@ -145,19 +145,20 @@ def _detail(m: Move) -> dict[str, Any]:
 
 
 def _store_reasons(plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> None:
-    """What the policy says about jobs it did not move, where that has changed."""
+    """What the policy says about jobs it did not move, where that has changed: those few are locked, not all."""
     still = [seen[job_id].run_id for job_id in plan.reasons if job_id not in moved and job_id in seen]
-    changed = []
-    # Locked: a run that ends meanwhile keeps the reason it ended with.
-    runs = Run.objects.select_for_update(of=("self",)).select_related("job")
-    runs = runs.filter(pk__in=still, state__in=[*QUEUED, State.RUNNING])
-    for run in runs.order_by("pk"):
-        reason = plan.reasons[str(run.job_id)]
-        detail = dict(reason.detail)
-        text = run.job.hold_text or reason.text if reason.token == "HELD" else reason.text  # who holds it
-        if (run.reason_token, run.reason_text, run.reason_detail) != (reason.token, text, detail):
-            run.reason_token, run.reason_text, run.reason_detail = reason.token, text, detail
-            changed.append(run)
+    runs = Run.objects.filter(pk__in=still, state__in=[*QUEUED, State.RUNNING]).order_by("pk")
+    columns = ("pk", "job_id", "job__hold_text", "reason_token", "reason_text", "reason_detail")
+    news = {}
+    for pk, job_id, hold_text, *old in runs.values_list(*columns):
+        reason = plan.reasons[str(job_id)]
+        text = hold_text or reason.text if reason.token == "HELD" else reason.text  # who holds it
+        if old != [reason.token, text, dict(reason.detail)]:
+            news[pk] = (reason.token, text, dict(reason.detail))
+    # A run that ended meanwhile keeps the reason it ended with.
+    changed = list(runs.select_for_update(of=("self",)).filter(pk__in=news)) if news else []
+    for run in changed:
+        run.reason_token, run.reason_text, run.reason_detail = news[run.pk]
     if changed:
         Run.objects.bulk_update(changed, ["reason_token", "reason_text", "reason_detail"], batch_size=500)
 
