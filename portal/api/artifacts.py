@@ -86,7 +86,7 @@ class ArtifactView(APIView):
 
     @operation(
         "delete_artifact", None, access=Access.MEMBER, tag="artifacts", status=204, path=["job", "artifact"],
-        problems=(403,),
+        problems=(403, 409),
     )  # fmt: skip
     def delete(self, request: Request, job: str, artifact: int, query: Query) -> Response:
         """Remove the file before its time."""
