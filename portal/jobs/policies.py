@@ -12,6 +12,7 @@ from portal.jobs.describe import iso
 from portal.jobs.models import Cluster, PolicyChange
 from portal.jobs.snapshots import take_snapshot
 from scheduling.policies import POLICIES, policy_class
+from scheduling.policies.base import Policy
 from scheduling.policies.f_scheduling import Parameters as BoundParameters
 from scheduling.policies.f_scheduling import bound_hint
 
@@ -20,17 +21,22 @@ def describe_policies() -> list[dict[str, Any]]:
     described = []
     for name in POLICIES:
         policy = policy_class(name)
-        text = inspect.getdoc(policy) or inspect.getdoc(sys.modules[policy.__module__]) or ""
         described.append(
             {
                 "name": name,
                 "title": policy.title,
-                "description": text.strip(),
+                "description": _summary(policy),
                 "schema": policy.Parameters.model_json_schema(),
                 "elastic": policy.elastic,
             }
         )
     return described
+
+
+def _summary(policy: type[Policy]) -> str:
+    """The first paragraph of what the policy's own class says of itself, or else its module; not of a base class."""
+    text = policy.__doc__ or sys.modules[policy.__module__].__doc__ or ""
+    return " ".join(inspect.cleandoc(text).split("\n\n", 1)[0].split())
 
 
 def describe_policy(cluster: Cluster) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def _limit(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: fl
     if free.get(gang.type, 0) > 0:
         return "one more would not make it faster"
     if variance >= bound:
-        return f"the variance {variance:.3f} is at its bound {bound:.3f}, so the worst off go first"
+        where = "above" if variance > bound else "at"
+        return f"the variance {variance:.3f} is {where} its bound {bound:.3f}, so the worst off go first"
     return "it grows when a job ends or gains less than this one"
 
 

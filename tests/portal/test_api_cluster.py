@@ -39,7 +39,10 @@ def test_every_policy_comes_with_its_schema(api: Api) -> None:
     kinds = {kind["name"]: kind for kind in api.get("policies").json}
     assert set(kinds) == set(POLICIES)
     assert kinds["f_scheduling"]["schema"]["properties"]["v_bound"]["maximum"] == 1.0
-    assert all(kind["description"] for kind in kinds.values())
+    said = [kind["description"] for kind in kinds.values()]
+    assert all(said)
+    assert len(set(said)) == len(POLICIES)
+    assert not any("\n" in text or "Subclass" in text for text in said)
 
 
 def test_a_policy_is_chosen_audited_and_undone(boss: Api) -> None:
