@@ -87,6 +87,7 @@ class QuotasView(APIView):
         "create_quota",
         Quota,
         access=Access.SIGNED_IN,
+        scope="admin",
         tag="quotas",
         status=201,
         body=Wish,
@@ -137,7 +138,14 @@ class QuotaView(APIView):
         return Response(describe([quota_changes.manageable_quotas(signed_in(request)).get(pk=quota)])[0])
 
     @operation(
-        "change_quota", Quota, access=Access.SIGNED_IN, tag="quotas", path=["quota"], body=Change, problems=(403,)
+        "change_quota",
+        Quota,
+        access=Access.SIGNED_IN,
+        scope="admin",
+        tag="quotas",
+        path=["quota"],
+        body=Change,
+        problems=(403,),
     )
     def put(self, request: Request, quota: int, query: Query, body: Change) -> Response:
         """Another limit, or the other of hard and soft."""
@@ -146,7 +154,16 @@ class QuotaView(APIView):
         limit = _units(row.kind, body.limit)
         return Response(describe([quota_changes.change_quota(actor=actor, quota=row, limit=limit, hard=body.hard)])[0])
 
-    @operation("remove_quota", None, access=Access.SIGNED_IN, tag="quotas", status=204, path=["quota"], problems=(403,))
+    @operation(
+        "remove_quota",
+        None,
+        access=Access.SIGNED_IN,
+        scope="admin",
+        tag="quotas",
+        status=204,
+        path=["quota"],
+        problems=(403,),
+    )
     def delete(self, request: Request, quota: int, query: Query) -> Response:
         """The limit binds nobody any more."""
         actor = signed_in(request)

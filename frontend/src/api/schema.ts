@@ -1341,7 +1341,7 @@ export interface paths {
          * Set a limit
          * @description Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
          */
         post: operations["create_quota"];
         delete?: never;
@@ -1368,7 +1368,7 @@ export interface paths {
          * Another limit, or the other of hard and soft
          * @description Another limit, or the other of hard and soft.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
          */
         put: operations["change_quota"];
         post?: never;
@@ -1376,7 +1376,7 @@ export interface paths {
          * The limit binds nobody any more
          * @description The limit binds nobody any more.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
          */
         delete: operations["remove_quota"];
         options?: never;
