@@ -62,7 +62,7 @@ class LivePortal(RunningPortal):
         """What a management command prints."""
         command = [sys.executable, "manage.py", *words]
         return subprocess.run(
-            command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=60, check=True
+            command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=180, check=True
         ).stdout
 
     @property

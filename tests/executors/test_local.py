@@ -372,6 +372,22 @@ class TestLocalExecutor(ExecutorContract):
             assert result.returncode == code
 
     @as_root
+    def test_files_that_a_restored_backup_made_roots_are_the_accounts_again(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        keep = "import os; open(os.path.join(os.environ['EVENKEEL_CHECKPOINT_DIR'], 'kept'), 'a').write('x')"
+        before = request_for(keep)
+        executor.launch(before)
+        assert reason(ended(executor, before.run_id)) == "done"
+        job_dir = epoch_dir(place, before).parents[2]
+        for path in (job_dir, *job_dir.rglob("*")):
+            os.chown(path, 0, 0, follow_symlinks=False)
+        again = dataclasses.replace(request_for(keep), job_id=before.job_id)
+        executor.launch(again)
+        assert reason(ended(executor, again.run_id)) == "done"
+        assert (job_dir / "checkpoints" / "kept").read_text() == "xx"
+
+    @as_root
     def test_a_job_cannot_lead_us_to_files_it_may_not_read(
         self, executor: LocalExecutor, request_for: Any, place: Path
     ) -> None:

@@ -46,12 +46,13 @@ class Account:
             os.chown(path, self.uid, self.uid, follow_symlinks=False)
 
     def take_over(self, path: Path) -> None:
-        """Gives the directory to the account; with all that is in it where it was another account's, whose project
-        the job has left. Only what that account owned changes hands, and no link is followed."""
+        """Gives the directory to the account; with all that is in it where it was another's: of the account whose
+        project the job has left, or root's, where a backup was copied back without its owners. Only what that one
+        owned changes hands, and no link is followed."""
         if self.uid is None:
             return
         before = path.stat(follow_symlinks=False).st_uid
-        if before not in (self.uid, 0):
+        if before != self.uid:
             for _, directories, files, fd in os.fwalk(path, follow_symlinks=False):
                 for name in (*directories, *files):
                     with contextlib.suppress(FileNotFoundError):
