@@ -20,12 +20,11 @@ MAX_CHECKPOINTS = 50
 
 def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
     """The job as everywhere, with what only its own page shows."""
-    newest = Checkpoint.objects.filter(run__job=job).select_related("run").order_by("-at", "-id")
     return {
         **describe.describe_jobs([job], now)[0],
         "spec": job.spec,
         "runs": [_run(run, now) for run in job.runs.select_related("material__environment").order_by("-attempt")],
-        "checkpoints": [_checkpoint(c) for c in newest[:MAX_CHECKPOINTS]],
+        "checkpoints": [_checkpoint(c) for c in _kept(job)],
         "curve": {kind: _curve(profile, now) for kind, profile in job_curves(job).items()},
     }
 
@@ -68,6 +67,16 @@ def _material(run: Run) -> dict[str, Any] | None:
         "code_bytes": found.code_bytes or None,
         "environment": {"digest": environment.digest, "state": environment.state} if environment else None,
     }
+
+
+def _kept(job: Job) -> list[Checkpoint]:
+    """The newest checkpoints of different steps, as many as the program keeps: older ones are no longer on disk."""
+    keep = min(int(job.spec.get("checkpoint", {}).get("keep", 3)), MAX_CHECKPOINTS)
+    rows = Checkpoint.objects.filter(run__job=job).select_related("run").order_by("-step", "-at")
+    by_step: dict[int, Checkpoint] = {}
+    for row in rows[: keep * job.run.attempt if job.run else keep]:
+        by_step.setdefault(row.step, row)
+    return list(by_step.values())[:keep]
 
 
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -224,6 +224,13 @@ def test_a_running_job_sees_what_was_weighed(world: World, api: Api) -> None:
     assert answer["round"] is not None
 
 
+def test_checkpoints_that_the_program_no_longer_keeps_are_not_offered(world: World, api: Api) -> None:
+    world.train(job := world.submit(checkpoint={"keep": 2}))
+    for step in (10, 20, 30):
+        world.checkpoint(job, step)
+    assert [one["step"] for one in api.get(f"jobs/{job.number}").json["checkpoints"]] == [30, 20]
+
+
 def test_an_ended_job_is_explained_by_its_end(world: World, api: Api) -> None:
     world.train(job := world.submit(retry={"limit": 0}))
     world.gone(job, "user_error", exit_code=3)
