@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -110,11 +110,13 @@ class Client:
     def session(self) -> Json:
         return self.json("GET", "session")
 
-    def create_token(self, email: str, password: str, *, name: str, expires_in_days: int) -> str:
+    def create_token(
+        self, email: str, password: str, *, name: str, expires_in_days: int, scopes: Sequence[str] = ()
+    ) -> str:
         """Signs in, has a token made, and signs out again."""
         self.json("GET", "session")
         self.json("POST", "session", repeatable=False, json={"email": email, "password": password})
-        wanted = {"name": name, "expires_in_days": expires_in_days}
+        wanted = {"name": name, "expires_in_days": expires_in_days} | ({"scopes": list(scopes)} if scopes else {})
         answer = self.json("POST", "tokens", repeatable=False, json=wanted)
         self._request("DELETE", "session", repeatable=False)
         secret = answer.get("secret")

@@ -97,6 +97,9 @@ class Quotas(Resource):
     def set(self, wish: Json) -> Json:
         return self._client.json("POST", "quotas", json=wish, repeatable=False)
 
+    def get(self, quota: int) -> Json:
+        return self._client.json("GET", f"quotas/{quota}")
+
     def change(self, quota: int, limit: str, *, hard: bool) -> Json:
         return self._client.json("PUT", f"quotas/{quota}", json={"limit": limit, "hard": hard})
 

@@ -101,6 +101,13 @@ def test_a_job_is_changed_with_yaml_values(run: Run, portal: Scripted) -> None:
     assert portal.last == ("PATCH jobs/12", {"total_steps": 4000, "labels": {"stage": "nightly", "draft": None}})
 
 
+@pytest.mark.parametrize("text", ["7", "1234567", "5e10", "0123", "true"])
+def test_a_label_is_text_whatever_it_looks_like(run: Run, portal: Scripted, text: str) -> None:
+    portal["PATCH jobs/12"] = make_job(12)
+    assert run("set", "12", f"labels.commit={text}").exit_code == 0
+    assert portal.last == ("PATCH jobs/12", {"labels": {"commit": text}})
+
+
 def test_a_job_is_submitted_again_with_changes(run: Run, portal: Scripted) -> None:
     portal["POST jobs/12/resubmit"] = (201, make_job(13))
     assert "Job 13" in run("resubmit", "12", "--set", "batch_size=512", "--from", "latest").output
@@ -146,6 +153,10 @@ def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
     assert portal.last[1] == {"kind": "gpus", "limit": "8", "hard": True, "project": "vision"}
     portal["GET projects/vision/quotas"] = {"results": [limit]}
     assert "project Vision" in run("quota", "show", "vision").output
+    portal["GET quotas/3"] = portal["PUT quotas/3"] = limit
+    for option, hard in (((), True), (("--soft",), False)):
+        assert run("quota", "change", "3", "9", *option).exit_code == 0
+        assert portal.last == ("PUT quotas/3", {"limit": "9", "hard": hard})
     portal["DELETE quotas/3"] = (204, b"")
     assert "removed" in run("quota", "rm", "3").output
 

@@ -14,6 +14,8 @@ from evenkeel.cli.config import Login, store_login
 from evenkeel.cli.output import note
 from evenkeel.client import Client, ClientError
 
+SCOPES = ("jobs:read", "jobs:write")
+
 
 @click.command()
 @click.argument("url", required=False)
@@ -21,7 +23,10 @@ from evenkeel.client import Client, ClientError
 @click.option("--email", help="Sign in with a password and have a token made.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option("--expires-in-days", type=click.IntRange(1, 366), default=90, show_default=True)
-def login(url: str | None, token: str | None, email: str | None, password_stdin: bool, expires_in_days: int) -> None:
+@click.option("--admin", is_flag=True, help="The token may also change projects, members, limits and prices.")
+def login(
+    url: str | None, token: str | None, email: str | None, password_stdin: bool, expires_in_days: int, admin: bool
+) -> None:
     """Remember a portal and a token for it.
 
     They are stored in ~/.config/evenkeel, readable by you alone.
@@ -34,7 +39,7 @@ def login(url: str | None, token: str | None, email: str | None, password_stdin:
     """
     url = _complete(url or os.environ.get("EVENKEEL_URL") or click.prompt("URL of the portal"))
     if token is None:
-        token = _token_for(url, email, password_stdin, expires_in_days)
+        token = _token_for(url, email, password_stdin, expires_in_days, (*SCOPES, "admin") if admin else SCOPES)
     elif token == "-":  # noqa: S105
         token = sys.stdin.readline().strip()
     with Client(url, token) as client:
@@ -45,7 +50,7 @@ def login(url: str | None, token: str | None, email: str | None, password_stdin:
     click.echo(f"Logged in to {url} as {user['email']} (stored in {path}).")
 
 
-def _token_for(url: str, email: str | None, password_stdin: bool, expires_in_days: int) -> str:
+def _token_for(url: str, email: str | None, password_stdin: bool, expires_in_days: int, scopes: tuple[str, ...]) -> str:
     email = email or click.prompt("Email")
     if password_stdin:  # noqa: SIM108
         password = sys.stdin.readline().rstrip("\r\n")
@@ -53,7 +58,7 @@ def _token_for(url: str, email: str | None, password_stdin: bool, expires_in_day
         password = click.prompt("Password", hide_input=True)
     with Client(url) as client:
         name = f"evenkeel on {socket.gethostname()}"
-        return client.create_token(str(email), password, name=name, expires_in_days=expires_in_days)
+        return client.create_token(str(email), password, name=name, expires_in_days=expires_in_days, scopes=scopes)
 
 
 def _complete(url: str) -> str:

@@ -59,11 +59,13 @@ def set_limit(kind: str, limit: str, hard: bool, output: str, **where: str | Non
 @quota.command()
 @click.argument("id", type=int)
 @click.argument("limit")
-@click.option("--hard/--soft", default=False, help="Refuse at submission, or let jobs wait.")
+@click.option("--hard/--soft", default=None, help="Refuse at submission, or let jobs wait; by default as it was.")
 @as_json
-def change(id: int, limit: str, hard: bool, output: str) -> None:
+def change(id: int, limit: str, hard: bool | None, output: str) -> None:
     """Give a limit another value."""
-    print_value(connect().quotas.change(id, limit, hard=hard), output)
+    quotas = connect().quotas
+    stays = bool(quotas.get(id)["hard"]) if hard is None else hard
+    print_value(quotas.change(id, limit, hard=stays), output)
 
 
 @quota.command()

@@ -20,6 +20,8 @@ from evenkeel.cli.waiting import finish
 from evenkeel.client import Client, ConnectionFailed, Json
 
 COMMAND_KEY = "evenkeel.command"
+#: Mappings whose values are text, so that a commit like 1234567 is not taken for a number.
+TEXTS = ("labels", "env")
 
 
 class AfterDashes(click.Command):
@@ -176,7 +178,9 @@ def set_value(job: Json, setting: str) -> None:
     place = job
     for part in path:
         place[part] = place = _mapping(place, part)
-    place[last] = _yaml(value, f"--set {key}")
+    given = _yaml(value, f"--set {key}")
+    is_text = bool(path) and path[0] in TEXTS and isinstance(given, bool | int | float)
+    place[last] = value.strip() if is_text else given
 
 
 def _mapping(place: Json, key: str) -> Json:
