@@ -53,11 +53,12 @@ function waiting(state: ClusterState, jobs: Map<number, JobView>, now: Date): Pa
 
 /** The overview's opening: is it fair, is it full, when is it my turn. */
 export function overviewSentence(state: ClusterState, jobs: Map<number, JobView>, now: Date): Part[] {
-  const { running, gpus_busy: busy, gpus_total: total } = state.tiles;
+  const { gpus_busy: busy, gpus_total: total } = state.tiles;
+  const holding = Object.values(state.jobs).filter((job) => job.gpus > 0).length; // those that start or move hold GPUs too
   if (total === 0) return [strong("No accelerators yet."), plain(" Nothing can run until an executor reports some.")];
   const parts = [strong(headline(state))];
-  if (running > 0) {
-    const share = running === 1 ? "1 job holds" : `${count(running, "job")} share`;
+  if (holding > 0) {
+    const share = holding === 1 ? "1 job holds" : `${count(holding, "job")} share`;
     parts.push(plain(` ${share} ${busy} of ${total} GPUs${fairness(state)}.`));
   } else {
     parts.push(plain(` ${busy === 0 ? `All ${count(total, "GPU")} are free.` : `${busy} of ${total} GPUs are held.`}`));
