@@ -78,6 +78,12 @@ def _known_job(user: User, key: str, digest: str) -> Job | None:
     return known.job if known else None
 
 
+def which_projects(user: User) -> str:
+    """What to say to somebody who names no project, or one that they may not submit to."""
+    allowed = ", ".join(writable_projects(user).values_list("key", flat=True)[:20])
+    return f"Name a project that you may submit to: {allowed}." if allowed else "You may not submit to any project."
+
+
 def resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
     problems = []
     projects = writable_projects(user)
@@ -86,8 +92,7 @@ def resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
         mine = list(projects[:2])
         project = mine[0] if len(mine) == 1 else None
     if project is None:
-        allowed = ", ".join(projects.values_list("key", flat=True)[:20]) or "none"
-        problems.append(FieldProblem("project", f"Name a project you may submit to: {allowed}.", "invalid"))
+        problems.append(FieldProblem("project", which_projects(user), "invalid"))
     model_type = None
     if job_file.model_type:
         model_type = ModelType.objects.filter(name=job_file.model_type, enabled=True).first()

@@ -14,6 +14,7 @@ from portal.jobs.models import Assignment, Hold, Job, Run
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.admission import admit
 from portal.jobs.services.current import JobConflict, lock_current
+from portal.jobs.services.submission import which_projects
 from portal.material import claims
 from scheduling.lifecycle import LIVE, State
 
@@ -44,9 +45,7 @@ def move_job(*, actor: User, job: Job, key: str) -> Job:
 def _target(actor: User, key: str) -> Project:
     project = writable_projects(actor).filter(key=key).first()
     if project is None:
-        allowed = ", ".join(writable_projects(actor).values_list("key", flat=True)[:20]) or "none"
-        message = f"Name a project that you may submit to: {allowed}."
-        raise Problems([FieldProblem("project", message, "invalid")])
+        raise Problems([FieldProblem("project", which_projects(actor), "invalid")])
     return project
 
 
