@@ -55,7 +55,7 @@ def _in_project(operation: Operation, actor: str) -> frozenset[int]:
     if operation.spec["operationId"] in OF_A_FILE and actor != "outsider":
         return DONE | {404}
     if operation.spec["operationId"] in OF_THOSE_ABOVE:
-        return DONE if actor == "admin" else frozenset({400, 403, 404})
+        return DONE if actor in ("admin", "scope admin") else frozenset({400, 403, 404})
     if needed == 0 or actor not in (*ROLES, "outsider"):
         return DONE
     if actor == "outsider":
