@@ -37,12 +37,20 @@ class Curve:
     """f_M on one accelerator type: `steps_per_s[n - 1]` is the best throughput on up to n GPUs.
 
     Monotone (the envelope is taken where curves are made); beyond the last entry it is constant;
-    0.0 where n GPUs cannot run the job. `spread_factor` multiplies gangs that span nodes.
+    0.0 where n GPUs cannot run the job. `spread_factor` multiplies gangs that span nodes, `spread_factors[n - 1]`
+    those of n GPUs where it is known by count.
     """
 
     steps_per_s: tuple[float, ...]
     source: str = "catalogue"  # catalogue | user | measured | trial | estimated
     spread_factor: float = 1.0
+    spread_factors: tuple[float, ...] = ()
+
+    def spread_at(self, count: int) -> float:
+        """What is left of the throughput of `count` GPUs where they span nodes."""
+        if not self.spread_factors:
+            return self.spread_factor
+        return self.spread_factors[min(count, len(self.spread_factors)) - 1]
 
     def at(self, count: int) -> float:
         if count <= 0 or not self.steps_per_s:

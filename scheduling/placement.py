@@ -89,7 +89,7 @@ class Board:
         chosen = self._grow_in_place(held, wanted)
         # A job that holds GPUs leaves them only where spanning nodes would slow it down.
         curve = request.job.curves.get(request.gang.type)
-        if chosen is None and (not held or (curve is not None and curve.spread_factor < 1.0)):
+        if chosen is None and (not held or (curve is not None and curve.spread_at(wanted) < 1.0)):
             chosen = self._on_one_node(request.gang.type, wanted)
         if chosen is None and multi_node:
             chosen = self._spread(request.gang.type, held, wanted)

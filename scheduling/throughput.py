@@ -39,6 +39,18 @@ def make_curve(points: Mapping[int, float], source: str = "catalogue", spread_fa
     return Curve(envelope(points), source, spread_factor)
 
 
+def factors_by_count(ratios: Mapping[int, float]) -> tuple[float, ...]:
+    """Spread factors for 1, 2, ... GPUs; counts in between take the next smaller one's.
+
+    At most 1: where a table shows gangs faster apart than together, that is the noise of its measurements.
+    """
+    factor, factors = 1.0, []
+    for count in range(1, max(ratios, default=0) + 1):
+        factor = min(1.0, ratios.get(count, factor))
+        factors.append(factor)
+    return tuple(factors)
+
+
 @lru_cache(maxsize=16384)
 def effective(curve: Curve, limit: int, largest_node: int) -> tuple[float, ...]:
     """f at 0, 1, ..., where it is constant or `limit` is reached; gangs above `largest_node` must span nodes.
@@ -47,8 +59,9 @@ def effective(curve: Curve, limit: int, largest_node: int) -> tuple[float, ...]:
     envelope is taken again.
     """
     steps = curve.steps_per_s[: max(0, limit)]
-    if curve.spread_factor != 1.0:
-        steps = steps[:largest_node] + tuple(value * curve.spread_factor for value in steps[largest_node:])
+    if curve.spread_factor != 1.0 or curve.spread_factors:
+        apart = enumerate(steps[largest_node:], largest_node + 1)
+        steps = steps[:largest_node] + tuple(value * curve.spread_at(count) for count, value in apart)
     return (0.0, *accumulate(steps, max))
 
 
@@ -103,12 +116,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One value of f with where it came from and when; `samples` is 0 where nobody measured."""
+    """One value of f with where it came from and when; `samples` is 0 where nobody measured.
+
+    `relative_error` is the error bar of an estimate: 0.3 is 30 % either way, covering nine out of ten.
+    """
 
     steps_per_s: float
     source: str
     at: float | None = None
     samples: int = 0
+    relative_error: float | None = None
 
     def age_s(self, now: float) -> float | None:
         return None if self.at is None else max(0.0, now - self.at)
@@ -149,12 +166,13 @@ class Profile:
     numbers: Mapping[int, Number]
 
 
-def merge(sources: Sequence[Mapping[int, Number]], *, limit: int, spread_factor: float = 1.0) -> Profile:
+def merge(sources: Sequence[Mapping[int, Number]], *, limit: int, spread: Curve | None = None) -> Profile:
     """One curve on 1..limit GPUs from several sources; PRECEDENCE decides count by count.
 
     Where a better source knows only some counts, the next one gives the shape of the rest, scaled to
     meet it at the nearest known count: a job measured at half its catalogue speed on 2 GPUs is not
-    promised the full catalogue speed on 3. Numbers scaled like this are called `estimated`.
+    promised the full catalogue speed on 3. Numbers scaled like this are called `estimated`. What a gang that spans
+    nodes loses is taken from `spread`.
     """
     chosen: dict[int, Number] = {}
     known = [number for source in sources for number in source.values()]
@@ -167,7 +185,10 @@ def merge(sources: Sequence[Mapping[int, Number]], *, limit: int, spread_factor:
         _fill(chosen, {count: Number(value, "estimated") for count, value in guess.items() if count > min(chosen)})
     best = min((number.source for number in chosen.values()), key=PRECEDENCE.index, default="trial")
     points = {count: number.steps_per_s for count, number in chosen.items()}
-    return Profile(Curve(envelope(points), best, spread_factor), dict(sorted(chosen.items())))
+    curve = Curve(envelope(points), best)
+    if spread is not None:
+        curve = replace(curve, spread_factor=spread.spread_factor, spread_factors=spread.spread_factors)
+    return Profile(curve, dict(sorted(chosen.items())))
 
 
 def _fill(chosen: dict[int, Number], layer: Mapping[int, Number]) -> None:

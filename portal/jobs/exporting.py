@@ -63,7 +63,11 @@ def _entry(job: Job, known: Mapping[str, Profile], start: datetime) -> dict[str,
         "types": list(job.accelerator_types),
         "restartable": job.restartable and run.uses_sdk is not False,
         "throughputs": {
-            kind: {"steps_per_s": list(profile.curve.steps_per_s), "spread_factor": profile.curve.spread_factor}
+            kind: {
+                "steps_per_s": list(profile.curve.steps_per_s),
+                "spread_factor": profile.curve.spread_factor,
+                "spread_factors": list(profile.curve.spread_factors),
+            }
             for kind, profile in sorted(known.items())
         },
         "observed": {

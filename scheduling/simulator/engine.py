@@ -255,7 +255,7 @@ class Engine:
         assert run.gang is not None
         curve = run.job.curves[run.gang.type]
         spans = len({self.node_of[gpu] for gpu in run.gpu_ids}) > 1
-        speed = curve.at(run.gang.count) * (curve.spread_factor if spans else 1.0)
+        speed = curve.at(run.gang.count) * (curve.spread_at(run.gang.count) if spans else 1.0)
         return speed * run.factors.get(run.gang.type, 1.0)
 
     def _expect_measurement(self, run: Run) -> None:

@@ -62,7 +62,7 @@ def _entry(
     number: int, arrival_s: float, model: str, gang: int, steps: float, curves: Mapping[str, Curve]
 ) -> dict[str, Any]:
     speeds = {kind: curve.at(gang) for kind, curve in sorted(curves.items()) if _runs(curves, kind, gang)}
-    spread = {kind: curves[kind].spread_factor if gang > 1 else 1.0 for kind in speeds}
+    spread = {kind: curves[kind].spread_at(gang) for kind in speeds}
     return {
         "id": str(number),
         "arrival_s": arrival_s,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from ast import literal_eval
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from scheduling.domain import Curve, Node
 from scheduling.errors import InvalidInput
-from scheduling.throughput import catalogue, effective, make_curve
+from scheduling.published import published_curves
+from scheduling.throughput import catalogue, effective, factors_by_count, make_curve
 
 #: {model type: {accelerator type: curve}}
 Throughputs = Mapping[str, Mapping[str, Curve]]
@@ -126,15 +127,16 @@ def read_json(path: Path) -> Any:
 
 
 def look_up(model: str, known: Throughputs) -> Mapping[str, Curve]:
-    """What the throughput file says, else the catalogue."""
-    return known.get(model) or catalogue().get(model) or {}
+    """What the throughput file says, else the catalogue, else the published table."""
+    return known.get(model) or catalogue().get(model) or published_curves().get(model) or {}
 
 
 def read_curve(value: Any) -> Curve:
-    """[f(1), f(2), ...], {"1": f(1), "4": f(4)}, or either under "steps_per_s" beside a "spread_factor"."""
+    """[f(1), f(2), ...], {"1": f(1), "4": f(4)}, or either under "steps_per_s" beside a "spread_factor" or several."""
     if isinstance(value, Mapping) and "steps_per_s" in value:
         curve = read_curve(value["steps_per_s"])
-        return Curve(curve.steps_per_s, "user", float(value.get("spread_factor", 1.0)))
+        factors = tuple(float(factor) for factor in value.get("spread_factors", ()))
+        return Curve(curve.steps_per_s, "user", float(value.get("spread_factor", 1.0)), factors)
     points = value.items() if isinstance(value, Mapping) else enumerate(value, 1)
     return make_curve({int(count): float(speed) for count, speed in points}, "user")
 
@@ -160,18 +162,21 @@ def _reference_throughputs(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) 
             points.setdefault(model, {}).setdefault(kind, {})[int(gang)] = float(values["null"])
     spread = _spread_factors(data)
     return {
-        model: {kind: make_curve(known, "user", spread.get((kind, model), 1.0)) for kind, known in kinds.items()}
+        model: {
+            kind: replace(make_curve(known, "user"), spread_factors=factors_by_count(spread.get((kind, model), {})))
+            for kind, known in kinds.items()
+        }
         for model, kinds in points.items()
     }
 
 
-def _spread_factors(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[tuple[str, str], float]:
-    """The mean ratio of unconsolidated to consolidated throughput, at most 1."""
-    ratios: dict[tuple[str, str], list[float]] = {}
+def _spread_factors(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[tuple[str, str], dict[int, float]]:
+    """Unconsolidated by consolidated throughput, by gang."""
+    ratios: dict[tuple[str, str], dict[int, float]] = {}
     for kind, entries in data.items():
         for key, values in data.get(f"{kind}_unconsolidated", {}).items():
             model, gang = literal_eval(key)
             together = entries.get(key, {}).get("null", 0.0)
             if gang > 1 and together > 0 and values["null"] > 0:
-                ratios.setdefault((kind, model), []).append(values["null"] / together)
-    return {key: min(1.0, sum(found) / len(found)) for key, found in ratios.items()}
+                ratios.setdefault((kind, model), {})[int(gang)] = values["null"] / together
+    return ratios

@@ -143,7 +143,9 @@ def test_it_reads_the_reference_formats(tmp_path: Path) -> None:
     )
     (read,) = read_trace(tmp_path / "a.trace", read_throughputs(tmp_path / "f.json"))
     assert (read.arrival_s, read.total_steps, read.min_gpus, read.max_gpus) == (12.5, 900.0, 2, 2)
-    assert read.curves["v100"] == Curve((0.0, 4.0), "user", 0.75)
+    assert read.curves["v100"] == Curve((0.0, 4.0), "user", spread_factors=(1.0, 0.75))
+    assert read_trace(tmp_path / "a.trace")[0].curves["v100"].at(2) == pytest.approx(100.142)  # the published table
+    (tmp_path / "a.trace").write_text("\t".join(["GPT-9", *row[1:]]) + "\n")
     with pytest.raises(InvalidInput, match="line 1, column job_type: no throughput is known"):
         read_trace(tmp_path / "a.trace")
 
