@@ -14,7 +14,7 @@ from accounts import ledger, pricing
 from accounts.ledger import Held, PriceBook
 from portal.jobs import holding, profiles
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
-from portal.jobs.selectors import in_states
+from portal.jobs.queue import queue_positions
 from portal.jobs.snapshots import job_profiles
 from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
 from scheduling.throughput import Profile
@@ -56,15 +56,6 @@ def cluster_types() -> dict[str, int]:
     return dict(counts)
 
 
-def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
-    """Job ids in queue order (priority, submission, id), numbered from 1."""
-    jobs = Job.objects.filter(in_states(WAITING), hold_kind="")
-    if cluster_id is not None:
-        jobs = jobs.filter(cluster_id=cluster_id)
-    ordered = jobs.order_by("-priority", "submitted_at", "id").values_list("id", flat=True)
-    return {pk: position for position, pk in enumerate(ordered, 1)}
-
-
 def gather(jobs: Iterable[Job], now: datetime) -> Context:
     jobs = list(jobs)
     touched = [j for j in jobs if j.run is None or j.run.has_a_past]
@@ -79,7 +70,7 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
     for one in held:
         holds[one.job_id].append(one)
     live = [j for j in jobs if j.run and State(j.run.state) in LIVE]
-    waiting = any(j.run and State(j.run.state) in WAITING for j in jobs)
+    waiting = [j for j in jobs if j.run and State(j.run.state) in WAITING]
     return Context(
         now=now,
         types=types,
@@ -88,7 +79,7 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         spent=ledger.products_by_job(ids),
         book=holding.book_for(held, now),
         profiles=job_profiles(live, types),
-        queue=queue_order() if waiting else {},
+        queue=queue_positions(waiting),
         totals=_totals(jobs),
     )
 

@@ -9,9 +9,10 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.deadlines import deadline_sentence
-from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, queue_order
+from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state
 from portal.jobs.models import Decision, Job, Run
 from portal.jobs.offers import others_job
+from portal.jobs.queue import queue_order
 from portal.jobs.snapshots import take_snapshot
 from scheduling import domain
 from scheduling.lifecycle import TERMINAL, State

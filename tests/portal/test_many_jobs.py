@@ -10,8 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.jobs import live_state
-from portal.jobs.describe import describe_jobs, queue_order
+from portal.jobs.describe import describe_jobs
 from portal.jobs.models import Job, Run
+from portal.jobs.queue import queue_order, queue_positions
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import LIVE, WAITING
 from tests.portal.api import Api
@@ -110,3 +111,13 @@ def test_times_cover_earlier_attempts(world: World) -> None:
     described = describe_jobs([Job.objects.select_related("run", "project").get(pk=job.pk)], timezone.now())[0]
     assert described["times"]["running_s"] >= 500
     assert described["rescales"] >= 3
+
+
+def test_places_in_the_queue_are_the_same_for_a_few_and_for_all(world: World) -> None:
+    jobs = [world.submit(gpus={"min": 99}) for _ in range(6)]
+    world.round()
+    Job.objects.filter(pk=jobs[4].pk).update(priority=7)
+    places = queue_order()
+    assert [places[job.pk] for job in jobs] == [2, 3, 4, 5, 1, 6]
+    assert queue_positions([jobs[2], jobs[4]]) == {jobs[2].pk: 4, jobs[4].pk: 1}
+    assert queue_positions([]) == {}
