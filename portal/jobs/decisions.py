@@ -33,6 +33,8 @@ def _text(snapshot: Snapshot) -> bytes:
     """Jobs in a fixed order and one per line, so that two rounds' texts are alike."""
     document = asdict(snapshot)
     jobs = sorted(document.pop("jobs"), key=lambda job: job["number"])
+    # JSON has no keys of three parts.
+    document["pairs"] = [[*key, speeds] for key, speeds in sorted(snapshot.pairs.items())]
     lines = [json.dumps(document, default=_plain, sort_keys=True)]
     lines += [json.dumps(job, default=_plain, sort_keys=True) for job in jobs]
     return "\n".join(lines).encode()
@@ -40,7 +42,10 @@ def _text(snapshot: Snapshot) -> bytes:
 
 def _snapshot(text: bytes) -> Snapshot:
     head, *jobs = text.decode().split("\n")
-    return _SNAPSHOTS.validate_python(json.loads(head) | {"jobs": [json.loads(job) for job in jobs]})
+    document = json.loads(head)
+    # Decisions from before pairs were listed have an object there, and it is empty.
+    document["pairs"] = {(one, other, gang): speeds for one, other, gang, speeds in document["pairs"] or ()}
+    return _SNAPSHOTS.validate_python(document | {"jobs": [json.loads(job) for job in jobs]})
 
 
 def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> Decision:

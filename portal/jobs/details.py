@@ -25,7 +25,7 @@ def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
         "spec": job.spec,
         "runs": [_run(run, now) for run in job.runs.select_related("material__environment").order_by("-attempt")],
         "checkpoints": [_checkpoint(c) for c in _kept(job)],
-        "curve": {kind: _curve(profile, now) for kind, profile in job_curves(job).items()},
+        "curve": {kind: describe_curve(profile, now) for kind, profile in job_curves(job).items()},
     }
 
 
@@ -87,22 +87,6 @@ def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "path": checkpoint.path,
         "bytes": checkpoint.size_bytes,
         "seconds": checkpoint.duration_s,
-    }
-
-
-def _curve(profile: Profile, now: datetime) -> dict[str, Any]:
-    return {
-        **describe_curve(profile, now),
-        "points": [
-            {
-                "count": count,
-                "steps_per_s": number.steps_per_s,
-                "source": number.source,
-                "age_s": number.age_s(now.timestamp()),
-                "samples": number.samples,
-            }
-            for count, number in profile.numbers.items()
-        ],
     }
 
 

@@ -50,13 +50,24 @@ def _model_type(row: Any, types: Mapping[str, int], measured: Mapping[Any, Any],
 
 
 def describe_curve(profile: Profile, now: datetime) -> dict[str, Any]:
-    """A curve, with the age and the number of the measurements that it rests on."""
+    """A curve with the numbers that it is drawn through, each with its source, age and error bar."""
     ages = [number.age_s(now.timestamp()) for number in profile.numbers.values()]
     return {
         "steps_per_s": list(profile.curve.steps_per_s),
         "source": profile.curve.source,
         "age_s": min((age for age in ages if age is not None), default=None),
         "samples": sum(number.samples for number in profile.numbers.values()),
+        "points": [
+            {
+                "count": count,
+                "steps_per_s": number.steps_per_s,
+                "source": number.source,
+                "age_s": number.age_s(now.timestamp()),
+                "samples": number.samples,
+                "relative_error": number.relative_error,
+            }
+            for count, number in profile.numbers.items()
+        ],
     }
 
 

@@ -13,10 +13,14 @@ from django.db.models.functions import RowNumber
 
 from portal.jobs.models import Job, ThroughputSample
 from scheduling.domain import Curve
+from scheduling.estimates import estimate
+from scheduling.published import published_by_slug
 from scheduling.throughput import Number, Profile, catalogue, make_curve, merge, numbers_of, scale, trial_curve
 
 #: The newest sample rows that a measured number rests on.
 _NEWEST = 50
+#: Gangs up to this one are compared between types.
+_LARGEST_GANG = 8
 
 
 def workload_of(job: Job) -> str:
@@ -56,7 +60,7 @@ def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dic
 
 def catalogue_curves(name: str, own: Mapping[str, Any]) -> dict[str, Curve]:
     """Published curves of a program; what an administrator entered for a type replaces them."""
-    curves = dict(catalogue().get(name, {}))
+    curves = dict(catalogue().get(name) or published_by_slug().get(name) or {})
     for kind, entry in own.items():
         points = dict(enumerate(entry["steps_per_s"], 1))
         curves[kind] = make_curve(points, entry.get("source", "catalogue"), entry.get("spread_factor", 1.0))
@@ -68,21 +72,50 @@ def profiles_of(
 ) -> dict[str, Profile]:
     """The job's curve per accelerator type of the cluster (`types`: GPUs of each), with each number's source.
 
-    A type of which nothing is known gets a trial curve: the job runs there on its minimum until measured.
+    On a type where the job is not known but elsewhere it is, an estimate stands until it is measured there. A type of
+    which nothing can be said gets a trial curve: the job runs there on its minimum until measured.
     """
     published = catalogue_curves(job.model_type.name, job.model_type.curves) if job.model_type else {}
     user = {
         kind: make_curve(dict(enumerate(values, 1)), "user") for kind, values in job.spec.get("throughput", {}).items()
     }
-    factor = speedup()
+    known = _known(job, {*types, *published, *user}, (user, published), measured)
+    wanted = {k: n for k, n in types.items() if not job.accelerator_types or k in job.accelerator_types}
+    missing = {kind: gpus for kind, gpus in wanted.items() if not known.get(kind)}
+    guessed = _estimated(known, missing) if missing and not user else {}
     profiles = {}
-    for kind, limit in types.items():
-        if job.accelerator_types and kind not in job.accelerator_types:
-            continue
-        sources = [dict(measured.get((workload_of(job), job.batch_size, kind), {}))]
-        sources += [numbers_of(scale(curves[kind], factor)) for curves in (user, published) if kind in curves]
-        if any(sources):
-            profiles[kind] = merge([s for s in sources if s], limit=limit)
+    for kind, limit in wanted.items():
+        sources = known.get(kind) or ([guessed[kind]] if kind in guessed else [])
+        if sources:
+            profiles[kind] = merge(sources, limit=limit, spread=user.get(kind) or published.get(kind))
         elif not published and not user:
             profiles[kind] = Profile(trial_curve(job.min_gpus), {})
     return profiles
+
+
+def _known(
+    job: Job,
+    kinds: Iterable[str],
+    curves: Iterable[Mapping[str, Curve]],
+    measured: Mapping[tuple[str, int, str], Mapping[int, Number]],
+) -> dict[str, list[dict[int, Number]]]:
+    """By type, what each source says; types of which none says anything have an empty list."""
+    factor, workload = speedup(), workload_of(job)
+    known = {}
+    for kind in kinds:
+        sources = [dict(measured.get((workload, job.batch_size, kind), {}))]
+        sources += [numbers_of(scale(own[kind], factor)) for own in curves if kind in own]
+        known[kind] = [source for source in sources if source]
+    return known
+
+
+def _estimated(
+    known: Mapping[str, list[dict[int, Number]]], missing: Mapping[str, int]
+) -> dict[str, dict[int, Number]]:
+    """Numbers on the types of `missing`, from those on the other types."""
+    points = {
+        kind: {count: number.steps_per_s for count, number in merge(sources, limit=_LARGEST_GANG).numbers.items()}
+        for kind, sources in known.items()
+        if sources
+    }
+    return estimate(points, missing)

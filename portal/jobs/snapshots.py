@@ -16,7 +16,9 @@ from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
 from portal.jobs.selectors import in_states
 from portal.jobs.services.plans import Seen
 from scheduling import domain
+from scheduling.colocation import pairs_of
 from scheduling.lifecycle import LIVE, State
+from scheduling.policies import load_policy
 from scheduling.throughput import Profile
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
     planned = {gpu for gpus in assigned.values() for gpu in gpus}
     blocked = frozenset(gpu for gpus in held.values() for gpu in gpus) - planned
+    packs = getattr(load_policy(cluster.policy_name, cluster.policy_parameters), "packs", False)
     snapshot = domain.Snapshot(
         now=now.timestamp(),
         nodes=nodes,
@@ -64,6 +67,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         seed=cluster.round_epoch,
         memory=cluster.policy_memory,
         limits=limits,
+        pairs=pairs_of((view for view in views if not view.held), types) if packs else {},
         entities=_entities(),
         prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
         blocked_gpu_ids=blocked,
@@ -149,10 +153,16 @@ def _job(
         not_before=_posix(run.not_before),
         held=bool(job.hold_kind),
         limits=limits,
-        workload=profiles.workload_of(job),
+        workload=_workload(job),
         done_steps=float(run.step),
         deadline=_posix(deadline_of(job)),
     )
+
+
+def _workload(job: Job) -> str:
+    """Jobs of one are alike: a catalogue program with its batch size, or a command."""
+    name, program = profiles.workload_of(job), job.model_type
+    return name if program is None or job.batch_size == program.default_batch_size else f"{name} ({job.batch_size})"
 
 
 #: Between a written checkpoint and the processes' end, until it is measured per run.

@@ -53,6 +53,10 @@ class FractionPolicy:
         schema = type(self).Parameters
         self.parameters = parameters if isinstance(parameters, schema) else schema()  # type: ignore[assignment]
 
+    @property
+    def packs(self) -> bool:
+        return self.parameters.variant == "packed"
+
     def allocate(self, snapshot: Snapshot) -> Allocation:
         found = self.fractions(snapshot)
         if not found.jobs:

@@ -22,6 +22,8 @@ class Gandiva(FractionPolicy):
     name: ClassVar[str] = "gandiva"
     title: ClassVar[str] = "Packing by trial"
 
+    packs = True
+
     def fractions(self, snapshot: Snapshot) -> Fractions:
         return build(snapshot, variant="perf")
 

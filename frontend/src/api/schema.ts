@@ -2085,6 +2085,8 @@ export interface components {
             age_s: number | null;
             /** @description Measurements it rests on. */
             samples: number;
+            /** @description The numbers that the curve is drawn through. */
+            points: components["schemas"]["CurvePoint"][];
         };
         CurvePoint: {
             count: number;
@@ -2093,6 +2095,8 @@ export interface components {
             source: "measured" | "user" | "catalogue" | "estimated" | "trial";
             age_s: number | null;
             samples: number;
+            /** @description Of an estimate: nine of ten such estimates are off by no more; 0.3 is 30 % either way. */
+            relative_error: number | null;
         };
         Destination: {
             /** @description Key of the project that the job goes to. */
@@ -2408,17 +2412,6 @@ export interface components {
              */
             kept: number;
         };
-        JobCurve: {
-            steps_per_s: number[];
-            /** @enum {string} */
-            source: "measured" | "user" | "catalogue" | "estimated" | "trial";
-            /** @description Age of the newest measurement. */
-            age_s: number | null;
-            /** @description Measurements it rests on. */
-            samples: number;
-            /** @description The numbers that the curve is drawn through. */
-            points: components["schemas"]["CurvePoint"][];
-        };
         JobDetail: {
             /** Format: uuid */
             id: string;
@@ -2484,7 +2477,7 @@ export interface components {
             checkpoints: components["schemas"]["Checkpoint"][];
             /** @description By accelerator type. */
             curve: {
-                [key: string]: components["schemas"]["JobCurve"];
+                [key: string]: components["schemas"]["Curve"];
             };
         };
         /** @description A training job: a catalogue program or a command, a number of steps, and limits. */

@@ -191,6 +191,9 @@ class CurvePoint(Shape):
     source: Source
     age_s: float | None
     samples: int
+    relative_error: float | None = Field(
+        description="Of an estimate: nine of ten such estimates are off by no more; 0.3 is 30 % either way."
+    )
 
 
 class Curve(Shape):
@@ -200,9 +203,6 @@ class Curve(Shape):
     source: Source
     age_s: float | None = Field(description="Age of the newest measurement.")
     samples: int = Field(description="Measurements it rests on.")
-
-
-class JobCurve(Curve):
     points: list[CurvePoint] = Field(description="The numbers that the curve is drawn through.")
 
 
@@ -210,7 +210,7 @@ class JobDetail(Job):
     spec: Detail = Field(description="The job file as it was understood.")
     runs: list[Run] = Field(description="Attempts, newest first.")
     checkpoints: list[Checkpoint] = Field(description="Newest first, at most 50.")
-    curve: dict[str, JobCurve] = Field(description="By accelerator type.")
+    curve: dict[str, Curve] = Field(description="By accelerator type.")
 
 
 class Event(Shape):
