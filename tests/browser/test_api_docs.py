@@ -27,7 +27,8 @@ def test_it_asks_as_whoever_is_signed_in(signed_in: BrowserContext) -> None:
     operation = page.locator("#operations-policy-get_policy")
     operation.get_by_role("button", name="Try it out").click(timeout=60_000)
     operation.get_by_role("button", name="Execute").click()
-    expect(operation.locator(".live-responses-table .response-col_status:not(.col_header)").first).to_contain_text("200")
+    status = operation.locator(".live-responses-table .response-col_status:not(.col_header)")
+    expect(status.first).to_contain_text("200")
     page.close()
 
 
