@@ -19,7 +19,7 @@ from scheduling.published import kind_numbers, published_table
 from scheduling.references import family, retained
 
 #: Distinct (workload, gang) that pairs are worked out for in one round, the most frequent ones.
-MOST_WORKLOADS = 200
+MOST_WORKLOADS = 64
 Pairs = dict[tuple[str, str, int], Mapping[str, tuple[float, float]]]
 #: By workload: (type, kind of the table) -> the share of its throughput that it kept beside that kind.
 Fingerprints = Mapping[str, Mapping[tuple[str, str], float]]
