@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.policies._fractions import Fractions, build
-from scheduling.policies._lp import Engine
-from scheduling.policies._shares import Shares
+from scheduling.policies._lp import Engine, Floats
+from scheduling.policies._reference import blind, middle
+from scheduling.policies._shares import Shares, expand
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -45,6 +46,8 @@ class FractionPolicy:
     timed: ClassVar[bool] = True
     #: Whether GPUs that the fractions leave idle go to whoever waits.
     fills: ClassVar[bool] = True
+    #: Whether a job without a share waits under the reference's rules, too, where others take what is idle.
+    strictly_shared: ClassVar[bool] = False
     #: Whether jobs that can do the same are told apart all the same.
     apart: ClassVar[bool] = False
     parameters: FractionParameters
@@ -65,15 +68,38 @@ class FractionPolicy:
         return Allocation(
             shares=shares,
             reasons={**found.absent, **self.reasons(snapshot, found)},
+            memory=self.memory(snapshot, found),
             figures={"objective": objective, "groups": float(len(found.gang)), "columns": float(len(found.columns))},
         )
 
     def fractions(self, snapshot: Snapshot) -> Fractions:
         settings = self.parameters
-        return build(snapshot, variant=settings.variant, pair_threshold=settings.pair_threshold, apart=self.apart)
+        variant = "perf" if settings.compatible and settings.variant == "agnostic" else settings.variant
+        apart = self.apart or settings.compatible
+        found = build(snapshot, variant=variant, pair_threshold=settings.pair_threshold, apart=apart)
+        return blind(found) if variant != settings.variant and found.jobs else found
+
+    def hand_out(
+        self,
+        found: Fractions,
+        values: Floats,
+        needs: Floats | None = None,
+        costs: Floats | None = None,
+        *,
+        raised: bool = True,
+    ) -> Shares:
+        """The columns' values as shares of jobs that each reach its need (steps/s by job), or the best by `costs`.
+        Under the reference's rules what they leave open is spread as there; `raised`: nobody's need could be larger."""
+        if not self.parameters.compatible:
+            return expand(found, values, needs)
+        return expand(found, middle(found, needs, costs, raised=raised and needs is not None))
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         raise NotImplementedError
+
+    def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
+        """What the next computation finds in `remembered(snapshot)`."""
+        return {}
 
     def reasons(self, snapshot: Snapshot, found: Fractions) -> dict[str, Reason]:
         return {}

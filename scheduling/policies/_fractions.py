@@ -112,6 +112,16 @@ class Fractions:
         start = np.concatenate(([0], np.cumsum(np.bincount(group, minlength=len(self.gang)))))
         return Entries(group[order], column[order], speeds[order], mass[order], start)
 
+    @cached_property
+    def levels(self) -> Floats:
+        """[group, n]: 0 and the speeds of the group's columns, ascending, infinite beyond the last."""
+        entries = self.entries
+        own = [np.unique(np.append(entries.steps_per_s[entries.of(g)], 0.0)) for g in range(len(self.gang))]
+        table = np.full((len(own), max(map(len, own))), np.inf)
+        for group, speeds in enumerate(own):
+            table[group, : len(speeds)] = speeds
+        return table
+
     def program(self, costs: Floats | None = None, *, extra: int = 0, maximise: bool = True) -> LinearProgram:
         """Valid allocations as a linear program; `extra` further variables follow the columns."""
         width = len(self.columns)
@@ -277,7 +287,7 @@ def _stretch(left: Floats, pace: Floats, wanted: float) -> Floats:
     steps = np.concatenate(([0.0], np.cumsum(left * pace)))
     length = min(1.0, float(ends[-1]))
     # What a stretch brings grows with where it begins, linearly between the columns' borders.
-    begins = np.unique(np.clip(np.concatenate((ends, ends - length)), 0.0, ends[-1] - length))
+    begins = np.sort(np.clip(np.concatenate((ends, ends - length)), 0.0, ends[-1] - length))
     brings = np.interp(begins + length, ends, steps) - np.interp(begins, ends, steps)
     n = int(np.searchsorted(brings, wanted))
     if n == 0 or n == len(begins):

@@ -9,7 +9,6 @@ import numpy as np
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import INFINITY, Engine, Floats
 from scheduling.policies._needs import Tangents, optimise
-from scheduling.policies._shares import Shares, expand
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,8 @@ class Race:
         return float(np.max((self.steps / fastest + self.spent) / self.rate, initial=0.0))
 
 
-def minimise(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Shares]:
-    """(theta, shares) with the least theta."""
+def minimise(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats]:
+    """(theta, value of each column) with the least theta."""
     start = race.alone(found.fastest[found.group_of])
     width = len(found.columns)
     costs = np.zeros(width + 1)
@@ -38,4 +37,4 @@ def minimise(found: Fractions, race: Race, engine: Engine, time_limit_s: float) 
     program = found.program(costs, extra=1, maximise=False)
     program.add_row([width], [1.0], 1.0, INFINITY)
     theta, values, _ = optimise(Tangents(found, program, start), race.needs, start, engine, time_limit_s)
-    return theta, expand(found, values, race.needs(theta)[0])
+    return theta, values

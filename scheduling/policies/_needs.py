@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -51,16 +50,6 @@ class Tangents:
     #: By which part of its group's need a row may be missed.
     tolerance: float = _TOLERANCE
 
-    @cached_property
-    def levels(self) -> Floats:
-        """[group, n]: 0 and the speeds of the group's columns, ascending, infinite beyond the last."""
-        entries = self.found.entries
-        own = [np.unique(np.append(entries.steps_per_s[entries.of(g)], 0.0)) for g in range(len(self.found.gang))]
-        table = np.full((len(own), max(map(len, own))), np.inf)
-        for group, speeds in enumerate(own):
-            table[group, : len(speeds)] = speeds
-        return table
-
     def add(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group that falls short at `theta`, at its worst level; False where none does."""
         found, entries = self.found, self.found.entries
@@ -74,8 +63,8 @@ class Tangents:
         uneven = most > least * (1 + _TOLERANCE)
         worst = np.full(groups, self.tolerance)
         chosen: dict[int, tuple[int, Floats, float, float]] = {}
-        for number in range(self.levels.shape[1]):
-            level = self.levels[:, number]
+        for number in range(found.levels.shape[1]):
+            level = found.levels[:, number]
             matters = (level < most) & (uneven if number else True)
             if not matters.any():
                 break
@@ -94,7 +83,7 @@ class Tangents:
                     chosen[group] = number, offers, float(total[group]), float(rate[group])
         for group, (number, offers, total_of, rate_of) in chosen.items():
             index = self._add_row(group, offers[entries.of(group)], total_of, rate_of, theta)
-            self.rows.append(Row(index, group, float(self.levels[group, number])))
+            self.rows.append(Row(index, group, float(found.levels[group, number])))
         return bool(chosen)
 
     def add_cuts(self, needs: Needs, theta: float, values: Floats) -> bool:

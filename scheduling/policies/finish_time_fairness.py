@@ -6,7 +6,7 @@ X valid; exactly, without a search (see _needs). Source: Themis (NSDI 2020); Gav
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._latest import Race, minimise
+from scheduling.policies._lp import Floats
+from scheduling.policies._memory import remembered
 from scheduling.policies._shares import Shares
 
 
@@ -22,9 +24,32 @@ class FinishTimeFairness(FractionPolicy):
     title: ClassVar[str] = "Finish-time fairness"
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
-        isolated = (found.throughput * found.isolated).sum(axis=1)[found.group_of]
+        isolated = _isolated(found)
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
-        done = np.array([job.done_steps for job in found.jobs])
         spent = np.array([max(0.0, snapshot.now - job.submitted_at) for job in found.jobs])
-        race = Race(steps, (done + steps) / isolated, spent)
-        return minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        race = Race(steps, _needed(snapshot, found, isolated) + steps / isolated, spent)
+        rho, values = minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        return rho, self.hand_out(found, values, race.needs(rho)[0])
+
+    def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
+        isolated = _isolated(found)
+        rows = zip(found.jobs, _needed(snapshot, found, isolated).tolist(), isolated.tolist(), strict=True)
+        return {job.id: [needed, job.done_steps, speed] for job, needed, speed in rows}
+
+
+def _isolated(found: Fractions) -> Floats:
+    """Steps/s of each job on its own part of the cluster."""
+    return np.asarray((found.throughput * found.isolated).sum(axis=1)[found.group_of])
+
+
+def _needed(snapshot: Snapshot, found: Fractions, isolated: Floats) -> Floats:
+    """t_isolated: seconds that the steps done would have taken each job on its own part, as large as that was then."""
+    known = remembered(snapshot)
+    return np.array(
+        [
+            known[job.id][0] + (job.done_steps - known[job.id][1]) / known[job.id][2]
+            if job.id in known
+            else job.done_steps / speed
+            for job, speed in zip(found.jobs, isolated.tolist(), strict=True)
+        ]
+    )

@@ -14,6 +14,7 @@ from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._latest import Race, minimise
+from scheduling.policies._reference import searched
 from scheduling.policies._shares import Shares
 
 
@@ -24,4 +25,7 @@ class MinMakespan(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
         race = Race(steps, np.ones(len(steps)), np.zeros(len(steps)))
-        return minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        theta, values = minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        if self.parameters.compatible:
+            theta = searched(theta)
+        return theta, self.hand_out(found, values, race.needs(theta)[0], raised=False)

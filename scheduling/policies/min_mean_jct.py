@@ -17,6 +17,7 @@ from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats, Ints
+from scheduling.policies._memory import promised
 from scheduling.policies._shares import Shares
 from scheduling.policies._view import queue_key
 from scheduling.policies.base import Parameters as BaseParameters
@@ -35,17 +36,34 @@ class MinMeanJct(FractionPolicy):
     parameters: MatchingParameters
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        kept = self._kept(snapshot, found)
+        free = found.capacity.copy()
+        for job, kind in kept:
+            free[kind] -= found.gang[found.group_of[job]]
+        started = {job for job, _ in kept}
         order = sorted(range(len(found.jobs)), key=lambda n: queue_key(found.jobs[n]))
-        chosen = np.array(order[: self.parameters.window])
+        chosen = np.array([n for n in order if n not in started][: self.parameters.window], dtype=np.int64)
         times = self._gpu_seconds(found, chosen)
-        kinds, positions = _places(found.capacity, len(chosen))
+        kinds, positions = _places(np.maximum(free, 0.0), len(chosen))
         costs = times[:, kinds] * positions[None, :]
         costs = np.where(np.isfinite(costs), costs, 1e30)
         jobs, places = linear_sum_assignment(costs)
-        sums = float(costs[jobs, places].sum() / len(jobs))
+        sums = float(costs[jobs, places].sum() / max(len(jobs), 1))
         # The last from the end run first.
         ranked = sorted(zip(jobs.tolist(), places.tolist(), strict=True), key=lambda item: -positions[item[1]])
-        return sums, self._start(found, [(int(chosen[job]), int(kinds[place])) for job, place in ranked])
+        return sums, self._start(found, kept + [(int(chosen[job]), int(kinds[place])) for job, place in ranked])
+
+    def _kept(self, snapshot: Snapshot, found: Fractions) -> list[tuple[int, int]]:
+        """(job, type) of those that keep what they have: under the reference's rules whoever was started."""
+        if not self.parameters.compatible:
+            return []
+        number, before = {kind: n for n, kind in enumerate(found.types)}, promised(snapshot)
+        return [
+            (n, number[kind])
+            for n, job in enumerate(found.jobs)
+            for kind, share in before.get(job.id, {}).items()
+            if share == 1.0 and kind in number
+        ]
 
     def _gpu_seconds(self, found: Fractions, chosen: Ints) -> Floats:
         groups = found.group_of[chosen]

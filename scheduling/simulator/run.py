@@ -96,6 +96,7 @@ class Run:
             max_gpus=job.max_gpus,
             types=job.types,
             remaining_steps=self.remaining(now),
+            done_steps=self.steps(now),
             restartable=job.restartable,
             gpu_ids=self.gpu_ids,
             gang=self.gang,

@@ -1,0 +1,82 @@
+"""With compatible=true the simulator's figures are those that the reference recorded for its own traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from benchmarks.reference_traces import Recorded, cluster, recorded, run
+from scheduling.domain import Curve, Job
+from scheduling.policies import load_policy
+from scheduling.rounds import plan_round
+from tests.builders import make_job, make_nodes, make_snapshot
+
+#: What is known to differ by more (docs/policies.md, "Fidelity"): (policy, trace or "" for all).
+APART = {
+    # It gives jobs to a type that has no room for them.
+    ("fifo", ""),
+    # Any point of its feasible set will do, and it takes the one at which its engine happens to stop.
+    ("min_total_duration", ""),
+    ("min_total_duration_perf", "cont_single_300_lam2400"),
+    ("min_total_duration_perf", "max_min_fairness"),
+    # Types in random order each round, over some two hundred rounds.
+    ("isolated", "max_min_fairness"),
+    ("finish_time_fairness", "max_min_fairness"),
+    # Among equal jobs it takes another one first, over some two hundred rounds.
+    ("max_min_fairness_water_filling_perf", "max_min_fairness"),
+}
+TOLERANCE = 0.03
+
+
+def cases(chosen: Iterable[str]) -> list[Recorded]:
+    return [
+        entry
+        for entry in recorded()
+        if entry.policy and entry.trace in chosen and not {(entry.theirs, ""), (entry.theirs, entry.trace)} & APART
+    ]
+
+
+def check(entry: Recorded) -> None:
+    assert entry.policy is not None
+    name, variant = entry.policy
+    found = run(entry.trace, cluster(entry.cluster), name, variant=variant, compatible=True)
+    assert found["finished"] == found["jobs"]
+    assert found["jct_s"]["mean"] == pytest.approx(entry.mean_jct_s, rel=TOLERANCE)
+    assert found["makespan_s"] == pytest.approx(entry.makespan_s, rel=TOLERANCE)
+
+
+def label(entry: Recorded) -> str:
+    return f"{entry.theirs}-{entry.trace}-{entry.cluster}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "entry", cases(["cont_single_300_lam2400", "static_multi_150", "max_min_fairness", "minimize_makespan"]), ids=label
+)
+def test_mean_jct_and_makespan_are_the_references(entry: Recorded) -> None:
+    check(entry)
+
+
+@pytest.mark.parametrize(
+    "entry", [e for e in cases(["minimize_makespan"]) if e.theirs in ("fifo_perf", "max_min_fairness_perf")], ids=label
+)
+def test_a_small_trace_ends_as_the_reference_recorded(entry: Recorded) -> None:
+    check(entry)
+
+
+def jobs_of(count: int, **speeds: float) -> list[Job]:
+    curves = {kind: Curve((value,)) for kind, value in speeds.items()}
+    return [make_job(number=n + 1, curves=curves, submitted_at=0.0) for n in range(count)]
+
+
+def test_types_are_filled_in_the_fixed_order() -> None:
+    """A job that is faster on the last type gets the first one that has room for it, whatever it is promised."""
+    nodes = [*make_nodes(1, type="k80", first_id=0), *make_nodes(1, type="v100", first_id=10)]
+    (job,) = jobs_of(1, k80=9.0, v100=1.0)
+    snapshot = make_snapshot(job, nodes=nodes)
+    for compatible, kind in ((True, "v100"), (False, "k80")):
+        policy = load_policy("max_sum_throughput", {"compatible": compatible})
+        (move,) = plan_round(snapshot, policy).moves
+        assert move.gang is not None
+        assert move.gang.type == kind
