@@ -278,7 +278,16 @@ def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
         taken = _stretch(left, pace, wanted)
         left = np.maximum(left - taken, 0.0)
         result[member, order] = taken[1:]
-    return result
+    return hand_out_rest(result, masses)
+
+
+def hand_out_rest(split: Floats, masses: Floats) -> Floats:
+    """What nobody needed goes to members with time left: the partners in columns of pairs count on it."""
+    rest = np.maximum(masses - split.sum(axis=0), 0.0)
+    idle = np.maximum(1.0 - split.sum(axis=1), 0.0)
+    if rest.sum() <= 0.0 or idle.sum() <= 0.0:
+        return split
+    return np.asarray(split + idle[:, None] / idle.sum() * (rest * min(1.0, idle.sum() / rest.sum()))[None, :])
 
 
 def _stretch(left: Floats, pace: Floats, wanted: float) -> Floats:

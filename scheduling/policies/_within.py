@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling.policies._fractions import Entries, Fractions, split_by_demand
+from scheduling.policies._fractions import Entries, Fractions, hand_out_rest, split_by_demand
 from scheduling.policies._lp import INFINITY, Floats, LinearProgram
 
 _ENOUGH = 1 - 1e-7
@@ -78,6 +78,12 @@ def _least_short(
         program.add_row(np.arange(n, members * width, width), np.ones(members), -INFINITY, masses[column])
         for n, column in enumerate(used)
     ]
+    # Both halves of a column within the group have to be somebody's: all of it is handed out.
+    wholes = [
+        (column, program.add_row(np.arange(n, members * width, width), np.ones(members), masses[column], INFINITY))
+        for n, column in enumerate(used)
+        if within[column]
+    ]
     halves = [
         (column, program.add_row([m * width + n], [1.0], -INFINITY, masses[column] / 2))
         for n, column in enumerate(used)
@@ -87,11 +93,14 @@ def _least_short(
     solution = program.solve()
     result = np.zeros((members, len(masses)))
     result[:, used] = solution.values[:-1].reshape(members, width)
+    result[:, ~within] = hand_out_rest(result, np.where(within, result.sum(axis=0), masses))[:, ~within]
     if solution.objective >= _ENOUGH:
         return result, None
     duals = np.abs(solution.duals)
     price, weight = np.zeros(len(masses)), np.zeros(members)
     price[used] = duals[totals] * mass[used]
+    for column, row in wholes:
+        price[column] -= duals[row] * mass[column]
     for column, row in halves:
         price[column] += duals[row] * mass[column] / 2
     # Columns that are not used yet would bring the most that any member's row and need are worth there.

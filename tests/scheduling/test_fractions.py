@@ -23,7 +23,7 @@ from tests.builders import make_job, make_nodes, make_snapshot
 
 CASES = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "policy_cases"
 KINDS = {"one": {"a": 1.0, "b": 3.0, "c": 4.0}, "two": {"a": 2.0, "b": 2.5, "c": 7.0}, "lame": {"b": 0.5}}
-slowly = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slowly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -233,7 +233,7 @@ def test_columns_can_be_split_whenever_every_level_is_covered(data: st.DataObjec
     demand = (parts @ speeds) * np.array([data.draw(st.sampled_from([0.0, 0.5, 1.0])) for _ in range(members)])
     split = split_by_demand(parts.sum(axis=0), speeds, demand)
     assert (split.sum(axis=1) <= 1 + 1e-9).all()
-    assert (split.sum(axis=0) <= parts.sum(axis=0) + 1e-9).all()
+    assert split.sum(axis=0) == pytest.approx(parts.sum(axis=0), abs=1e-9)  # partners in pairs count on all of it
     assert (split @ speeds >= demand - 1e-9 * np.maximum(demand, 1)).all()
 
 
