@@ -23,7 +23,7 @@ from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgra
 from scheduling.policies._within import split
 
 _ROUNDS = 200
-_TOLERANCE, _COARSEST = 1e-9, 1e-6
+_TOLERANCE, _COARSEST = 1e-9, 1e-5
 
 #: theta -> (what each job needs in steps/s, how fast that changes with theta)
 Needs = Callable[[float], tuple[Floats, Floats]]
@@ -93,8 +93,8 @@ class Tangents:
             return False
         wanted, slope = needs(theta)
         for group, members in enumerate(found.members):
-            _, cut = split(found, group, values, wanted[members])
-            if cut is not None:
+            _, cut = split(found, group, values, wanted[members], max(1e-7, self.tolerance))
+            if cut is not None and cut.weight.any():
                 total = float(cut.weight @ wanted[members]) - cut.constant
                 index = self._add_row(group, cut.price, total, float(cut.weight @ slope[members]), theta)
                 self.rows.append(Row(index, group, members=members[cut.weight > 0]))
@@ -104,6 +104,8 @@ class Tangents:
         """offers * values >= total + rate * (theta' - theta), scaled so that its numbers are near 1."""
         columns = np.append(self.found.entries.column[self.found.entries.of(group)], len(self.program.costs) - 1)
         scale = max(abs(total), abs(rate) * max(abs(theta), self.unit))
+        largest = float(np.abs(offers).max())
+        scale = scale if scale > 1e-9 * largest else largest  # a cut may say no more than that a column stays empty
         return self.program.add_row(
             columns, np.append(offers, -rate * self.unit) / scale, (total - rate * theta) / scale, INFINITY
         )

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scheduling.policies._fractions import Entries, Fractions, hand_out_rest, split_by_demand
 from scheduling.policies._lp import INFINITY, Floats, LinearProgram
 
-_ENOUGH = 1 - 1e-7
+#: Of the fastest column: a need below it is none.
+_NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,10 @@ class Cut:
     weight: Floats
 
 
-def split(found: Fractions, group: int, values: Floats, demand: Floats | None) -> tuple[Floats, Cut | None]:
-    """[member, entry]: seconds per second; and, where the demand cannot be met, why."""
+def split(
+    found: Fractions, group: int, values: Floats, demand: Floats | None, short: float = 1e-7
+) -> tuple[Floats, Cut | None]:
+    """[member, entry]: seconds per second; and, where more than the part `short` of the demand cannot be met, why."""
     entries: Entries = found.entries
     own = entries.of(group)
     mass, speeds = entries.mass[own], entries.steps_per_s[own]
@@ -42,7 +45,7 @@ def split(found: Fractions, group: int, values: Floats, demand: Floats | None) -
     result = _alike(result, demand)
     if (result[:, within] <= masses[within] / 2 * (1 + 1e-9)).all():
         return result, None
-    return _least_short(masses, speeds, demand, within, mass)
+    return _least_short(masses, speeds, demand, within, mass, short)
 
 
 def _alike(result: Floats, demand: Floats) -> Floats:
@@ -53,7 +56,7 @@ def _alike(result: Floats, demand: Floats) -> Floats:
 
 
 def _least_short(
-    masses: Floats, speeds: Floats, demand: Floats, within: NDArray[np.bool_], mass: Floats
+    masses: Floats, speeds: Floats, demand: Floats, within: NDArray[np.bool_], mass: Floats, short: float
 ) -> tuple[Floats, Cut | None]:
     """The split that reaches the largest common part of all demands, at most all of them."""
     (used,) = np.nonzero(masses > 0)
@@ -61,7 +64,7 @@ def _least_short(
     costs = np.zeros(members * width + 1)
     costs[-1] = 1.0
     program = LinearProgram(costs, maximise=True, bounds=np.append(np.full(members * width, INFINITY), 1.0))
-    wants = [member for member in range(members) if demand[member] > 0]
+    wants = [member for member in range(members) if demand[member] > _NOTHING * speeds.max()]
     turns = [
         program.add_row(np.arange(m * width, (m + 1) * width), np.ones(width), -INFINITY, 1.0) for m in range(members)
     ]
@@ -94,7 +97,7 @@ def _least_short(
     result = np.zeros((members, len(masses)))
     result[:, used] = solution.values[:-1].reshape(members, width)
     result[:, ~within] = hand_out_rest(result, np.where(within, result.sum(axis=0), masses))[:, ~within]
-    if solution.objective >= _ENOUGH:
+    if solution.objective >= 1.0 - short:
         return result, None
     duals = np.abs(solution.duals)
     price, weight = np.zeros(len(masses)), np.zeros(members)
