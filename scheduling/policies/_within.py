@@ -37,7 +37,7 @@ def split(
     mass, speeds = entries.mass[own], entries.steps_per_s[own]
     masses, within = values[entries.column[own]] * mass, mass == 2.0
     count = int(found.count[group])
-    if demand is None:
+    if demand is None or count == 1:
         return np.tile(masses / count, (count, 1)), None
     result = split_by_demand(masses, speeds, demand)
     if not masses[within].any():
