@@ -23,7 +23,8 @@ from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgra
 from scheduling.policies._within import split
 
 _ROUNDS = 200
-_TOLERANCE, _COARSEST = 1e-9, 1e-5
+_TOLERANCE, _COARSEST = 1e-9, 1e-6
+_PATIENCE = 10
 
 #: theta -> (what each job needs in steps/s, how fast that changes with theta)
 Needs = Callable[[float], tuple[Floats, Floats]]
@@ -117,13 +118,16 @@ def optimise(
     """(theta, value of each column, dual values) at the best theta; `theta` is a start beyond it."""
     program = tangents.program
     width = len(program.costs) - 1
-    values, duals = np.zeros(width), np.zeros(program.rows)
+    values, duals, still = np.zeros(width), np.zeros(program.rows), 0
     for _ in range(_ROUNDS):
         if not (tangents.add(needs, theta, values) or tangents.add_cuts(needs, theta, values)):
             return theta, values, duals
         solution = program.solve(engine, time_limit_s)
         values, duals = solution.values[:width], solution.duals
         before, theta = theta, float(solution.values[width]) * tangents.unit
-        if abs(theta - before) <= _TOLERANCE * abs(theta) and tangents.tolerance < _COARSEST:
-            tangents.tolerance *= 10  # the engine's own precision is reached: CBC prints eight digits
+        still = still + 1 if abs(theta - before) <= _TOLERANCE * abs(theta) else 0
+        # Theta may stand still while rows for other levels are added. Beyond that many the engine's own precision is
+        # reached: CBC prints eight digits.
+        if still > tangents.found.levels.shape[1] + _PATIENCE and tangents.tolerance < _COARSEST:
+            tangents.tolerance *= 10
     raise SolverError("no convergence")
