@@ -16,7 +16,7 @@ from scheduling.simulator.trace import Cluster
 
 TRACES = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "traces"
 TYPES = ("v100", "p100", "k80")
-#: Per GPU-hour, as the paper has them.
+#: Per GPU-hour, the order of a cloud's on-demand prices when those cards were current.
 PRICES = {"v100": 2.48, "p100": 1.46, "k80": 0.45}
 GPUS_PER_NODE = 4
 POLICIES: dict[str, tuple[str, str]] = {

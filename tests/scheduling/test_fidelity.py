@@ -15,15 +15,15 @@ from tests.builders import make_job, make_nodes, make_snapshot
 CONTINUOUS, STATIC, SHORT = "cont_single_300_lam2400", "static_multi_150", "max_min_fairness"
 #: What is known to differ by more (docs/policies.md, "Fidelity"): (policy, trace, GPUs).
 APART = {
-    # Any point of its feasible set will do, and it takes the one at which its engine happens to stop.
+    # Suspected: any point of its feasible set will do, and it takes the one at which its engine happens to stop.
     ("min_total_duration", STATIC, "12:12:12"),
     ("min_total_duration", SHORT, "12:12:12"),
     ("min_total_duration_perf", CONTINUOUS, "12:12:12"),
-    # Two hundred rounds, in each of which agnostic policies take the types in a random order.
+    # Suspected: two hundred rounds, in each of which agnostic policies take the types in a random order.
     ("finish_time_fairness", SHORT, "12:12:12"),
     ("finish_time_fairness", SHORT, "8:16:24"),
     ("isolated", SHORT, "8:16:24"),
-    # The makespan is one job's, and among equal jobs another one goes first.
+    # Suspected: the makespan is one job's, and among equal jobs another one goes first.
     ("max_min_fairness_water_filling_perf", SHORT, "8:16:24"),
 }
 #: It gives jobs to a type that has no room for them.
