@@ -45,9 +45,10 @@ class ArtifactsView(APIView):
     def get(self, request: Request, job: str, query: PageQuery) -> Response:
         """Files that the job's runs left, newest first."""
         row = access_job(signed_in(request), job)
+        state = _collecting(row)  # before the list: what is said to be complete has to be
         rows = ArtifactRow.objects.filter(run__job=row, removed_at=None).select_related("run")
         found, links = take_page(request, rows, query, key="id")
-        return Response({**links, "results": [_describe(artifact) for artifact in found], **_collecting(row)})
+        return Response({**links, "results": [_describe(artifact) for artifact in found], **state})
 
 
 class ArtifactView(APIView):
