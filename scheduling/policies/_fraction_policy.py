@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -36,7 +37,7 @@ class FractionParameters(BaseParameters):
     )
 
 
-class FractionPolicy:
+class FractionPolicy(ABC):
     """Subclasses give `name`, `title` and `solve`."""
 
     name: ClassVar[str]
@@ -94,8 +95,8 @@ class FractionPolicy:
             return expand(found, values, needs)
         return expand(found, middle(found, needs, costs, raised=raised and needs is not None))
 
-    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
-        raise NotImplementedError
+    @abstractmethod
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]: ...
 
     def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
         """What the next computation finds in `remembered(snapshot)`."""

@@ -91,6 +91,7 @@ def test_it_is_there_for_members_and_to_be_seen_by_viewers(api: Api, world: Worl
         (packed(**{".._x": b"1"}), "leads out"),
         (packed(), "empty"),
     ],
+    ids=["nonsense", "cut off", "leads out", "empty"],
 )
 def test_what_is_no_archive_is_refused(api: Api, data: bytes, words: str) -> None:
     answer = upload(api, data)

@@ -84,7 +84,7 @@ def test_the_same_requirements_are_one_environment(world: World) -> None:
     ("rule", "field", "words"),
     [
         ({"requirements": "six\n-r other.txt"}, "environment.requirements", "line 2: options are not allowed"),
-        ({"requirements": "--index-url https://evil.example.org"}, "environment.requirements", "options"),
+        ({"requirements": "--find-links https://example.org/x"}, "environment.requirements", "options"),
         ({"requirements": "x @ git+https://example.org/x"}, "environment.requirements", "package index"),
         ({"requirements": "a b c"}, "environment.requirements", "is no requirement"),
         ({"requirements": "evenkeel==1"}, "environment.requirements", "the portal's own"),

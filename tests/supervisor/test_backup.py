@@ -78,7 +78,8 @@ def test_a_backup_of_a_busy_portal_comes_up_elsewhere(data: Path) -> None:
         second.wait_for("training to go on", lambda: _goes_on(second, training, checkpoint), 240)
         assert "resumed at step" in _log(second, training)
         newest = max(number for _, number, *_ in rows(second, "jobs_job").values())
-        assert second.submit(total_steps=20)["number"] == newest + 1
+        # A sequence may be ahead of the rows saved with it, never behind.
+        assert second.submit(total_steps=20)["number"] > newest
         assert second.job(ended)["state"] == "succeeded"
     finally:
         second.end()

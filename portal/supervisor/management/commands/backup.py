@@ -11,10 +11,25 @@ from django.core.management.base import BaseCommand, CommandError
 from portal.supervisor.postgres import installed
 
 #: pg_restore's own --clean cannot drop what a partition inherits. Tables go first, and what hangs on them with them.
+#: The portal may be running: whoever has a table open is turned out until all tables are held at once, since two
+#: that wait for each other's tables would end in a deadlock, and PostgreSQL might choose this side to give way.
 EMPTY = """
 DO $$
-DECLARE name text;
+DECLARE name text; tables text; turn int := 0;
 BEGIN
+  LOOP
+    BEGIN
+      PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid();
+      SELECT string_agg(oid::regclass::text, ', ') INTO tables FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition;
+      EXECUTE COALESCE('LOCK TABLE ' || tables, 'SELECT');
+      EXIT;
+    EXCEPTION WHEN deadlock_detected THEN
+      turn := turn + 1;
+      IF turn = 20 THEN RAISE; END IF;
+    END;
+  END LOOP;
   FOR name IN SELECT oid::regclass FROM pg_class
       WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition LOOP
     EXECUTE 'DROP TABLE ' || name || ' CASCADE';
