@@ -63,14 +63,12 @@ def revoke_invitation(*, actor: User, invitation: Invitation, now: datetime) -> 
         record_audit(actor=actor, action="invitation.revoke", target=invitation.project.key, detail=detail)
 
 
-def find_invitation(secret: str, now: datetime) -> Invitation:
-    """Raises BadInvitation. One counts only while whoever sent it could still send it."""
-    invitation = (
-        Invitation.objects.select_for_update(of=("self",))
-        .select_related("project", "created_by")
-        .filter(digest=_digest(secret), accepted_at=None, revoked_at=None, expires_at__gt=now)
-        .first()
-    )
+def find_invitation(secret: str, now: datetime, *, to_accept: bool = False) -> Invitation:
+    """Raises BadInvitation. One counts only while whoever sent it could still send it. `to_accept` locks it."""
+    rows = Invitation.objects.select_related("project", "created_by")
+    if to_accept:
+        rows = rows.select_for_update(of=("self",))
+    invitation = rows.filter(digest=_digest(secret), accepted_at=None, revoked_at=None, expires_at__gt=now).first()
     if invitation is None or invitation.project.archived_at:
         raise BadInvitation
     if not manageable_projects(invitation.created_by).filter(pk=invitation.project_id).exists():
@@ -86,7 +84,7 @@ def accept_invitation(
 
     Raises BadInvitation, OtherAccount, and ValidationError about the password.
     """
-    invitation = find_invitation(secret, now)
+    invitation = find_invitation(secret, now, to_accept=True)
     if user is None:
         user = _create_invited(invitation, name, password)
     elif user.email.lower() != invitation.email.lower():

@@ -1,4 +1,4 @@
-"""Which refusals of the API the audit log keeps: 403, and 404 where there is something that may not be seen."""
+"""Which refusals the audit log keeps: 403, and 404 where there is something that may not be seen."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
 from rest_framework.request import Request
 
 from accounts.denials import record_denial
-from accounts.models import Project, User
+from accounts.models import User
 from accounts.origin import address_of
+from portal.jobs.live import stream_exists
 from portal.jobs.models import Job
 
 
@@ -24,18 +27,14 @@ def _job_exists(reference: str) -> bool:
 
 
 def _project_exists(key: str) -> bool:
-    return Project.objects.filter(key=key[:40].replace("\0", "")).exists()
-
-
-def _stream_exists(stream: str) -> bool:
-    return stream.startswith("project:") and _project_exists(stream.removeprefix("project:"))
+    return stream_exists(f"project:{key}")
 
 
 #: By the name of a part of the address.
 _EXISTS: dict[str, Callable[[str], bool]] = {
     "job": _job_exists,
     "project": _project_exists,
-    "stream": _stream_exists,
+    "stream": stream_exists,
 }
 
 
@@ -46,6 +45,10 @@ def note_denial(request: Request, status: int) -> None:
     actor = user if isinstance(user, User) else None
     if status == 404 and not (actor and _hides_something(request.parser_context["kwargs"])):
         return
+    _note(request, actor, status)
+
+
+def _note(request: Request | HttpRequest, actor: User | None, status: int) -> None:
     who = f"user:{actor.pk}" if actor else f"address:{address_of(request)}"
     detail: dict[str, Any] = {"status": status, "method": request.method}
     record_denial(actor=actor, target=request.path, detail=detail, who=who)
@@ -53,3 +56,20 @@ def note_denial(request: Request, status: int) -> None:
 
 def _hides_something(kwargs: dict[str, Any]) -> bool:
     return any(exists(str(kwargs[name])) for name, exists in _EXISTS.items() if name in kwargs)
+
+
+class PageDenials(MiddlewareMixin):
+    """Notes what the pages outside the API refuse; the administration sends those it refuses to its sign-in."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if request.path.startswith("/api/") or not self._refused(request, response.status_code):
+            return response
+        _note(request, request.user if isinstance(request.user, User) else None, response.status_code)
+        return response
+
+    @staticmethod
+    def _refused(request: HttpRequest, status: int) -> bool:
+        inside = request.path.startswith("/admin/") and not request.path.startswith(("/admin/login/", "/admin/logout/"))
+        if status == 302 and inside:
+            return request.user.is_authenticated and not request.user.is_staff
+        return status == 403

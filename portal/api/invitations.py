@@ -25,6 +25,7 @@ from accounts.invitations import (
     BadInvitation,
     OtherAccount,
     accept_invitation,
+    find_invitation,
     invite,
     revoke_invitation,
 )
@@ -40,7 +41,7 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.rates import address_of
 from portal.api.shapes.base import Role
-from portal.api.shapes.people import AcceptedInvitation, InvitationPage, NewInvitation
+from portal.api.shapes.people import AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
 from portal.jobs.describe import iso
 from portal.jobs.schema import FieldProblem, no_control
 
@@ -54,8 +55,11 @@ class InvitationWish(Body):
     expires_in_days: int = Field(DEFAULT_DAYS, ge=1, le=MAX_DAYS)
 
 
-class Acceptance(Body):
+class Look(Body):
     secret: str = Field(min_length=1, max_length=100, description="What the link has after #.")
+
+
+class Acceptance(Look):
     name: Annotated[str, AfterValidator(no_control)] = Field("", max_length=150, examples=["Ana"])
     password: str = Field("", max_length=1_024, description="For the new account; left out by whoever is signed in.")
 
@@ -127,6 +131,33 @@ class InvitationView(APIView):
         return Response(status=204)
 
 
+class LookView(APIView):
+    permission_classes = [AllowAny]
+    parser_classes = [JsonParser]
+
+    @operation(
+        "show_invitation",
+        OpenInvitation,
+        access=Access.PUBLIC,
+        tag="invitations",
+        body=Look,
+        problems=(404,),
+        public=True,
+    )
+    def post(self, request: Request, query: Query, body: Look) -> Response:
+        """What a link invites to, before it is accepted; only whoever has it can ask."""
+        _slow_down(request)
+        try:
+            invitation = find_invitation(body.secret, timezone.now())
+        except BadInvitation as error:
+            raise Refused(404, str(error)) from None
+        described = _describe(invitation)
+        return Response(
+            {name: described[name] for name in ("email", "role", "invited_by", "expires_at")}
+            | {"project_name": invitation.project.name}
+        )
+
+
 class AcceptView(APIView):
     permission_classes = [AllowAny]
     parser_classes = [JsonParser]
@@ -145,8 +176,7 @@ class AcceptView(APIView):
         if isinstance(request.auth, ApiToken):
             raise Refused(403, "A token cannot accept invitations: sign in for that.")
         SessionAuthentication().enforce_csrf(request)
-        if seconds := attempts.wait_s(address_of(request), "invitation"):
-            raise Throttled(seconds)
+        _slow_down(request)
         present = request.user if isinstance(request.user, User) else None
         try:
             invitation, user = accept_invitation(
@@ -162,6 +192,11 @@ class AcceptView(APIView):
         if present is None:
             login(request._request, user, backend="django.contrib.auth.backends.ModelBackend")
         return Response({"project": invitation.project.key, "role": invitation.role, "email": user.email})
+
+
+def _slow_down(request: Request) -> None:
+    if seconds := attempts.wait_s(address_of(request), "invitation"):
+        raise Throttled(seconds)
 
 
 def _mail(invitation: InvitationRow, link: str) -> bool:

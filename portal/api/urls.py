@@ -87,6 +87,7 @@ urlpatterns = [
     path("projects/<str:project>/service-accounts", service_accounts.ServiceAccountsView.as_view()),
     path("projects/<str:project>/service-accounts/<int:account>", service_accounts.ServiceAccountView.as_view()),
     path("projects/<str:project>/service-accounts/<int:account>/tokens", service_accounts.ServiceTokensView.as_view()),
+    path("invitations/look", invitations.LookView.as_view()),
     path("invitations/accept", invitations.AcceptView.as_view()),
     path("people", people.PeopleView.as_view()),
     path("people/<int:person>", people.PersonView.as_view()),

@@ -11,10 +11,11 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 
+from accounts.denials import record_denial
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.describe import iso
-from portal.jobs.live import group_name
+from portal.jobs.live import group_name, stream_exists
 
 MAX_STREAMS = 1_000
 PING_S = 10.0
@@ -57,11 +58,18 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         allowed = await database_sync_to_async(allowed_streams)(self.user)
         for stream in streams:
             if stream not in allowed:
+                await database_sync_to_async(self._note_denial)(stream)
                 await self._say({"type": "error", "stream": stream, "detail": "There is no such stream."})
                 continue
             self.streams.add(stream)
             await self.channel_layer.group_add(group_name(stream), self.channel_name)
             await self._say({"type": "subscribed", "stream": stream})
+
+    def _note_denial(self, stream: str) -> None:
+        if stream_exists(stream):
+            address = str((self.scope.get("client") or ("",))[0])
+            detail = {"status": 404, "stream": stream, "address": address}
+            record_denial(actor=self.user, target=self.scope["path"], detail=detail, who=f"user:{self.user.pk}")
 
     async def _still_allowed(self) -> bool:
         """Membership and accounts change while sockets live."""

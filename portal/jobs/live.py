@@ -18,6 +18,7 @@ from django.conf import settings
 from redis import Redis
 from redis.exceptions import RedisError
 
+from accounts.models import Project
 from portal.jobs import live_state
 from portal.jobs.describe import iso
 from portal.jobs.locks import live_lock
@@ -41,6 +42,12 @@ def _key(stream: str) -> str:
 def group_name(stream: str) -> str:
     """Channel layer groups allow few characters."""
     return "live." + stream.replace(":", ".")
+
+
+def stream_exists(stream: str) -> bool:
+    """Whether it is a project's, whoever may see it."""
+    kind, _, key = stream.partition(":")
+    return kind == "project" and Project.objects.filter(key=key[:40].replace("\0", "")).exists()
 
 
 def merge_patch(before: Any, after: Any) -> Any:

@@ -226,7 +226,14 @@ def _send(command: Command, executor: Executor) -> None:
 
 def _send_failed(command: Command, error: ExecutorError) -> None:
     Command.objects.filter(pk=command.pk).update(error=str(error)[:2000])
-    if command.verb != Command.Verb.LAUNCH or not (error.permanent or command.attempts >= _MAX_ATTEMPTS):
+    logger.warning("%s, attempt %s: %s", command, command.attempts + 1, error)
+    if command.verb != Command.Verb.LAUNCH:
+        return
+    if not (error.permanent or command.attempts >= _MAX_ATTEMPTS):
+        text = f"Launch {command.attempts + 1} of at most {_MAX_ATTEMPTS + 1} failed: {error}"
+        Run.objects.filter(pk=command.run_id, epoch=command.epoch).update(
+            reason_token="LAUNCH_FAILED", reason_text=text[:500]
+        )
         return
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)

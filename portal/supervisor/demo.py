@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -14,8 +14,8 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from accounts.models import User
-from accounts.tokens import create_token
+from accounts.models import Scope, User
+from accounts.tokens import DEFAULT_SCOPES, create_token
 from portal.supervisor.demo_report import report
 from scheduling.simulator import parse_policy
 
@@ -156,7 +156,7 @@ def demonstrate(finish: Callable[[int], None] | None, options: Options) -> None:
 
 
 def _demonstrate(options: Options) -> int:
-    headers = {"Authorization": f"Bearer {_make_token()}"}
+    headers = {"Authorization": f"Bearer {_make_token(Scope if options.policy else DEFAULT_SCOPES)}"}
     with httpx.Client(base_url=f"{settings.LOCAL_URL}/api/v1/", headers=headers, timeout=10, trust_env=False) as api:
         if options.policy:
             name, values = parse_policy(options.policy)
@@ -188,8 +188,8 @@ def verdict(jobs: list[dict[str, Any]], *, elastic: bool = True) -> int:
     return 0
 
 
-def _make_token() -> str:
+def _make_token(scopes: Iterable[Scope]) -> str:
     administrator = User.objects.filter(is_superuser=True, is_active=True).earliest("pk")
-    _, text = create_token(user=administrator, name=f"demo {timezone.now():%H:%M}", expires_in_days=1)
+    _, text = create_token(user=administrator, name=f"demo {timezone.now():%H:%M}", expires_in_days=1, scopes=tuple(scopes))
     connection.close()
     return text

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.cache import cache
-from django.test import AsyncClient
+from django.test import AsyncClient, Client
 
 from accounts.models import AuditEntry, Project, User
 from accounts.tokens import ALL_SCOPES, create_token, revoke_token
 from tests.portal.api import Api
+from tests.portal.test_live import Socket
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -91,6 +92,39 @@ def test_denials_are_kept_and_unknown_things_are_not(world: World) -> None:
         ("eve@example.org", "/api/v1/live/project:hidden", 404),
         ("eve@example.org", "/api/v1/nodes/a/drain", 403),
     ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_pages_and_sockets_refuse_as_the_api_does() -> None:
+    cache.clear()
+    world = World()
+    Project.objects.create(key="hidden", name="Hidden")
+    client = Client()
+    client.force_login(world.user)
+    assert client.get("/admin/accounts/user/").status_code == 302
+    assert client.get("/admin/login/").status_code == 200
+    assert client.get("/").status_code == 200
+    assert Client().get("/admin/").status_code == 302
+    User.objects.filter(pk=world.user.pk).update(is_staff=True)
+    assert client.get("/admin/accounts/user/").status_code == 403
+    async_to_sync(_subscribe)(world.user, ["project:hidden", "project:none", "nonsense", "project:vision"])
+    email = world.user.email
+    assert denied() == [
+        (email, "/admin/accounts/user/", 302),
+        (email, "/admin/accounts/user/", 403),
+        (email, "/ws/v1/live", 404),
+    ]
+    assert AuditEntry.objects.latest("id").detail["stream"] == "project:hidden"
+
+
+async def _subscribe(user: User, streams: list[str]) -> None:
+    socket = Socket(user)
+    await socket.connect()
+    await socket.say(json.dumps({"subscribe": streams}))
+    for _ in streams:
+        await socket.hear()
+    await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+    await socket.wait(5)
 
 
 def test_dead_tokens_are_noticed_and_made_up_ones_are_not(world: World) -> None:

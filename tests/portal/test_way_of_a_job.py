@@ -13,6 +13,7 @@ from portal.jobs.models import Assignment, Checkpoint, Command, Decision, Hold, 
 from portal.jobs.services import observation, plans, reports
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from portal.jobs.snapshots import take_snapshot
+from scheduling.errors import ExecutorError
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
@@ -275,3 +276,23 @@ def test_a_job_without_an_end_in_sight_is_described(world: World) -> None:
     world.train(job)
     described = describe_jobs([Job.objects.select_related("run", "project", "owner").get(pk=job.pk)], timezone.now())
     assert described[0]["expected_end_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("permanent", "state", "words"),
+    [(False, State.LAUNCHING, "Launch 1 of at most"), (True, State.FAILED, "the disk is read-only")],
+)
+def test_a_launch_that_fails_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, permanent: bool, state: State, words: str
+) -> None:
+    class Broken:
+        def launch(self, request: object) -> None:
+            raise ExecutorError("the disk is read-only", permanent=permanent)
+
+    monkeypatch.setattr(tasks, "executor_for", lambda name: Broken())
+    job = world.submit(retry={"limit": 0})
+    world.round()
+    tasks.send_command(Command.objects.get(run=world.run(job), closed_at=None).pk)
+    run = world.run(job)
+    assert State(run.state) is state
+    assert words in (run.exit["message"] if run.exit else run.reason_text)

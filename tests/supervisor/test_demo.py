@@ -4,9 +4,13 @@ from typing import Any
 import httpx
 import pytest
 
+from accounts.models import Scope, User
+from accounts.tokens import DEFAULT_SCOPES
 from portal.supervisor import demo as demo_module
 from portal.supervisor.demo import Demo, fitting_speedup, verdict
 from portal.supervisor.demo_report import report
+from tests.portal.api import Api
+from tests.portal.world import World
 
 
 def ended(number: int, **changes: Any) -> dict[str, Any]:
@@ -88,3 +92,12 @@ def test_it_submits_the_workload_and_follows_it_through_a_restart(monkeypatch: p
     assert [body["model_type"] for body in portal.bodies] == ["resnet50", "inception_v3"] * 2
     assert len(set(portal.keys)) == 4
     assert set(demo.variances) == {0.02}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_only_with_a_policy_to_choose_it_may_choose_one() -> None:
+    World()
+    User.objects.create_superuser("root@example.org", "x")
+    body = {"name": "static_partition", "parameters": {"n": 2}}
+    assert Api(token=demo_module._make_token(DEFAULT_SCOPES)).put("policy", body).status == 403
+    assert Api(token=demo_module._make_token(Scope)).put("policy", body).status == 200

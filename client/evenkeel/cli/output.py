@@ -61,6 +61,8 @@ def cell_text(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 else f"{value:.3g}"
     if isinstance(value, list):
         return ", ".join(cell_text(item) for item in value)
     if isinstance(value, dict):

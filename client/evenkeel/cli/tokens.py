@@ -27,10 +27,14 @@ def ls(output: str) -> None:
 
 @tokens.command()
 @click.argument("id", type=int)
-@click.option("--overlap-hours", type=click.IntRange(min=0), default=24, show_default=True, help="The old one's rest.")
+@click.option("--overlap-hours", type=click.IntRange(min=0), default=24, show_default=True, help="How long the old one still works.")
 @as_json
 def rotate(id: int, overlap_hours: int, output: str) -> None:
-    """A new token in the place of an old one, which works on for a while."""
+    """Replace a token of a service account that you manage.
+
+    The new one has the same rights and lifetime; the old one works on for a while. A token cannot prolong your own
+    tokens: make another with `evenkeel login`, or on the portal's page.
+    """
     made = connect().tokens.rotate(id, overlap_hours=overlap_hours)
     if output == "json":
         print_json(made)

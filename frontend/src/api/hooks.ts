@@ -2,7 +2,7 @@ import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClie
 import { get, request, send, url } from "./client";
 import type {
   AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobTimeline,
-  Metrics, ModelType, NewToken, Page, PolicyChange, PolicyInForce, PolicyInfo, Project, Session,
+  Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Project, Session,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -23,6 +23,16 @@ export function useSignIn() {
   return useMutation({
     mutationFn: (body: { email: string; password: string }) => send<Session>("POST", "session", body),
     onSuccess: () => client.invalidateQueries({ queryKey: ["session"] }),
+  });
+}
+
+export function useInvitation(secret: string) {
+  return useQuery({
+    queryKey: ["invitation", secret],
+    queryFn: () => send<OpenInvitation>("POST", "invitations/look", { secret }),
+    enabled: secret !== "",
+    retry: false,
+    staleTime: Infinity,
   });
 }
 

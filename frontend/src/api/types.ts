@@ -4,6 +4,7 @@ import type { components } from "./schema";
 type S = components["schemas"];
 
 export type Session = S["Session"];
+export type OpenInvitation = S["OpenInvitation"];
 export type Job = S["Job"];
 export type JobDetail = S["JobDetail"];
 export type CoarseState = Job["state"];

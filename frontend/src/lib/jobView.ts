@@ -40,8 +40,8 @@ function sourceWords(job: Job): string {
 
 export function waitedFigure(job: Job): Figure {
   const { queueing_s: queueing, launching_s: launching } = job.times;
-  const rescales = job.rescales === 0 ? "no rescale" : count(job.rescales, "rescale");
-  return { label: "Waited", value: duration(queueing), detail: `${rescales}, ${duration(launching)} launching` };
+  const rescales = job.rescales === 0 ? "" : `${count(job.rescales, "rescale")}, `;
+  return { label: "Waited", value: duration(queueing), detail: `${rescales}${duration(launching)} launching` };
 }
 
 /** What cancelling now would throw away. */

@@ -59,6 +59,14 @@ class NewInvitation(Invitation):
     mailed: bool = Field(description="Whether the portal sent it by e-mail.")
 
 
+class OpenInvitation(Shape):
+    email: str
+    role: Role
+    invited_by: str
+    project_name: str
+    expires_at: str
+
+
 class AcceptedInvitation(Shape):
     project: str
     role: Role

@@ -337,4 +337,5 @@ class _as_executor_error:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
-            raise ExecutorError(f"cannot {self._verb} the run: {error}", permanent=False) from error
+            permanent = isinstance(error, PermissionError)  # who may do what does not change by itself
+            raise ExecutorError(f"cannot {self._verb} the run: {error}", permanent=permanent) from error
