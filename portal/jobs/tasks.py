@@ -231,9 +231,7 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
         return
     if not (error.permanent or command.attempts >= _MAX_ATTEMPTS):
         text = f"Launch {command.attempts + 1} of at most {_MAX_ATTEMPTS + 1} failed: {error}"
-        Run.objects.filter(pk=command.run_id, epoch=command.epoch).update(
-            reason_token="LAUNCH_FAILED", reason_text=text[:500]
-        )
+        observation.note_failed_launch(command, text)
         return
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)

@@ -190,6 +190,8 @@ def verdict(jobs: list[dict[str, Any]], *, elastic: bool = True) -> int:
 
 def _make_token(scopes: Iterable[Scope]) -> str:
     administrator = User.objects.filter(is_superuser=True, is_active=True).earliest("pk")
-    _, text = create_token(user=administrator, name=f"demo {timezone.now():%H:%M}", expires_in_days=1, scopes=tuple(scopes))
+    _, text = create_token(
+        user=administrator, name=f"demo {timezone.now():%H:%M}", expires_in_days=1, scopes=tuple(scopes)
+    )
     connection.close()
     return text

@@ -27,7 +27,13 @@ def ls(output: str) -> None:
 
 @tokens.command()
 @click.argument("id", type=int)
-@click.option("--overlap-hours", type=click.IntRange(min=0), default=24, show_default=True, help="How long the old one still works.")
+@click.option(
+    "--overlap-hours",
+    type=click.IntRange(min=0),
+    default=24,
+    show_default=True,
+    help="How long the old one still works.",
+)
 @as_json
 def rotate(id: int, overlap_hours: int, output: str) -> None:
     """Replace a token of a service account that you manage.

@@ -163,6 +163,12 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     transaction.on_commit(wakeups.wake)
 
 
+def note_failed_launch(command: Command, text: str) -> None:
+    """It is tried again; until then the run says what is wrong."""
+    run = Run.objects.filter(pk=command.run_id, epoch=command.epoch)
+    run.update(reason_token="LAUNCH_FAILED", reason_text=text[:500])
+
+
 def explain_exit(info: ExitInfo) -> str:
     """One sentence for people."""
     said = f" It said: {info.message}" if info.message else ""
