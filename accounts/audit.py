@@ -111,6 +111,12 @@ def as_json_lines(found: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield json.dumps({**plain, "sealed": sealed_text(row)}, ensure_ascii=False) + "\n"
 
 
+def chain_head() -> str:
+    """The newest entry as POSITION:HASH. Kept elsewhere, it shows later that nothing was cut off the end."""
+    newest = sealed_entries().values_list("position", "hash").last()
+    return "{}:{}".format(*newest) if newest else f"0:{GENESIS}"
+
+
 def sealed_entries(filters: Sequence[Any] = ()) -> QuerySet[AuditEntry]:
     """Committed entries in the order of the chain."""
     return AuditEntry.objects.filter(*filters, position__isnull=False).order_by("position")

@@ -109,6 +109,7 @@ TEMPLATES = [
 
 # PostgreSQL and Redis: what the environment names, else the embedded servers of the data directory.
 EXTERNAL_DATABASE_URL = env.text("DATABASE_URL")
+EXTERNAL_OWNER_DATABASE_URL = env.text("EVENKEEL_OWNER_DATABASE_URL")  # portal.supervisor.ownership
 EXTERNAL_REDIS_URL = env.text("REDIS_URL")
 REDIS_URL = env.redis_url("REDIS_URL", EXTERNAL_REDIS_URL or _layout.redis_url)
 DATABASES = {
@@ -157,6 +158,7 @@ CELERY_BEAT_SCHEDULE = {
     "pruning": _every("evenkeel.prune", 600.0),
     "artifacts": _every("evenkeel.collect_artifacts", 5.0),
     "material": _every("evenkeel.clean_material", 600.0),
+    "audit": _every("evenkeel.note_audit_head", 3_600.0),
 }
 
 AUTH_USER_MODEL = "accounts.User"

@@ -19,6 +19,12 @@ if "EVENKEEL_TEST_SESSION" not in os.environ or os.environ.get("EVENKEEL_TEST_WO
     os.environ["EVENKEEL_DATA"] = os.environ["EVENKEEL_TEST_SESSION"] = data
 
 from portal.settings import *
+from portal.settings import DATABASES
+from portal.supervisor.layout import OWNER, Layout
+
+# As the owner, who makes test databases; tests/supervisor/test_ownership.py has both roles.
+_password = Layout(Path(os.environ["EVENKEEL_DATA"])).secret("postgres_password")
+DATABASES["default"] |= {"USER": OWNER, "PASSWORD": _password}
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EVENKEEL_RATE_USER_PER_MINUTE = EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = EVENKEEL_RATE_RUN_PER_MINUTE = 0

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from portal.jobs import decisions, history, launching, live, wakeups
+from portal.jobs import audit_heads, decisions, history, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Run
 from portal.jobs.services import administration, budgets, limits, observation, plans
@@ -270,3 +270,9 @@ def reap_orphans() -> None:
 def prune() -> None:
     """Keep events, metrics, samples and decisions within their bounds."""
     history.prune(timezone.now())
+
+
+@shared_task(name="evenkeel.note_audit_head", ignore_result=True)
+def note_audit_head() -> None:
+    """Write down how far the audit log went."""
+    audit_heads.note_head()

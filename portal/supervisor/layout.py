@@ -19,7 +19,8 @@ from portal.supervisor.errors import SetupError
 LAYOUT_VERSION = 1
 MINIMUM_FREE_BYTES = 200 * 1024 * 1024
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 108
-DATABASE = ROLE = "evenkeel"
+DATABASE = OWNER = "evenkeel"
+APPLICATION = "evenkeel_app"  # the role that the portal's processes work as; portal.supervisor.ownership
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,15 @@ class Layout:
 
     @property
     def database_url(self) -> str:
+        return self._database_url(APPLICATION, "postgres_app_password")
+
+    @property
+    def owner_database_url(self) -> str:
+        return self._database_url(OWNER, "postgres_password")
+
+    def _database_url(self, role: str, password: str) -> str:
         directory = quote(str(self.postgres_sockets), safe="/")
-        return f"postgresql://{ROLE}:{self.secret('postgres_password')}@/{DATABASE}?host={directory}"
+        return f"postgresql://{role}:{self.secret(password)}@/{DATABASE}?host={directory}"
 
     @property
     def redis_url(self) -> str:

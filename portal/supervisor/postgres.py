@@ -14,7 +14,7 @@ from psycopg2 import sql
 from portal.supervisor import process
 from portal.supervisor.account import named_account, service_account
 from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import DATABASE, ROLE, Layout
+from portal.supervisor.layout import APPLICATION, DATABASE, OWNER, Layout
 
 MAJOR_VERSION = 18
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -64,7 +64,7 @@ class Postgres:
         )
         if not self.alive():
             raise SetupError(f"PostgreSQL did not start; see {self._logs}: {_last_line(output)}")
-        self._create_database()
+        self._ensure_database()
 
     def adopt(self) -> bool:
         """Take over a server that outlived its supervisor."""
@@ -72,7 +72,7 @@ class Postgres:
         if self._process is None:
             return False
         if self._answers():
-            self._create_database()
+            self._ensure_database()
             return True
         self.stop()  # runs, but cannot be talked to: its sockets are gone
         return False
@@ -116,7 +116,7 @@ class Postgres:
         return False
 
     def _connect(self, database: str) -> psycopg2.extensions.connection:
-        url = self._layout.database_url.replace(f"/{DATABASE}?", f"/{database}?")
+        url = self._layout.owner_database_url.replace(f"/{DATABASE}?", f"/{database}?")
         return psycopg2.connect(url, connect_timeout=5)
 
     def _options(self) -> list[str]:
@@ -149,7 +149,7 @@ class Postgres:
         password.touch(mode=0o600)
         password.write_text(self._layout.secret("postgres_password") + "\n")
         account.take(password)
-        options = ["-U", ROLE, "-A", "scram-sha-256", "-E", "utf8", "--locale=C.UTF-8", "-c", "scram_iterations=256"]
+        options = ["-U", OWNER, "-A", "scram-sha-256", "-E", "utf8", "--locale=C.UTF-8", "-c", "scram_iterations=256"]
         finished = subprocess.run(
             [str(self._program("initdb")), "-D", str(draft), "--pwfile", str(password), *options],
             cwd="/",
@@ -175,13 +175,24 @@ class Postgres:
                 f" {MAJOR_VERSION}; dump and restore it as docs/operations.md says."
             )
 
-    def _create_database(self) -> None:
+    def _ensure_database(self) -> None:
         with contextlib.closing(self._connect("postgres")) as connection:
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
                 if cursor.fetchone() is None:
                     cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+                self._set_application_role(cursor)
+
+    def _set_application_role(self, cursor: psycopg2.extensions.cursor) -> None:
+        """At each start: a data directory may be older than the role, and its password be another's copy."""
+        role = sql.Identifier(APPLICATION)
+        cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APPLICATION])
+        if cursor.fetchone() is None:
+            cursor.execute(sql.SQL("CREATE ROLE {}").format(role))
+        attributes = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD %s"
+        password = self._layout.secret("postgres_app_password")
+        cursor.execute(sql.SQL("ALTER ROLE {} " + attributes).format(role), [password])
 
     def _program(self, name: str) -> Path:
         return self._account.program(installed() / name, self._layout.servers / "bin")

@@ -80,5 +80,6 @@ def test_servers_live_elsewhere_where_their_account_cannot_enter(data: Path) -> 
 
 def test_addresses_follow_from_the_directory(layout: Layout) -> None:
     assert layout.database_url == Layout(layout.data).database_url
-    assert layout.secret("postgres_password") in layout.database_url
+    assert layout.secret("postgres_password") in layout.owner_database_url
+    assert layout.secret("postgres_app_password") in layout.database_url
     assert layout.redis_url.startswith("unix://:")

@@ -30,7 +30,7 @@ def running(server: Postgres | Valkey) -> Iterator[psutil.Process]:
 
 
 def query(layout: Layout, statement: str) -> list[tuple[object, ...]]:
-    with contextlib.closing(psycopg2.connect(layout.database_url)) as connection:
+    with contextlib.closing(psycopg2.connect(layout.owner_database_url)) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement)
@@ -50,7 +50,7 @@ def test_postgres_is_private_and_keeps_what_was_written(layout: Layout) -> None:
         assert_private(process, layout.postgres_sockets)
         query(layout, "CREATE TABLE kept AS SELECT 42 AS answer")
         with pytest.raises(psycopg2.OperationalError, match="password authentication failed"):
-            psycopg2.connect(layout.database_url.replace(layout.secret("postgres_password"), "guess"))
+            psycopg2.connect(layout.owner_database_url.replace(layout.secret("postgres_password"), "guess"))
     assert not alive(process)
     with running(Postgres(layout)):
         assert query(layout, "SELECT answer FROM kept") == [(42,)]

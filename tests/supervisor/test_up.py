@@ -89,7 +89,7 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
 
 def test_external_services_start_nothing_embedded(data: Path, embedded_services: Layout) -> None:
     portal = RunningPortal(
-        data, DATABASE_URL=embedded_services.database_url, REDIS_URL=embedded_services.redis_url + "?db=3"
+        data, DATABASE_URL=embedded_services.owner_database_url, REDIS_URL=embedded_services.redis_url + "?db=3"
     )
     try:
         portal.start()

@@ -8,6 +8,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from accounts.audit import chain_head
+from portal.supervisor.ownership import application_role, owner_database, separation
 from portal.supervisor.postgres import installed
 
 #: pg_restore's own --clean cannot drop what a partition inherits. Tables go first, and what hangs on them with them.
@@ -20,7 +22,7 @@ BEGIN
   LOOP
     BEGIN
       PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid();
+        WHERE datname = current_database() AND pg_has_role(usesysid, 'USAGE') AND pid <> pg_backend_pid();
       SELECT string_agg(oid::regclass::text, ', ') INTO tables FROM pg_class
         WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition;
       EXECUTE COALESCE('LOCK TABLE ' || tables, 'SELECT');
@@ -53,22 +55,26 @@ class Command(BaseCommand):
         parser.add_argument("--restore", action="store_true", help="the other way: replace the database by FILE")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        database, file = settings.DATABASES["default"], options["file"]
+        database, file = owner_database() or settings.DATABASES["default"], options["file"]
         target = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD", "PGDATABASE": "NAME"}
         env = {**os.environ, **{name: str(database[key]) for name, key in target.items() if database[key]}}
         if options["restore"]:
             _restore(file, env)
-        else:
+        head = chain_head()  # before the dump, which then has it in any case
+        if not options["restore"]:
             _run(["pg_dump", "--format", "custom", "--file", file], env)
+        self.stdout.write(f"Audit log up to {head}")
 
 
 def _restore(file: str, env: dict[str, str]) -> None:
     """All of it or nothing: emptied and filled in one transaction, once the whole file is known to be readable."""
     quiet = env | {"PGOPTIONS": "-c client_min_messages=warning"}
     with tempfile.NamedTemporaryFile(dir=Path(file).absolute().parent, suffix=".sql") as script:
-        _run(["pg_restore", "--no-owner", "--file", script.name, file], env)
+        _run(["pg_restore", "--no-owner", "--no-privileges", "--file", script.name, file], env)
         fill = ["psql", "--no-psqlrc", "--quiet", "--output", os.devnull, "--set", "ON_ERROR_STOP=1"]
-        _run([*fill, "--single-transaction", "--command", EMPTY, "--file", script.name], quiet)
+        application = application_role()
+        separated = ["--command", separation(application)] if application else []
+        _run([*fill, "--single-transaction", "--command", EMPTY, "--file", script.name, *separated], quiet)
 
 
 def _run(command: list[str], env: dict[str, str]) -> None:
