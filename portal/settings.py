@@ -155,6 +155,7 @@ CELERY_BEAT_SCHEDULE = {
     "live": _every("evenkeel.publish_live", 5.0),
     "samples": _every("evenkeel.sample_cluster", 15.0),
     "orphans": _every("evenkeel.reap_orphans", 60.0),
+    "handovers": _every("evenkeel.hand_over_all", 30.0),
     "pruning": _every("evenkeel.prune", 600.0),
     "artifacts": _every("evenkeel.collect_artifacts", 5.0),
     "material": _every("evenkeel.clean_material", 600.0),

@@ -363,6 +363,19 @@ class Command(models.Model):
         return f"{self.verb} {self.run_id}/{self.epoch}"
 
 
+class Handover(models.Model):
+    """Files of a moved job that are still its former project's; the row goes once they have changed hands."""
+
+    job = models.OneToOneField(Job, primary_key=True, on_delete=models.CASCADE, related_name="handover")
+    asked_at = models.DateTimeField(default=timezone.now)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(default=timezone.now)
+    error = models.TextField(blank=True, default="")
+
+    def __str__(self) -> str:
+        return f"files of job {self.job_id}"
+
+
 class JobEvent(models.Model):
     """What happened, for people and for streams. Never changed; in one partition per month (portal.jobs.partitions),
     whose database key is (id, at)."""

@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from portal.jobs import audit_heads, decisions, history, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
-from portal.jobs.models import Cluster, Command, Hold, Run
-from portal.jobs.services import administration, budgets, limits, observation, plans
+from portal.jobs.models import Cluster, Command, Hold, Job, Run
+from portal.jobs.services import administration, budgets, handovers, limits, observation, plans
 from portal.jobs.snapshots import take_snapshot
 from portal.material import preparation
 from scheduling.domain import Plan
@@ -210,6 +210,8 @@ def _send(command: Command, executor: Executor) -> None:
                 elif State(run.state) is State.LAUNCHING and run.epoch == epoch:
                     request = launching.launch_request(run, epoch)
                     Run.objects.filter(pk=run.pk, epoch=epoch).update(pace_steps_per_s=request.pace_steps_per_s)
+                    if request.resume_job_id is not None:
+                        _give_files(executor, UUID(request.resume_job_id))
                     executor.launch(request)
                 else:
                     executor.kill(str(run.pk), epoch)
@@ -238,6 +240,40 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
         if State(run.state) in LIVE and run.epoch == command.epoch:
             observation.fail(run, ExitInfo("launch_failed", message=str(error)[:500]), timezone.now())
         Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
+
+
+@shared_task(name="evenkeel.hand_over", ignore_result=True)
+def hand_over(job_id: str) -> None:
+    """Have the files of a job that was moved follow it."""
+    handover = handovers.claim_handover(UUID(job_id), timezone.now())
+    if handover is None:
+        return
+    try:
+        _give_files(executor_for(handover.job.cluster.executor), handover.job.pk)
+    except ExecutorError as error:
+        logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error)
+        handovers.note_failed_handover(handover, str(error), timezone.now())
+    else:
+        handovers.finish_handover(handover)
+
+
+def _give_files(executor: Executor, job_id: UUID) -> None:
+    """To the project that the job belongs to, also where it is moved at this moment."""
+    keys = Job.objects.filter(pk=job_id).values_list("project__key", flat=True)
+    given = ""
+    for _ in range(5):
+        if (key := keys.first() or "") == given:
+            return
+        executor.hand_over(key, str(job_id))
+        given = key
+    raise ExecutorError(f"job {job_id} keeps being moved", permanent=False)
+
+
+@shared_task(name="evenkeel.hand_over_all", ignore_result=True)
+def hand_over_all() -> None:
+    """What was moved and has not been handed over yet, whatever became of the message."""
+    for job_id in handovers.due_handovers(timezone.now()):
+        hand_over.delay(str(job_id))
 
 
 @shared_task(name="evenkeel.publish_live", ignore_result=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from typing import Any
+from uuid import UUID
 
 from django.core.cache import cache
 from kombu.exceptions import OperationalError
@@ -39,6 +40,16 @@ def publish(countdown_s: float = 0.0) -> None:
             publish_live.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("live views are late (%s)", error)
+
+
+def hand_over(job_id: UUID) -> None:
+    """Have a moved job's files follow it soon."""
+    from portal.jobs.tasks import hand_over as task
+
+    try:
+        task.apply_async((str(job_id),), **_SEND)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("the files of job %s follow it later (%s)", job_id, error)
 
 
 def _first(key: str, countdown_s: float) -> bool:

@@ -21,6 +21,8 @@ from scheduling.lifecycle import TERMINAL
 
 #: Runs that ended longer ago are not looked at any more.
 LOOK_BACK = timedelta(days=2)
+#: One that cannot be looked at is passed over for so long.
+PUT_OFF = timedelta(minutes=5)
 TIMEOUT_S = 1_800.0
 _FINISHED = (RunMaterial.Collecting.DONE, RunMaterial.Collecting.FAILED)
 
@@ -35,7 +37,13 @@ def uncollected(cluster_id: int, now: datetime) -> list[Run]:
     )
     held = Hold.objects.filter(during__upper_inf=True).values("run")
     waiting = ended.exclude(material__collecting__in=_FINISHED).exclude(pk__in=held)
+    waiting = waiting.exclude(material__next_look_at__gt=now)
     return list(waiting.select_related("job__project").order_by("ended_at")[:50])
+
+
+def put_off(run: Run, now: datetime) -> None:
+    """It could not be looked at: others go before it until some time has passed."""
+    RunMaterial.objects.update_or_create(run=run, defaults={"next_look_at": now + PUT_OFF})
 
 
 def rule_of(run: Run) -> dict[str, Any]:
@@ -102,7 +110,14 @@ def expire(now: datetime) -> int:
 
 
 def to_remove() -> QuerySet[Artifact]:
-    return Artifact.objects.exclude(removed_at=None).select_related("run__job__project").order_by("pk")
+    """Those that wait longest first."""
+    waiting = Artifact.objects.exclude(removed_at=None).select_related("run__job__project")
+    return waiting.order_by("removed_at", "pk")
+
+
+def put_back(artifact: Artifact) -> None:
+    """Its file cannot be removed now: behind all others, which it would hold up."""
+    Artifact.objects.filter(pk=artifact.pk).exclude(removed_at=None).update(removed_at=timezone.now())
 
 
 def place_of(artifact: Artifact) -> str:

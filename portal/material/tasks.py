@@ -34,6 +34,7 @@ def collect_artifacts() -> None:
                 artifacts.record(run=run, progress=progress, now=timezone.now())
             except ExecutorError as error:
                 logger.warning("artefacts of run %s: %s", run.pk, error)
+                artifacts.put_off(run, timezone.now())
 
 
 @shared_task(name="evenkeel.clean_material", ignore_result=True)
@@ -68,6 +69,8 @@ def remove_artifacts() -> None:
     for artifact in artifacts.to_remove()[:_BATCH]:
         if _discard(artifact.run.job.project.key, [artifacts.place_of(artifact)]):
             Artifact.objects.filter(pk=artifact.pk).delete()
+        else:
+            artifacts.put_back(artifact)
 
 
 @shared_task(name="evenkeel.remove_artifacts", ignore_result=True)

@@ -182,6 +182,10 @@ class Executor(Protocol):
         """Remove files and directories (`jobs/...`, `environments/...`) that belong to the project; what is not
         there is no error."""
 
+    def hand_over(self, project_key: str, job_id: str) -> None:
+        """Give all files of a job, of which nothing runs, to the project that it belongs to by now; does nothing
+        where that is so already, or where the job has no files."""
+
     def warm_up(self, project_keys: Iterable[str]) -> None:
         """Prepare the next launch of these projects, where that helps; returns at once."""
 

@@ -127,6 +127,22 @@ class ExecutorContract:
         assert facts[0].kind == "absent"
         assert len(facts) == 2
 
+    def test_the_files_of_a_job_that_has_none_can_be_handed_over(self, executor: Executor) -> None:
+        executor.hand_over("speech", "2" * 32)
+
+    def test_a_job_goes_on_after_its_files_were_handed_over(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        request = request_for()
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "done"
+        executor.hand_over("speech", request.job_id)
+        again = request_for(None, str(place / "starts-2"), "0.02", project_key="speech", total_steps=25)
+        again = dataclasses.replace(again, job_id=request.job_id)
+        executor.launch(again)
+        assert reason(ended(executor, again.run_id)) == "done"
+        assert self.last_state(request)["seen"] == list(range(25))
+
     def test_launching_twice_starts_once(self, executor: Executor, request_for: Any, place: Path) -> None:
         request = request_for()
         threads = [threading.Thread(target=executor.launch, args=(request,)) for _ in range(3)]

@@ -18,7 +18,8 @@ from accounts.models import Membership, User
 from portal.jobs.models import Checkpoint, Job, JobEvent
 from portal.material import artifacts, checkpoints, tasks
 from portal.material.models import Artifact, StorageQuota
-from scheduling.executors.base import Progress
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Preparation, Progress
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -27,13 +28,21 @@ CONTENT = bytes(range(256)) * 4
 
 
 class Remover:
-    """An executor as far as discarding goes."""
+    """An executor as far as discarding goes; it refuses what it is told to, and all listing."""
+
+    supports_artifacts = True
 
     def __init__(self) -> None:
         self.gone: list[str] = []
+        self.refused = "nothing"
+
+    def prepare(self, preparation: Preparation) -> Progress:
+        raise ExecutorError("Permission denied", permanent=False)
 
     def discard(self, owner: str, paths: list[str]) -> None:
         for path in paths:
+            if path.startswith(self.refused):
+                raise ExecutorError(f"cannot remove {path}", permanent=False)
             self.gone.append(path)
             place = Path(django_settings.EVENKEEL_DATA) / path
             if place.is_file():
@@ -162,6 +171,31 @@ def test_they_go_when_their_time_is_over(world: World, remover: Remover) -> None
     artifacts.expire(timezone.now() + timedelta(days=3))
     tasks.remove_artifacts()
     assert remover.gone == [f"jobs/{job.pk}/runs/{world.run(job).pk}/artifacts/plots/a b.bin"]
+
+
+def test_one_that_cannot_be_removed_holds_up_no_other(
+    world: World, remover: Remover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, other = finished(world), finished(world)
+    Artifact.objects.update(removed_at=timezone.now() - timedelta(minutes=1))
+    monkeypatch.setattr(tasks, "_BATCH", 1)
+    remover.refused = f"jobs/{stuck.pk}/"
+    for _ in range(2):
+        tasks.remove_artifacts()
+    assert list(Artifact.objects.values_list("run__job", flat=True)) == [stuck.pk]
+    assert [path.split("/")[1] for path in remover.gone] == [str(other.pk)]
+    remover.refused = "nothing"
+    tasks.remove_artifacts()
+    assert not Artifact.objects.exists()
+
+
+def test_one_that_cannot_be_listed_is_passed_over_for_a_while(world: World, remover: Remover) -> None:
+    job = world.submit()
+    world.train(job)
+    world.gone(job, "done")
+    tasks.collect_artifacts()
+    assert artifacts.uncollected(world.cluster.pk, timezone.now()) == []
+    assert artifacts.uncollected(world.cluster.pk, timezone.now() + artifacts.PUT_OFF) == [world.run(job)]
 
 
 def test_limits_of_job_and_project_bound_a_collection(world: World, settings: Any) -> None:

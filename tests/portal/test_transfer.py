@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from accounts.models import AuditEntry, LedgerEntry, Membership, Project, User
-from portal.jobs.models import Job, JobEvent
+from portal.jobs import tasks
+from portal.jobs.models import Command, Handover, Job, JobEvent
+from portal.jobs.services import handovers
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.executor import LocalExecutor
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
@@ -107,3 +115,104 @@ def test_a_job_with_material_of_its_project_is_not_moved(world: World, speech: P
     answer = Api(world.user).post(f"jobs/{job.number}/move", {"project": "speech"})
     assert answer.status == 409
     assert "its code is the project's" in answer.json["detail"]
+
+
+# Its files
+
+
+class Giver:
+    """An executor as far as handing over and launching go; it refuses as often as it is told to."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.refusals, self.calls = refusals, list[tuple[str, ...]]()
+
+    def hand_over(self, project_key: str, job_id: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise ExecutorError("the disk is read-only", permanent=False)
+        self.calls.append((project_key, job_id))
+
+    def launch(self, request: Any) -> None:
+        self.calls.append(("launch", request.job_id))
+
+
+@pytest.fixture
+def giver(monkeypatch: pytest.MonkeyPatch) -> Giver:
+    made = Giver()
+    monkeypatch.setattr(tasks, "executor_for", lambda name: made)
+    return made
+
+
+def ended(world: World) -> Job:
+    job = world.submit()
+    world.train(job)
+    world.checkpoint(job, 120)
+    world.gone(job, "done", step=1000)
+    return job
+
+
+def test_the_files_of_an_ended_job_follow_it(world: World, speech: Project, giver: Giver) -> None:
+    job = ended(world)
+    assert move(world.user, job).status == 200
+    tasks.hand_over(str(job.pk))
+    assert giver.calls == [("speech", str(job.pk))]
+    assert not Handover.objects.exists()
+    tasks.hand_over(str(job.pk))
+    assert len(giver.calls) == 1
+
+
+def test_those_of_a_job_that_never_goes_on_follow_it_too(world: World, speech: Project, giver: Giver) -> None:
+    job = world.submit()
+    world.train(job)
+    Api(world.user).post(f"jobs/{job.number}/hold")
+    world.checkpoint(job, 120, "request")
+    world.gone(job)
+    move(world.user, job)
+    Api(world.user).post(f"jobs/{job.number}/cancel")
+    tasks.hand_over(str(job.pk))
+    assert giver.calls == [("speech", str(job.pk))]
+
+
+def test_what_failed_is_tried_again_and_not_for_ever(world: World, speech: Project, giver: Giver) -> None:
+    job = ended(world)
+    move(world.user, job)
+    giver.refusals = handovers.MAX_ATTEMPTS
+    for _ in range(handovers.MAX_ATTEMPTS):
+        assert handovers.due_handovers(timezone.now()) == [job.pk]
+        tasks.hand_over(str(job.pk))
+        assert handovers.due_handovers(timezone.now()) == []
+        assert handovers.due_handovers(timezone.now() + timedelta(seconds=601)) or giver.refusals == 0
+        Handover.objects.update(next_attempt_at=timezone.now())
+    assert giver.calls == []
+    assert handovers.due_handovers(timezone.now()) == []
+    assert Handover.objects.get().error == "the disk is read-only"
+    assert "the disk is read-only" in JobEvent.objects.get(kind="notice").text
+    move(world.user, job, "vision")
+    tasks.hand_over(str(job.pk))
+    assert giver.calls == [("vision", str(job.pk))]
+
+
+def test_a_job_that_resumes_from_a_moved_one_has_its_files_first(world: World, speech: Project, giver: Giver) -> None:
+    source = ended(world)
+    move(world.user, source)
+    again = world.submit(project="speech", resume_from={"job": source.number}, steps=2000)
+    world.round()
+    tasks.send_command(Command.objects.get(run=world.run(again), closed_at=None).pk)
+    assert giver.calls == [("speech", str(source.pk)), ("launch", str(again.pk))]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")
+def test_the_new_projects_account_owns_them(
+    world: World, speech: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = LocalExecutor(tmp_path, "k1:4", "accounts", warm_start=False)
+    monkeypatch.setattr(tasks, "executor_for", lambda name: executor)
+    job = ended(world)
+    place = tmp_path / "jobs" / str(job.pk) / "checkpoints" / "step-120"
+    place.mkdir(parents=True)
+    old, new = (executor._accounts.of_project(key) for key in ("vision", "speech"))
+    old.take_over(tmp_path / "jobs" / str(job.pk))
+    assert place.stat().st_uid == old.uid
+    move(world.user, job)
+    tasks.hand_over(str(job.pk))
+    assert place.stat().st_uid == new.uid

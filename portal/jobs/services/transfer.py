@@ -14,6 +14,7 @@ from portal.jobs.models import Assignment, Hold, Job, Run
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.admission import admit
 from portal.jobs.services.current import JobConflict, lock_current
+from portal.jobs.services.handovers import ask_for_handover
 from portal.jobs.services.submission import which_projects
 from portal.material import claims
 from scheduling.lifecycle import LIVE, State
@@ -31,6 +32,7 @@ def move_job(*, actor: User, job: Job, key: str) -> Job:
         _check(actor, job, run, target)
         job.project, job.spec = target, job.spec | {"project": target.key}
         job.save(update_fields=["project", "spec"])
+        ask_for_handover(job, now)
         name = f"#{job.number} {job.name}"
         detail = {"from": source.key, "to": target.key}
         text = f"{name}: {actor} moved it from {source.name} to {target.name}"

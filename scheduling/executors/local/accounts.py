@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,17 +49,24 @@ class Account:
     def take_over(self, path: Path) -> None:
         """Gives the directory to the account; with all that is in it where it was another's: of the account whose
         project the job has left, or root's, where a backup was copied back without its owners. Only what that one
-        owned changes hands, and no link is followed."""
+        owned changes hands, and no link is followed. What was interrupted is begun again: the top comes last."""
         if self.uid is None:
             return
         before = path.stat(follow_symlinks=False).st_uid
         if before != self.uid:
-            for _, directories, files, fd in os.fwalk(path, follow_symlinks=False):
-                for name in (*directories, *files):
-                    with contextlib.suppress(FileNotFoundError):
-                        if os.stat(name, dir_fd=fd, follow_symlinks=False).st_uid == before:
-                            os.chown(name, self.uid, self.uid, dir_fd=fd, follow_symlinks=False)
+            top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                _give_below(top, before, self.uid)
+            finally:
+                os.close(top)
         self.give(path)
+
+    def adopt(self, path: Path) -> None:
+        """Takes over what is the portal's own: new, or copied back from a backup without its owners. Nothing is done
+        where there is nothing; what is another project's stays that one's."""
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat(follow_symlinks=False).st_uid == os.geteuid():
+                self.take_over(path)
 
     @contextlib.contextmanager
     def files(self) -> Iterator[None]:
@@ -73,6 +81,33 @@ class Account:
         finally:
             _set_file_ids(0, 0)
             _restore_process_flags(*before)
+
+
+def _give_below(directory: int, before: int, uid: int) -> None:
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries]
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            try:
+                _give_opened(entry, before, uid)
+            finally:
+                os.close(entry)
+
+
+def _give_opened(entry: int, before: int, uid: int) -> None:
+    """Processes of the one before may still exchange names: what was looked at is what changes hands. A file with
+    several names may be one from elsewhere, and stays whose it is."""
+    found, this = os.fstat(entry), f"/proc/self/fd/{entry}"
+    is_directory = stat.S_ISDIR(found.st_mode)
+    if is_directory:
+        opened = os.open(this, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _give_below(opened, before, uid)
+        finally:
+            os.close(opened)
+    if found.st_uid == before and (is_directory or found.st_nlink == 1):
+        os.chown(this, uid, uid)
 
 
 def _set_file_ids(uid: int, gid: int) -> None:

@@ -144,6 +144,16 @@ class LocalExecutor:
             except OSError as error:
                 raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
 
+    def hand_over(self, project_key: str, job_id: str) -> None:
+        account = self._accounts.of_project(project_key)
+        try:
+            account.take_over(self._layout.job_dir(job_id))
+        except FileNotFoundError:
+            return  # it never started here
+        except (OSError, RecursionError) as error:
+            text = f"cannot give the files of job {job_id} to {project_key}: {error}"
+            raise ExecutorError(text, permanent=False) from error
+
     def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
         processes = list(all_processes()) if known else []
         return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]

@@ -63,6 +63,7 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return Progress("working")
+        account.adopt(_top_of(layout, preparation))
         with account.files():
             result = read_object(directory / "result.json")
         if result and result.get("attempt") == preparation.attempt:
@@ -109,25 +110,29 @@ def _nothing_there(account: Account, directory: Path) -> bool:
     try:
         with account.files(), os.scandir(directory) as entries:
             return next(iter(entries), None) is None
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
+
+
+def _top_of(layout: Layout, preparation: Preparation) -> Path:
+    """The directory of which everything below is the account's."""
+    if preparation.kind == "environment":
+        return directory_of(layout, preparation).parent
+    return layout.job_dir(preparation.job_id)
 
 
 def _make_directory(layout: Layout, account: Account, preparation: Preparation, directory: Path) -> None:
     if preparation.kind == "environment":
-        top, mode = layout.data / "environments", 0o711
-        top.mkdir(mode=mode, exist_ok=True)
-        top.chmod(mode)
-        parent = directory.parent
-        parent.mkdir(mode=0o700, exist_ok=True)
-    else:
-        parent = layout.job_dir(preparation.job_id)
-        parent.mkdir(mode=0o700, exist_ok=True)
-    account.give(parent)
+        above, mode = layout.data / "environments", 0o711
+        above.mkdir(mode=mode, exist_ok=True)
+        above.chmod(mode)
+    top = _top_of(layout, preparation)
+    top.mkdir(mode=0o700, exist_ok=True)
+    account.adopt(top)
     shared = preparation.project_key == SHARED
     with account.files():
         if shared:
-            parent.chmod(0o755)
+            top.chmod(0o755)
         directory.mkdir(mode=0o755 if shared else 0o700, parents=True, exist_ok=True)
         for name in ("result.json", "log"):
             (directory / name).unlink(missing_ok=True)
@@ -178,6 +183,7 @@ def discard(layout: Layout, account: Account, path: str) -> None:
     if parts[0] not in ("jobs", "environments") or len(parts) < 3 or any(p in ("", ".", "..") for p in parts):
         raise ExecutorError(f"{path!r} is nothing that can be discarded", permanent=True)
     target = layout.data.joinpath(*parts)
+    account.adopt(layout.data / parts[0] / parts[1])
     with account.files(), contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if target.is_symlink() or not target.is_dir():
             target.unlink()
