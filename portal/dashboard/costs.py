@@ -40,6 +40,7 @@ def job_cost(job: Job, now: datetime) -> dict[str, Any]:
         "by_type": by_type,
         "by_resource": _by_resource(holds, book),
         "lost_to_restarts": str(amount(_lost(job, book, now))),
+        "emulated": described["emulated"],
     }
 
 

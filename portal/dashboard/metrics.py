@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from portal.dashboard.spans import gangs_of
+from portal.jobs.describe import runs_emulated
 from portal.jobs.details import job_curves
 from portal.jobs.models import Job, MetricPoint
 
@@ -32,6 +33,7 @@ def job_metrics(job: Job, names: Sequence[str], points: int, now: datetime) -> d
         "series": {name: thin(found, points) for name, found in series.items()},
         "names": known,
         "predicted_steps_per_s": _predicted(job, now),
+        "emulated": job.run is not None and runs_emulated(job.run),
     }
 
 

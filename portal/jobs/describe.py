@@ -97,11 +97,15 @@ def _totals(jobs: list[Job]) -> dict[UUID, dict[str, float]]:
     return totals
 
 
+def runs_emulated(run: Run) -> bool:
+    """It runs, or would run, on emulated accelerators."""
+    return run.emulated or (State(run.state) in LIVE and profiles.is_emulated())
+
+
 def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
     run = job.run
     assert run is not None
     state = State(run.state)
-    emulated = run.emulated or (state in LIVE and profiles.is_emulated())
     return {
         "id": str(job.pk),
         "number": job.number,
@@ -128,7 +132,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "hold": _hold(job) if state in LIVE else None,
         "resubmit_of": job.resubmit_of.number if job.resubmit_of else None,
         "resumed_from": _resumed_from(job),
-        "emulated": emulated,
+        "emulated": runs_emulated(run),
         "pace_missed": run.pace_missed,
         "allocation": _allocation(run, ctx),
         **_speed(job, run, ctx),

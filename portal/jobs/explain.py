@@ -9,7 +9,7 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.deadlines import deadline_sentence
-from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state
+from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, runs_emulated
 from portal.jobs.models import Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
@@ -61,6 +61,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "weighed": [] if ended else _weighed(job, mine),
         "would_change": None if ended else _way_out(_obstacle(job, run), detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
+        "emulated": runs_emulated(run),
         "detail": detail,
     }
 

@@ -218,6 +218,11 @@ class TestLooking:
         assert len(json.loads(run("ls", "--limit", "3", "--output", "json").stdout)) == 3
         assert run("ls", "--state", "failed").stdout == "No jobs.\n"
 
+    def test_ls_says_what_is_emulated(self, run: Run, portal: Portal) -> None:
+        portal.jobs = {1: make_job(1, state="running", emulated=True), 2: make_job(2, state="running", emulated=False)}
+        newest, oldest = sorted(run("ls").stdout.splitlines()[1:])[::-1]
+        assert ("running (emulated)" in oldest, "running (emulated)" in newest) == (True, False)
+
     def test_names_cannot_drive_the_terminal(self, run: Run, portal: Portal) -> None:
         portal.jobs[1] = make_job(1, name="\x1b[2Jx\ny")
         assert "\x1b" not in run("ls").stdout + run("show", "1").stdout

@@ -101,6 +101,8 @@ def launch(place: Path, portal: Portal, program: str = SLOW, **changes: Any) -> 
         "workdir": str(place),
         "workers": 1,
         "cuda_visible_devices": "",
+        "emulated_devices": "",
+        "pace_steps_per_s": None,
         "environment": environment | changes.pop("environment", {}),
         "env": {},
         "total_steps": 100_000,
@@ -234,6 +236,17 @@ def test_a_program_without_the_sdk_is_ready_after_a_while_and_stopped_by_sigterm
     assert {report["sdk"] for report in portal.reports} == {False}
 
 
+@pytest.mark.parametrize(("pace", "words"), [(18.0, "at most 18 steps/s"), (None, "without a given pace")])
+def test_a_log_of_emulated_devices_begins_with_what_they_are(
+    tmp_path: Path, portal: Portal, pace: float | None, words: str
+) -> None:
+    runner = launch(tmp_path, portal, "print('hello')", emulated_devices="1 × titan_xp", pace_steps_per_s=pace)
+    assert runner.wait(60) == 0
+    first, *rest = (tmp_path / "epoch" / "logs" / "rank0.log").read_text().splitlines()
+    assert first == f"[evenkeel] emulated: 1 × titan_xp, computed on this machine's processors, {words}"
+    assert rest == ["hello"]
+
+
 def test_an_epoch_is_never_run_twice(tmp_path: Path, portal: Portal) -> None:
     assert launch(tmp_path, portal, environment={"EVENKEEL_TOTAL_STEPS": "3"}).wait(60) == 0
     before = exit_of(tmp_path)
@@ -346,7 +359,7 @@ def spec(**changes: Any) -> LaunchSpec:
         "job_id": "j", "run_id": "r", "epoch": 1, "argv": ["python", "x.py"], "shell": False, "workdir": "/",
         "workers": 1, "cuda_visible_devices": "", "environment": {"PATH": here + ":/usr/bin:/bin"}, "env": {},
         "total_steps": 1, "max_duration_s": None, "memory_mib": None, "api_url": "", "report_interval_s": 1.0,
-        "limits": {}, "log_bytes": 1, "secret_variables": [],
+        "limits": {}, "log_bytes": 1, "secret_variables": [], "emulated_devices": "", "pace_steps_per_s": None,
     }  # fmt: skip
     return LaunchSpec(**(content | changes))
 

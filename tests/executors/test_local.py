@@ -75,7 +75,12 @@ def workers_of(runner: int) -> list[int]:
 
 
 def log_of(place: Path, request: LaunchRequest, rank: int = 0) -> str:
-    return (epoch_dir(place, request) / "logs" / f"rank{rank}.log").read_text()
+    """What the program wrote; devices that are emulated are named before it."""
+    first, _, rest = (epoch_dir(place, request) / "logs" / f"rank{rank}.log").read_text().partition("\n")
+    assert first.startswith(
+        f"[evenkeel] emulated: {len(request.placement[next(iter(request.placement))])} × titan_xp, "
+    )
+    return rest
 
 
 class TestLocalExecutor(ExecutorContract):

@@ -65,12 +65,16 @@ def _row(job: Json) -> list[object]:
         job["number"],
         job["name"],
         job["project"]["key"],
-        job["state"],
+        f"{job['state']}{_emulated(job)}",
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
         money(job.get("cost"), "so_far"),
     ]
+
+
+def _emulated(job: Json) -> str:
+    return " (emulated)" if job.get("emulated") else ""
 
 
 def _coloured(line: str, job: Json) -> str:
@@ -99,7 +103,7 @@ def show(job: str, output: str) -> None:
             [
                 ("Job", f"{found['number']}  {clean(found['name'])}"),
                 ("Project", f"{clean(found['project']['key'])}, {clean(found['owner']['email'])}"),
-                ("State", f"{state_text(found)}{' (emulated)' if found.get('emulated') else ''}"),
+                ("State", f"{state_text(found)}{_emulated(found)}"),
                 ("Reason", clean((found.get("reason") or {}).get("text", ""))),
                 ("Program", clean(found.get("model_type") or found.get("command") or "")),
                 ("Steps", f"{progress_text(found)} ({found.get('progress') or 0:.0%})"),

@@ -57,6 +57,10 @@ class Output:
     def close_write(self) -> None:
         os.close(self.write_fd)
 
+    def begin(self, line: str) -> None:
+        """Words of ours before the worker's."""
+        self._log.write(line.encode())
+
     def pump(self) -> bool:
         """Moves what is there into the log; False once the other side is closed by everybody."""
         try:

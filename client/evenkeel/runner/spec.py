@@ -42,12 +42,21 @@ class LaunchSpec:
     limits: dict[str, int]
     log_bytes: int
     secret_variables: list[str]  # their names
+    emulated_devices: str  # "2 × titan_xp"; empty: real ones
+    pace_steps_per_s: float | None
 
     @classmethod
     def read(cls, epoch_dir: Path) -> LaunchSpec:
         with open_plain(epoch_dir / "launch.json") as file:
             content: dict[str, Any] = json.load(file)
         return cls(**{field.name: content[field.name] for field in fields(cls)})
+
+    def first_line(self) -> str:
+        """What every log begins with where the devices are not what their names say."""
+        if not self.emulated_devices:
+            return ""
+        pace = f"at most {self.pace_steps_per_s:.4g} steps/s" if self.pace_steps_per_s else "without a given pace"
+        return f"[evenkeel] emulated: {self.emulated_devices}, computed on this machine's processors, {pace}\n"
 
     def words(self) -> list[str]:
         """The program as words: a shell line without shell syntax is one program with its arguments."""

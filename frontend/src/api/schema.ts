@@ -2083,6 +2083,8 @@ export interface components {
              * @example 12.50
              */
             lost_to_restarts: string;
+            /** @description It runs, or would run, on emulated accelerators. */
+            emulated: boolean;
         };
         CostNow: {
             /**
@@ -2269,6 +2271,8 @@ export interface components {
             would_change: string | null;
             /** @description Said of its deadline where it is not expected to be kept. */
             deadline: string | null;
+            /** @description It runs, or would run, on emulated accelerators. */
+            emulated: boolean;
             detail: {
                 [key: string]: unknown;
             };
@@ -2983,6 +2987,8 @@ export interface components {
                 number,
                 number
             ][];
+            /** @description It runs, or would run, on emulated accelerators. */
+            emulated: boolean;
         };
         ModelType: {
             name: string;

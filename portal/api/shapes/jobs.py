@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from portal.api.shapes.base import Detail, GpuRef, JobRef, JobState, Money, OthersJob, Page, RunState, Shape, Source
 
 SECONDS = "POSIX seconds"
+Emulated = Annotated[bool, Field(description="It runs, or would run, on emulated accelerators.")]
 EnvironmentState = Literal["building", "ready", "failed"]
 
 
@@ -117,7 +118,7 @@ class Job(Shape):
     hold: JobHold | None
     resubmit_of: int | None = Field(description="Number of the job that this one repeats with changes.")
     resumed_from: ResumedFrom | None
-    emulated: bool = Field(description="It runs, or would run, on emulated accelerators.")
+    emulated: Emulated
     pace_missed: bool
     allocation: JobAllocation | None
     throughput: Throughput
@@ -242,6 +243,7 @@ class Metrics(Shape):
     series: dict[str, list[tuple[float, int, float]]] = Field(description=f"Name -> [[{SECONDS}, step, value], ...].")
     names: list[str] = Field(description="All that the job reported.")
     predicted_steps_per_s: list[tuple[float, float]] = Field(description=f"[[{SECONDS}, value], ...]")
+    emulated: Emulated
 
 
 class StateSpan(Shape):
@@ -307,6 +309,7 @@ class Cost(Shape):
     by_type: list[TypeCost]
     by_resource: ResourceCost
     lost_to_restarts: Money = Field(description="Cost of GPUs held while it was saved, stopped and launched anew.")
+    emulated: Emulated
 
 
 class Ahead(OthersJob):
@@ -330,6 +333,7 @@ class Explanation(Shape):
     weighed: list[Weighed] = Field(description="What one more GPU would bring each of your jobs.")
     would_change: str | None
     deadline: str | None = Field(description="Said of its deadline where it is not expected to be kept.")
+    emulated: Emulated
     detail: Detail
 
 

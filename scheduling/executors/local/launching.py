@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -127,8 +128,14 @@ def _launch_content(
         "environment": environment,
         "limits": limits,
         "log_bytes": LOG_BYTES,
+        "emulated_devices": _in_words(devices) if emulated else "",
         "secret_variables": [secret.env for secret in request.secrets if secret.env],
     }
+
+
+def _in_words(devices: list[AcceleratorInfo]) -> str:
+    counts = Counter(device.type for device in devices)
+    return ", ".join(f"{count} × {kind}" for kind, count in counts.items())
 
 
 def _threads(request: LaunchRequest, workers: int, emulated: bool) -> str:
