@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Window
+from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
 from portal.jobs.models import Job, ThroughputSample
@@ -25,7 +25,17 @@ _LARGEST_GANG = 8
 
 def workload_of(job: Job) -> str:
     """What measurements are filed under: the catalogue program, or the job itself for a command."""
-    return job.model_type.name if job.model_type_id and job.model_type else f"job:{job.pk}"
+    return job.model_type.name if job.model_type_id and job.model_type else own_workload(job)
+
+
+def own_workload(job: Job) -> str:
+    """What is filed under this is used for this job alone."""
+    return f"job:{job.pk}"
+
+
+def workloads_of(job: Job) -> set[str]:
+    """Under what measurements of it may be found."""
+    return {workload_of(job), own_workload(job)} if is_emulated() else {workload_of(job)}
 
 
 def is_emulated() -> bool:
@@ -38,13 +48,20 @@ def speedup() -> float:
 
 
 def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dict[int, Number]]:
-    """(workload, batch, type) -> count -> measured number, from real devices only: one query."""
+    """(workload, batch, type) -> count -> measured number: one query.
+
+    From real devices; as long as the cluster's are emulated also how fast a job of which nothing is known runs there,
+    which no pace was given: that is its own trial and says nothing of other jobs.
+    """
     newest_first = Window(
         RowNumber(),
         partition_by=["workload", "batch_size", "accelerator_type", "count"],
         order_by=F("measured_at").desc(),
     )
-    known = ThroughputSample.objects.filter(workload__in=list(workloads), emulated=False)
+    counting = Q(emulated=False)
+    if is_emulated():
+        counting |= Q(workload__startswith="job:", run__pace_steps_per_s=None)
+    known = ThroughputSample.objects.filter(counting, workload__in=list(workloads))
     rows = known.annotate(rank=newest_first).filter(rank__lte=_NEWEST).order_by("-measured_at")
     groups: dict[tuple[str, int, str, int], list[ThroughputSample]] = defaultdict(list)
     for row in rows.iterator():
@@ -100,10 +117,10 @@ def _known(
     measured: Mapping[tuple[str, int, str], Mapping[int, Number]],
 ) -> dict[str, list[dict[int, Number]]]:
     """By type, what each source says; types of which none says anything have an empty list."""
-    factor, workload = speedup(), workload_of(job)
+    factor, workloads = speedup(), workloads_of(job)
     known = {}
     for kind in kinds:
-        sources = [dict(measured.get((workload, job.batch_size, kind), {}))]
+        sources = [dict(measured.get((workload, job.batch_size, kind), {})) for workload in workloads]
         sources += [numbers_of(scale(own[kind], factor)) for own in curves if kind in own]
         known[kind] = [source for source in sources if source]
     return known

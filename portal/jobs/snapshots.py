@@ -82,7 +82,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:
     """Curves per job, with the measured numbers of all of them in one query."""
     measurable = [job for job in jobs if job.model_type_id or job.run is None or job.run.has_a_past]
-    measured = profiles.measured_numbers({profiles.workload_of(job) for job in measurable})
+    measured = profiles.measured_numbers({name for job in measurable for name in profiles.workloads_of(job)})
     known = {}
     for job in jobs:
         try:

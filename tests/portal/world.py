@@ -25,7 +25,10 @@ CURVES = {"fast": [10.0, 18.0, 24.0, 28.0], "slow": [1.0, 1.5, 1.8, 2.0]}
 
 
 class World:
-    def __init__(self, gpus: dict[str, int] | None = None, policy: str = "f_scheduling") -> None:
+    def __init__(
+        self, gpus: dict[str, int] | None = None, policy: str = "f_scheduling", *, emulated: bool = True
+    ) -> None:
+        self.emulated = emulated
         self.cluster = Cluster.objects.create(name="test", policy_name=policy)
         self.user = User.objects.create_user("ana@example.org", "correct horse battery")
         self.project = Project.objects.create(key="vision", name="Vision")
@@ -38,17 +41,20 @@ class World:
         self.seq = 0
         self.inventory()
 
-    def inventory(self) -> None:
-        nodes = [
+    def node_infos(self) -> list[NodeInfo]:
+        return [
             NodeInfo(
                 name,
-                tuple(AcceleratorInfo(i, "k1", f"{name}-{i}", 1000, True) for i in range(count)),
+                tuple(AcceleratorInfo(i, "k1", f"{name}-{i}", 1000, self.emulated) for i in range(count)),
                 8,
                 1000,
                 self.reachable[name],
             )
             for name, count in self.nodes.items()
         ]
+
+    def inventory(self) -> None:
+        nodes = self.node_infos()
         administration.record_inventory(cluster=self.cluster, nodes=nodes, now=timezone.now())
 
     def submit(self, curve: str = "fast", steps: int = 1000, user: User | None = None, **keys: Any) -> Job:

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import islice, pairwise
 
-from portal.jobs.models import Accelerator, MetricPoint, Run, ThroughputSample
-from portal.jobs.profiles import workload_of
-from scheduling.throughput import Sample, measure
+from portal.jobs import events
+from portal.jobs.models import Accelerator, JobEvent, MetricPoint, Run, ThroughputSample
+from portal.jobs.profiles import own_workload, workload_of
+from scheduling.throughput import Number, Sample, measure
 
 #: Below this share of its pace an emulated run counts as one that cannot keep it.
 PACE_KEPT = 0.9
 _WINDOW = 40
 
 
-def update(run: Run) -> None:
+def update(run: Run, now: datetime) -> None:
     """Take the newest reports of this launch into account: the run's steps/s and its sample row."""
     newest = MetricPoint.objects.filter(run=run, epoch=run.epoch).order_by("-at")
     points = list(islice(newest.iterator(chunk_size=_WINDOW), _WINDOW))[::-1]
-    if not points:
-        return
-    first_step = MetricPoint.objects.filter(run=run, epoch=run.epoch).order_by("at").values_list("step", flat=True)[0]
     gpus = list(Accelerator.objects.filter(holds__run=run, holds__during__upper_inf=True).select_related("node"))
-    if not gpus:
+    if not points or not gpus:
         return
-    accelerator_type = gpus[0].node.accelerator_type
-    samples = [
+    samples = _samples(run, points, gpus[0].node.accelerator_type, len(gpus))
+    latest = samples[-3:]
+    now_steps_per_s = sum(s.steps for s in latest) / sum(s.seconds for s in latest) if latest else None
+    measured = next(iter(measure(samples, warm_up_steps=3).values()), None)
+    Run.objects.filter(pk=run.pk).update(steps_per_s=now_steps_per_s or run.steps_per_s)
+    if measured:
+        _mark_pace(run, measured, now)
+        row = _sample_row(run, measured, gpus, points[-1].at)
+        ThroughputSample.objects.update_or_create(run=run, epoch=run.epoch, defaults=row)
+
+
+def _samples(run: Run, points: list[MetricPoint], accelerator_type: str, count: int) -> list[Sample]:
+    """From one report to the next."""
+    first_step = MetricPoint.objects.filter(run=run, epoch=run.epoch).order_by("at").values_list("step", flat=True)[0]
+    return [
         Sample(
-            model=workload_of(run.job),
+            model=_workload(run),
             batch_size=run.job.batch_size,
             type=accelerator_type,
-            count=len(gpus),
+            count=count,
             steps=later.step - earlier.step,
             seconds=(later.at - earlier.at).total_seconds(),
             since_launch=earlier.step - first_step,
@@ -38,25 +50,36 @@ def update(run: Run) -> None:
         for earlier, later in pairwise(points)
         if later.step > earlier.step and later.at > earlier.at
     ]
-    latest = samples[-3:]
-    now_steps_per_s = sum(s.steps for s in latest) / sum(s.seconds for s in latest) if latest else None
-    measured = next(iter(measure(samples, warm_up_steps=3).values()), None)
-    missed = bool(measured and run.pace_steps_per_s and measured.steps_per_s < PACE_KEPT * run.pace_steps_per_s)
-    Run.objects.filter(pk=run.pk).update(
-        steps_per_s=now_steps_per_s or run.steps_per_s, pace_missed=missed if measured else run.pace_missed
-    )
-    if measured:
-        ThroughputSample.objects.update_or_create(
-            run=run,
-            epoch=run.epoch,
-            defaults={
-                "workload": workload_of(run.job),
-                "batch_size": run.job.batch_size,
-                "accelerator_type": accelerator_type,
-                "count": len(gpus),
-                "steps_per_s": measured.steps_per_s,
-                "samples": measured.samples,
-                "emulated": run.emulated,
-                "measured_at": points[-1].at,
-            },
-        )
+
+
+def _workload(run: Run) -> str:
+    """What runs on emulated devices is filed as the job's own: no other job may count on it."""
+    return own_workload(run.job) if run.emulated else workload_of(run.job)
+
+
+def _sample_row(run: Run, measured: Number, gpus: list[Accelerator], measured_at: datetime) -> dict[str, object]:
+    return {
+        "workload": _workload(run),
+        "batch_size": run.job.batch_size,
+        "accelerator_type": gpus[0].node.accelerator_type,
+        "count": len(gpus),
+        "steps_per_s": measured.steps_per_s,
+        "samples": measured.samples,
+        "emulated": run.emulated,
+        "measured_at": measured_at,
+    }
+
+
+def _mark_pace(run: Run, measured: Number, now: datetime) -> None:
+    """The mark follows the measurement; the event is written once for a launch."""
+    pace = run.pace_steps_per_s
+    if pace is None or (missed := measured.steps_per_s < PACE_KEPT * pace) == run.pace_missed:
+        return
+    Run.objects.filter(pk=run.pk).update(pace_missed=missed)
+    run.pace_missed = missed
+    told = JobEvent.objects.filter(job=run.job, run=run, kind="pace_missed", detail__epoch=run.epoch)
+    if missed and not told.exists():
+        text = f"#{run.job.number} {run.job.name} cannot keep its emulated pace: "
+        text += f"{measured.steps_per_s:.3g} of {pace:.3g} steps/s"
+        detail = {"epoch": run.epoch, "steps_per_s": measured.steps_per_s, "pace_steps_per_s": pace}
+        events.append(kind="pace_missed", job=run.job, run=run, at=now, text=text, detail=detail)

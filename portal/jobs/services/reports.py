@@ -95,7 +95,7 @@ def _take(run: Run, report: Report, now: datetime) -> None:
         _ready(run, from_posix(report.ready_at), now)
     if report.checkpoint is not None:
         _checkpoint(run, report.checkpoint, now)
-    _metrics(run, report)
+    _metrics(run, report, now)
     for notice in report.notices:
         events.append(kind="notice", job=run.job, run=run, at=now, text=f"#{run.job.number}: {notice[:400]}")
     if report.exit is not None:
@@ -150,7 +150,7 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
         move(run, Event.CHECKPOINTED, at=now, text=text, detail=detail, why=kept_why(run))
 
 
-def _metrics(run: Run, report: Report) -> None:
+def _metrics(run: Run, report: Report, now: datetime) -> None:
     points = []
     for metric in report.metrics:
         values = {k[:60]: v for k, v in metric.items() if k not in ("step", "at") and v is not None}
@@ -161,4 +161,4 @@ def _metrics(run: Run, report: Report) -> None:
             points.append(MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values=values))
     MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
     if points and State(run.state) in TRAINING:
-        measurement.update(run)
+        measurement.update(run, now)
