@@ -64,11 +64,13 @@ def run_round() -> None:
 
 def _round(cluster: Cluster) -> None:
     executor = executor_for(cluster.executor)
-    observe(cluster, executor)
+    seen = observe(cluster, executor)
     now = timezone.now()
     accept(cluster, executor, now)
     observation.advance_clock(cluster_id=cluster.pk, now=now)
     limits.enforce(cluster_id=cluster.pk, now=now)
+    if seen:  # else they may have ended long ago, and well
+        limits.end_overdue(cluster_id=cluster.pk, now=now)
     budgets.give_notices(now)
     plan_and_commit(cluster, timezone.now())
     plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
@@ -86,8 +88,9 @@ def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
         prepare_run.delay(str(run_id))
 
 
-def observe(cluster: Cluster, executor: Executor) -> None:
-    """Take in what the executor sees. An executor that cannot answer leaves everything as it is."""
+def observe(cluster: Cluster, executor: Executor) -> bool:
+    """Take in what the executor sees. One that cannot answer (False) leaves everything as it is."""
+    answered = False
     try:
         administration.record_inventory(cluster=cluster, nodes=executor.inventory(), now=timezone.now())
         known = list(
@@ -97,12 +100,14 @@ def observe(cluster: Cluster, executor: Executor) -> None:
         )
         for fact in executor.observe([(str(run_id), epoch) for run_id, epoch in known]):
             take_in(fact)
+        answered = True
     except ExecutorError as error:
         logger.warning("executor %s: %s", cluster.executor, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
     trust = "single_trust" if executor.single_trust_mode else "accounts"
     if cluster.isolation != trust:
         Cluster.objects.filter(pk=cluster.pk).update(isolation=trust)
+    return answered
 
 
 @shared_task(name="evenkeel.prepare_run", ignore_result=True)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, Sum
 
 from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import events
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
-from portal.jobs.models import HoldKind, Job
+from portal.jobs.models import HoldKind, Job, JobEvent, Run
 from portal.jobs.selectors import in_states
 from portal.jobs.services.current import lock_current
 from portal.jobs.services.holds import place_hold
 from portal.jobs.services.moves import StaleRun
+from portal.jobs.services.observation import fail
 from portal.jobs.snapshots import deadline_of
-from scheduling.lifecycle import HOLDING, LIVE, State
+from scheduling.executors.base import ExitInfo
+from scheduling.lifecycle import HOLDING, LIVE, TRAINING, State
+
+#: So long, and two reports, has a runner at its max_duration to save, to end its workers and to say so.
+DURATION_SLACK_S = 120.0
 
 
 def enforce(*, cluster_id: int, now: datetime) -> None:
@@ -36,6 +42,30 @@ def enforce(*, cluster_id: int, now: datetime) -> None:
             _park_if_spent(job, ctx)
         if "deadline" in job.spec:
             _tell_of_deadline(job, ctx)
+
+
+def end_overdue(*, cluster_id: int, now: datetime) -> None:
+    """Runners end what has trained for its max_duration. One that does not is ended from here."""
+    training = [state.value for state in TRAINING]
+    found = Job.objects.filter(cluster_id=cluster_id, spec__has_key="max_duration", run__state__in=training)
+    for pk in found.values_list("pk", flat=True):
+        with contextlib.suppress(StaleRun), transaction.atomic():
+            job, run = lock_current(pk)
+            if State(run.state) in TRAINING and _is_overdue(job, run, now):
+                text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
+                fail(run, ExitInfo("time_limit", step=run.checkpoint_step, message=text), now)
+
+
+def _is_overdue(job: Job, run: Run, now: datetime) -> bool:
+    """A limit that was changed counts from the change: the runner hears of it with its next report."""
+    limit_s = job.spec.get("max_duration")
+    if limit_s is None:  # patched meanwhile
+        return False
+    slack = timedelta(seconds=DURATION_SLACK_S + 2 * settings.EVENKEEL_REPORT_INTERVAL_S)
+    earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
+    if run.state_since + timedelta(seconds=float(limit_s) - earlier_s) + slack > now:
+        return False
+    return not JobEvent.objects.filter(job=job, kind="changed", at__gt=now - slack).exists()
 
 
 def _park_if_spent(job: Job, ctx: Context) -> None:
