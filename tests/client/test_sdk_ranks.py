@@ -1,4 +1,5 @@
-"""Two real ranks over gloo: they stop at the same step, and an uneven split gives the global mean."""
+"""Two real ranks stop at the same step, and an uneven split gives the global mean: over gloo, and over NCCL where
+there are two CUDA devices."""
 
 from __future__ import annotations
 
@@ -12,19 +13,24 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from evenkeel.runner.workers import free_port
 from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
 from evenkeel.sdk.sampling import batch_indices
 
+needs_two_devices = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL needs two CUDA devices")
 PROGRAM = """
 import json, os, sys, torch, evenkeel
 
-os.environ["RANK"] = "1" if os.fork() == 0 else "0"  # importing PyTorch once is slow enough
+# Importing PyTorch once is slow enough.
+os.environ["RANK"] = os.environ["LOCAL_RANK"] = "1" if os.fork() == 0 else "0"
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 1).double()
 inputs = torch.arange(60, dtype=torch.float64).reshape(20, 3) / 60
 with evenkeel.training(seed=5) as run:
+    model.to(run.device)
+    inputs = inputs.to(run.device)
     run.checkpoint(model=model)
     wrapped = run.wrap(model)
     for step in run.steps():
@@ -32,7 +38,8 @@ with evenkeel.training(seed=5) as run:
         loss = (wrapped(inputs[run.local_slice(step, 20)]) ** 2).mean()
         run.scale_loss(loss).backward()
         if step == 0:
-            found = {"gradient": model.weight.grad.tolist(), "mean": run.mean(loss.detach())}
+            found = {"gradient": model.weight.grad.tolist(), "mean": run.mean(loss.detach()), "device": run.device}
+            found["backend"] = torch.distributed.get_backend()
     found |= {"left_at": run.step, "stopping": run.stopping, "total": run.total_steps}
     path = f"{sys.argv[1]}/rank{run.rank}.json"
     with open(path + ".draft", "w") as file:
@@ -48,7 +55,8 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_two_ranks_agree(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cuda", [False, pytest.param(True, marks=needs_two_devices)])
+def test_two_ranks_agree(tmp_path: Path, cuda: bool) -> None:
     (tmp_path / "sdk").mkdir()
     control = Control.create(tmp_path / "sdk" / "control")
     environment = os.environ | {
@@ -56,7 +64,7 @@ def test_two_ranks_agree(tmp_path: Path) -> None:
         "EVENKEEL_BATCH_SIZE": "7",
         "EVENKEEL_CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
         "EVENKEEL_SDK_DIR": str(tmp_path / "sdk"),
-        "CUDA_VISIBLE_DEVICES": "",
+        "CUDA_VISIBLE_DEVICES": "0,1" if cuda else "",
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
         "WORLD_SIZE": "2",
@@ -82,6 +90,8 @@ def test_two_ranks_agree(tmp_path: Path) -> None:
     assert found[0]["total"] == found[1]["total"] == 2_000_000
     assert found[0]["left_at"] == found[1]["left_at"] == control.stop_at
     assert (tmp_path / "checkpoints" / f"step-{control.stop_at}").is_dir()
+    assert [rank["device"] for rank in found] == (["cuda:0", "cuda:1"] if cuda else ["cpu", "cpu"])
+    assert {rank["backend"] for rank in found} == {"nccl" if cuda else "gloo"}
     _check_global_mean(found)
 
 

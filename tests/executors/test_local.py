@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from evenkeel.runner.processes import all_processes, read_process
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError, InvalidInput
-from scheduling.executors.base import Executor, ExitInfo, LaunchRequest
+from scheduling.executors.base import AcceleratorInfo, Executor, ExitInfo, LaunchRequest
 from scheduling.executors.local import facts, launching
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, real_node, type_name
@@ -352,6 +353,43 @@ class TestLocalExecutor(ExecutorContract):
             assert reason(ended(executor, request.run_id)) == "done"
             assert log_of(place, request) == "True\n"
             executor.stop_warm_start(["vision"])
+
+    # Accelerators
+
+    def test_what_nvml_finds_is_the_inventory_and_what_a_job_sees(
+        self, monkeypatch: pytest.MonkeyPatch, place: Path, request_for: Any
+    ) -> None:
+        pynvml = pytest.importorskip("pynvml")
+        found = [("NVIDIA TITAN Xp", "GPU-aaaa", 12_196 << 20), ("NVIDIA TITAN Xp", "GPU-bbbb", 12_196 << 20)]
+        shut_down = list[bool]()
+        answers = {
+            "nvmlInit": lambda: None,
+            "nvmlShutdown": lambda: shut_down.append(True),
+            "nvmlDeviceGetCount": lambda: len(found),
+            "nvmlDeviceGetHandleByIndex": lambda index: index,
+            "nvmlDeviceGetName": lambda handle: found[handle][0],
+            "nvmlDeviceGetUUID": lambda handle: found[handle][1],
+            "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=found[handle][2]),
+        }
+        for name, answer in answers.items():
+            monkeypatch.setattr(pynvml, name, answer)
+        real = LocalExecutor(place / "real", warm_start=False)
+        [node] = real.inventory()
+        assert node.accelerators == (
+            AcceleratorInfo(0, "titan_xp", "GPU-aaaa", 12_196, emulated=False),
+            AcceleratorInfo(1, "titan_xp", "GPU-bbbb", 12_196, emulated=False),
+        )
+        assert shut_down
+        request = request_for(
+            "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['OMP_NUM_THREADS'])",
+            placement={node.name: (1,)},
+            cpus=3,
+            pace_steps_per_s=5.0,
+        )
+        real.launch(request)
+        assert reason(ended(real, request.run_id)) == "done"
+        log = place / "real" / "jobs" / request.job_id / "runs" / request.run_id / "1" / "logs" / "rank0.log"
+        assert log.read_text() == "GPU-bbbb 3\n"
 
     # Isolation
 
