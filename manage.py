@@ -10,10 +10,11 @@ def main() -> None:
     from django.core.management import execute_from_command_line
 
     from portal.env import BadSetting
+    from portal.supervisor.errors import SetupError
 
     try:
         execute_from_command_line(sys.argv)
-    except BadSetting as error:
+    except (BadSetting, SetupError) as error:
         sys.exit(str(error))
 
 

@@ -88,12 +88,21 @@ class Layout:
     def secret(self, name: str) -> str:
         """A random secret, generated once. Where nothing can be written it lasts as long as the process."""
         path = self.data / name
-        with contextlib.suppress(FileNotFoundError):
+        try:
             return path.read_text().strip()
+        except PermissionError:
+            raise SetupError(
+                f"{path} cannot be read: the data directory belongs to {_owner_of(self.data)}."
+                " Run this as that account, or set EVENKEEL_DATA to a directory of your own."
+            ) from None
+        except FileNotFoundError:
+            return self._new_secret(path)
+
+    def _new_secret(self, path: Path) -> str:
         value = secrets.token_urlsafe(48)
         try:
             self.data.mkdir(mode=0o755, parents=True, exist_ok=True)
-            draft = self.data / f".{name}.{os.getpid()}"
+            draft = self.data / f".{path.name}.{os.getpid()}"
             draft.touch(mode=0o600)
             draft.write_text(value + "\n")
             with contextlib.suppress(FileExistsError):  # another process was first: its value counts
@@ -143,3 +152,10 @@ class Layout:
                 f"The data directory {self.data} was written by a newer version (layout {found}, this one knows"
                 f" {LAYOUT_VERSION}); update Evenkeel or choose another EVENKEEL_DATA."
             )
+
+
+def _owner_of(path: Path) -> str:
+    try:
+        return path.owner()
+    except (KeyError, OSError):  # an account without a name, or a directory that we cannot even look at
+        return "another account"

@@ -1,12 +1,17 @@
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from portal.settings import BASE_DIR
 from portal.supervisor.errors import SetupError
 from portal.supervisor.layout import LAYOUT_VERSION, Layout
+from scheduling.executors.local.accounts import isolation_problem
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives the servers an account of their own")
 
@@ -24,6 +29,25 @@ def test_a_secret_that_cannot_be_kept_is_still_given(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError):
         (file / "below").mkdir()
     assert len(Layout(tmp_path / "missing" / "dir").secret("example")) >= 40
+
+
+def test_a_directory_of_another_account_is_named_in_one_sentence(layout: Layout) -> None:
+    layout.secret("secret_key")
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        user = {"user": 65_534, "group": 65_534, "extra_groups": []}
+        if problem := isolation_problem(layout.data):
+            pytest.skip(problem)
+    else:
+        (layout.data / "secret_key").chmod(0)
+    command, env = [sys.executable, "manage.py", "up"], os.environ | {"EVENKEEL_DATA": str(layout.data)}
+    env.pop("DJANGO_SETTINGS_MODULE", None)
+    result = subprocess.run(command, cwd=BASE_DIR, env=env, capture_output=True, text=True, timeout=120, **user)
+    assert result.returncode == 1
+    [sentence] = result.stderr.splitlines()
+    assert sentence.startswith(f"{layout.data / 'secret_key'} cannot be read")
+    assert f"belongs to {layout.data.owner()}" in sentence
+    assert "EVENKEEL_DATA" in sentence
 
 
 def test_it_notes_the_layout_version(layout: Layout) -> None:
