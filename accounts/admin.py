@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from allauth.account.models import EmailAddress
@@ -32,7 +33,13 @@ from accounts.models import (
     User,
 )
 from accounts.origin import address_of
-from accounts.people import LastAdministrator, check_another
+from accounts.people import (
+    LastAdministrator,
+    NotForServiceAccounts,
+    deactivate_user,
+    reactivate_user,
+    set_administrator,
+)
 from accounts.pricing import from_micro
 from accounts.projects import BadPlace, check_place
 from accounts.rates import NotInThePast, check_start, set_discount, set_rate
@@ -84,20 +91,12 @@ class NewUserForm(UserCreationForm):  # type: ignore[misc]
         fields = ("email",)
 
 
-class PersonForm(UserChangeForm):  # type: ignore[misc]
-    def clean(self) -> dict[str, Any]:
-        values: dict[str, Any] = super().clean() or self.cleaned_data
-        if self.instance.is_superuser and not (values.get("is_superuser") and values.get("is_active")):
-            try:
-                check_another(self.instance)
-            except LastAdministrator as error:
-                raise forms.ValidationError(str(error)) from None
-        return values
-
-
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
-    form = PersonForm
+    """Rights and activity change by actions, which end tokens and sessions and leave one administrator. Nobody is
+    deleted: what people did names them."""
+
+    form = UserChangeForm
     add_form = NewUserForm
     change_password_form = AdminPasswordChangeForm
     ordering = ("email",)
@@ -105,7 +104,11 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
     list_filter = ("is_superuser", "is_staff", "is_active")
     search_fields = ("email", "first_name", "last_name")
     filter_horizontal = ()
-    readonly_fields = ("last_login", "date_joined", "kind", "project", "admin_by_directory", "deactivated_at")
+    readonly_fields = (
+        "is_active", "is_staff", "is_superuser", "last_login", "date_joined", "kind", "project", "admin_by_directory",
+        "deactivated_at",
+    )  # fmt: skip
+    actions = ("deactivate", "reactivate", "grant_administration", "revoke_administration")
     fieldsets = (
         (None, {"fields": ("email", "password", "first_name", "last_name")}),
         ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "admin_by_directory")}),
@@ -113,6 +116,39 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
         ("Dates", {"fields": ("last_login", "date_joined", "deactivated_at")}),
     )
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.action(description="Deactivate: tokens and sessions end, jobs stay", permissions=["change"])
+    def deactivate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        now = timezone.now()
+        self._each(request, queryset, lambda actor, user: deactivate_user(actor=actor, user=user, now=now))
+
+    @admin.action(description="Reactivate", permissions=["change"])
+    def reactivate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        self._each(request, queryset, lambda actor, user: reactivate_user(actor=actor, user=user))
+
+    @admin.action(description="Make administrator of the cluster", permissions=["change"])
+    def grant_administration(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        self._each(request, queryset, lambda actor, user: set_administrator(actor=actor, user=user, administrator=True))
+
+    @admin.action(description="Make administrator no longer", permissions=["change"])
+    def revoke_administration(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        self._each(
+            request, queryset, lambda actor, user: set_administrator(actor=actor, user=user, administrator=False)
+        )
+
+    def _each(self, request: HttpRequest, people: QuerySet[User], change: Callable[[User, User], None]) -> None:
+        done = 0
+        for user in people:
+            try:
+                change(actor_of(request), user)
+                done += 1
+            except (LastAdministrator, NotForServiceAccounts) as error:
+                self.message_user(request, f"{user.email}: {error}", messages.ERROR)
+        if done:
+            self.message_user(request, f"Done for {done}.", messages.SUCCESS)
 
 
 class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from accounts.models import ApiToken, AuditEntry, Discount, Membership, Project, Quota, Rate, User
 from accounts.tokens import create_token, find_token
@@ -37,9 +38,12 @@ def boss(world: World) -> Client:
     return client
 
 
-def _act(client: Client, model: str, action: str, pk: Any) -> None:
+def _act(client: Client, model: str, action: str, pk: Any) -> str:
+    """Do it to one row; the page with what is said of it."""
     data = {"action": action, "_selected_action": [str(pk)]}
-    assert client.post(reverse(f"admin:{model}_changelist"), data).status_code == 302
+    answer = client.post(reverse(f"admin:{model}_changelist"), data)
+    assert answer.status_code == 302
+    return client.get(answer["Location"]).content.decode()
 
 
 def test_every_list_add_page_and_first_row_opens(world: World, boss: Client) -> None:
@@ -139,8 +143,6 @@ def test_tokens_are_revoked_and_never_shown(world: World, boss: Client) -> None:
     assert text not in page
     _act(boss, "accounts_apitoken", "revoke", token.pk)
     assert ApiToken.objects.get().revoked_at is not None
-    from django.utils import timezone
-
     assert find_token(text, timezone.now()) is None
 
 
@@ -225,10 +227,10 @@ def test_guessing_passwords_is_slowed_down(world: World) -> None:
 
 def test_the_last_administrator_and_the_tree_are_guarded_here_too(world: World, boss: Client) -> None:
     root = User.objects.get(email="root@example.org")
-    address = reverse("admin:accounts_user_change", args=[root.pk])
-    refused = boss.post(address, {"email": root.email, "is_active": "on", "is_staff": "on"})
-    assert "only active administrator" in refused.content.decode()
-    assert User.objects.get(pk=root.pk).is_superuser
+    for action in ("deactivate", "revoke_administration"):
+        assert "only active administrator" in _act(boss, "accounts_user", action, root.pk)
+    assert boss.post(reverse("admin:accounts_user_delete", args=[root.pk]), {"post": "yes"}).status_code == 403
+    assert User.objects.filter(pk=root.pk, is_superuser=True, is_active=True).exists()
     faces = Project.objects.create(key="faces", name="Faces", parent=world.project)
     data = {
         "key": "vision", "name": "Vision", "parent": faces.pk,
@@ -237,6 +239,31 @@ def test_the_last_administrator_and_the_tree_are_guarded_here_too(world: World, 
     }  # fmt: skip
     refused = boss.post(reverse("admin:accounts_project_change", args=[world.project.pk]), data)
     assert "itself or below it" in refused.content.decode()
+
+
+def test_rights_and_activity_of_people_change_by_actions_alone(world: World, boss: Client) -> None:
+    _, text = create_token(user=world.user, name="ci")
+    browser = Client()
+    browser.force_login(world.user)
+    address = reverse("admin:accounts_user_change", args=[world.user.pk])
+    forced = {"email": world.user.email, "first_name": "Ana", "is_superuser": "on", "is_staff": "on"}
+    assert boss.post(address, forced).status_code == 302
+    person = User.objects.get(pk=world.user.pk)
+    assert (person.first_name, person.is_active, person.is_superuser, person.is_staff) == ("Ana", True, False, False)
+
+    _act(boss, "accounts_user", "grant_administration", person.pk)
+    assert AuditEntry.objects.filter(action="user.admin_granted", target=person.email).exists()
+    _act(boss, "accounts_user", "revoke_administration", person.pk)
+    assert AuditEntry.objects.filter(action="user.admin_revoked", target=person.email).exists()
+
+    _act(boss, "accounts_user", "deactivate", person.pk)
+    _act(boss, "accounts_user", "reactivate", person.pk)
+    person.refresh_from_db()
+    assert (person.is_active, person.deactivated_at, person.is_superuser) == (True, None, False)
+    assert find_token(text, timezone.now()) is None
+    assert browser.get("/api/v1/jobs").status_code == 401
+    actions = ["user.deactivate", "user.reactivate"]
+    assert AuditEntry.objects.filter(action__in=actions, target=person.email).count() == 2
 
 
 def test_sessions_show_no_key_and_are_ended(world: World, boss: Client) -> None:
