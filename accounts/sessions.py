@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from allauth.usersessions.models import UserSession
 from django.conf import settings
+from django.contrib.auth import get_user
 from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.db import transaction
 from django.dispatch import receiver
@@ -60,6 +62,14 @@ def live_sessions(user: User) -> list[UserSession]:
     oldest = timezone.now() - timedelta(seconds=settings.SESSION_COOKIE_AGE)
     found = UserSession.objects.filter(user=user, created_at__gt=oldest).order_by("-last_seen_at")[:LIMIT]
     return [session for session in found if not session.purge()]
+
+
+def user_of_session(key: str) -> User | None:
+    """Who is signed in there now; None once the session ended, the password changed or the person left."""
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    user = get_user(request)
+    return user if isinstance(user, User) and user.is_active else None
 
 
 def touch_session(request: HttpRequest) -> None:

@@ -134,6 +134,15 @@ def find_token(text: str, now: datetime) -> ApiToken | None:
     return token if token and hmac.compare_digest(token.digest, _digest(secret)) else None
 
 
+def user_of_token(token: ApiToken, now: datetime) -> User | None:
+    """Whom a token stands for now; None once it was revoked or expired or the person left."""
+    live = ApiToken.objects.select_related("user").filter(
+        Q(expires_at=None) | Q(expires_at__gt=now), pk=token.pk, revoked_at=None, user__is_active=True
+    )
+    found = live.first()
+    return bounded_user(found) if found else None
+
+
 def _note_refusal(text: str, request: Request) -> None:
     """Somebody uses a token that was real: expired, revoked, of a person who left, or with a wrong secret."""
     known = ApiToken.objects.select_related("user").filter(prefix=text.split("_")[1][:12].replace("\0", "")).first()

@@ -21,10 +21,11 @@ from portal.api.access import Access
 from portal.api.inputs import Query, Word
 from portal.api.operations import operation
 from portal.api.shapes.jobs import Log
+from portal.api.standing import Standing, user_now
 from portal.jobs.log_following import Follower
 from portal.jobs.logs import MAX_BYTES, Chunk, RunLog
 from portal.jobs.models import Job, Run
-from portal.jobs.selectors import access_job
+from portal.jobs.selectors import access_job, visible_jobs
 from scheduling.lifecycle import TERMINAL, State
 
 R = TypeVar("R")
@@ -40,7 +41,7 @@ class LogsQuery(Query):
     limit: int | None = Field(None, ge=1, le=MAX_BYTES, description="Bytes at most.")
     tail: int | None = Field(None, ge=1, le=10_000, description="So many of the last lines.")
     search: Word | None = Field(None, description="Only lines with this in them, in any case.")
-    follow: bool = Field(False, description="Text that goes on until the job ends, at most an hour.")
+    follow: bool = Field(False, description="Text that goes on until the job ends or access does, at most an hour.")
 
 
 class LogsView(APIView):
@@ -62,7 +63,9 @@ class LogsView(APIView):
         wants_text = query.follow or "text/plain" in request.headers.get("Accept", "")
         if wants_text and (query.follow or not ranged):
             start = _chunk(log, query).offset if query.tail else query.offset
-            stream = _follow(row.pk, run.pk, query.rank, start) if query.follow else _whole(log, start)
+            stream = _whole(log, start)
+            if query.follow:
+                stream = _follow(Standing(lambda: _may_read(request, row.pk)), row.pk, run.pk, query.rank, start)
             return StreamingHttpResponse(stream, content_type="text/plain; charset=utf-8")
         chunk = _chunk(log, query)
         if wants_text:
@@ -80,6 +83,11 @@ def _run(job: Job, wanted: str | None) -> Run:
         return job.runs.get(pk=UUID(wanted))
     except ValueError:
         raise Run.DoesNotExist from None
+
+
+def _may_read(request: Request, job_id: UUID) -> bool:
+    user = user_now(request)
+    return user is not None and visible_jobs(user).filter(pk=job_id).exists()
 
 
 def _chunk(log: RunLog, query: LogsQuery) -> Chunk:
@@ -109,22 +117,24 @@ async def _whole(log: RunLog, offset: int) -> AsyncIterator[bytes]:
         offset += len(data)
 
 
-async def _follow(job_id: UUID, run_id: UUID, rank: int, offset: int) -> AsyncIterator[bytes]:
+async def _follow(standing: Standing, job_id: UUID, run_id: UUID, rank: int, offset: int) -> AsyncIterator[bytes]:
     """A retry is a new run with a log of its own: it is read on from there."""
     until = time.monotonic() + FOLLOW_S
     while time.monotonic() < until:
-        async for data in _follow_run(job_id, run_id, rank, offset, until):
+        async for data in _follow_run(standing, job_id, run_id, rank, offset, until):
             yield data
         newest, _ = await _progress(job_id)
-        if newest == run_id:
+        if newest == run_id or standing.over:
             return
         run_id, offset = newest, 0
 
 
-async def _follow_run(job_id: UUID, run_id: UUID, rank: int, offset: int, until: float) -> AsyncIterator[bytes]:
+async def _follow_run(
+    standing: Standing, job_id: UUID, run_id: UUID, rank: int, offset: int, until: float
+) -> AsyncIterator[bytes]:
     follower, started = Follower(), False
     try:
-        while time.monotonic() < until:
+        while time.monotonic() < until and not await standing.ended():
             newest, ended = await _progress(job_id)
             log = await _in_thread(RunLog, job_id, run_id, rank)
             if log.parts and not started:
@@ -132,6 +142,8 @@ async def _follow_run(job_id: UUID, run_id: UUID, rank: int, offset: int, until:
                 started = True
             while started and (data := await _in_thread(follower.read, log, _BLOCK)):
                 yield data
+                if await standing.ended():
+                    return
                 log = await _in_thread(RunLog, job_id, run_id, rank)
             if ended or newest != run_id:
                 return

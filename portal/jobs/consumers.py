@@ -14,6 +14,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from accounts.denials import record_denial
 from accounts.models import User
 from accounts.selectors import visible_projects
+from accounts.sessions import user_of_session
 from portal.jobs.describe import iso
 from portal.jobs.live import group_name, stream_exists
 
@@ -55,6 +56,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         except (ValueError, KeyError, TypeError):
             await self._say({"type": "error", "stream": None, "detail": 'Send {"subscribe": ["cluster"]}.'})
             return
+        if not await self._still_allowed():
+            await self.close(code=NOT_SIGNED_IN)
+            return
         allowed = await database_sync_to_async(allowed_streams)(self.user)
         for stream in streams:
             if stream not in allowed:
@@ -72,10 +76,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
             record_denial(actor=self.user, target=self.scope["path"], detail=detail, who=f"user:{self.user.pk}")
 
     async def _still_allowed(self) -> bool:
-        """Membership and accounts change while sockets live."""
-        user = await database_sync_to_async(User.objects.filter(pk=self.user.pk, is_active=True).first)()
-        if user is None:
+        """Sessions end, membership and accounts change while sockets live."""
+        user = await database_sync_to_async(user_of_session)(self.scope["session"].session_key or "")
+        if user is None or user.pk != self.user.pk:
             return False
+        self.user = user
         allowed = await database_sync_to_async(allowed_streams)(user)
         for stream in self.streams - allowed:
             await self.channel_layer.group_discard(group_name(stream), self.channel_name)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.sessions.backends.base import SessionBase
 from django.core.cache import cache
 from django.test import AsyncClient, Client
 
@@ -107,7 +108,9 @@ def test_pages_and_sockets_refuse_as_the_api_does() -> None:
     assert Client().get("/admin/").status_code == 302
     User.objects.filter(pk=world.user.pk).update(is_staff=True)
     assert client.get("/admin/accounts/user/").status_code == 403
-    async_to_sync(_subscribe)(world.user, ["project:hidden", "project:none", "nonsense", "project:vision"])
+    async_to_sync(_subscribe)(
+        world.user, client.session, ["project:hidden", "project:none", "nonsense", "project:vision"]
+    )
     email = world.user.email
     assert denied() == [
         (email, "/admin/accounts/user/", 302),
@@ -117,8 +120,8 @@ def test_pages_and_sockets_refuse_as_the_api_does() -> None:
     assert AuditEntry.objects.latest("id").detail["stream"] == "project:hidden"
 
 
-async def _subscribe(user: User, streams: list[str]) -> None:
-    socket = Socket(user)
+async def _subscribe(user: User, session: SessionBase, streams: list[str]) -> None:
+    socket = Socket(user, session)
     await socket.connect()
     await socket.say(json.dumps({"subscribe": streams}))
     for _ in streams:

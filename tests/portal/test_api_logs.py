@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.test import AsyncClient
 
-from accounts.tokens import create_token
+from accounts.models import ApiToken, Membership, User
+from accounts.sessions import end_sessions
+from accounts.tokens import create_token, revoke_token
+from portal.api import standing
 from portal.jobs.log_following import Follower
 from portal.jobs.logs import RunLog
 from portal.jobs.models import Job
@@ -188,6 +192,60 @@ def test_following_ends_when_the_job_does(world: World, job: Job) -> None:
         return (await asyncio.wait_for(reading, 20))[1]
 
     assert async_to_sync(follow)() == b"one\ntwo\n"
+
+
+def _revoke(user: User, token: ApiToken) -> None:
+    revoke_token(actor=user, token=token)
+
+
+def _deactivate(user: User, token: ApiToken) -> None:
+    User.objects.filter(pk=user.pk).update(is_active=False)
+
+
+def _take_out(user: User, token: ApiToken) -> None:
+    Membership.objects.filter(user=user).delete()
+
+
+@pytest.mark.parametrize("end", [_revoke, _deactivate, _take_out])
+@pytest.mark.django_db(transaction=True)
+def test_following_ends_with_access(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch, end: Callable[[User, ApiToken], None]
+) -> None:
+    monkeypatch.setattr(standing, "ASK_AGAIN_S", 0.2)
+    write(job, "one\n")
+    row, token = create_token(user=world.user, name="t")
+
+    async def follow() -> bytes:
+        reading = asyncio.create_task(_stream(token, f"jobs/{job.number}/logs?follow=1"))
+        await asyncio.sleep(1.5)
+        assert not reading.done()
+        await sync_to_async(end)(world.user, row)
+        text = (await asyncio.wait_for(reading, 20))[1]
+        await asyncio.to_thread(write, job, "one\ntwo\n")
+        return text
+
+    assert async_to_sync(follow)() == b"one\n"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_following_ends_with_the_session(world: World, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "ASK_AGAIN_S", 0.2)
+    write(job, "one\n")
+    browser = AsyncClient()
+
+    async def read() -> bytes:
+        response = await browser.get(f"/api/v1/jobs/{job.number}/logs?follow=1", headers={"Accept": "text/plain"})
+        return b"".join([part async for part in response.streaming_content])  # type: ignore[attr-defined]
+
+    async def follow() -> bytes:
+        await browser.aforce_login(world.user)
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(1.5)
+        assert not reading.done()
+        await sync_to_async(end_sessions)(world.user)
+        return await asyncio.wait_for(reading, 20)
+
+    assert async_to_sync(follow)() == b"one\n"
 
 
 def rotate(job: Job, text: str) -> None:

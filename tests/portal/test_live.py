@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +13,17 @@ from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from django.conf import settings
+from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.sessions.backends.db import SessionStore
+from django.test import Client
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import Membership, Project, User
-from portal.jobs import live, live_state
+from accounts.people import deactivate_user
+from accounts.sessions import end_sessions
+from portal.jobs import consumers, live, live_state
 from portal.jobs.consumers import LiveConsumer
 from portal.jobs.live import merge_patch, normalise
 from portal.jobs.models import Job
@@ -146,14 +152,21 @@ def test_a_socket_gets_only_its_users_streams(fresh_streams: None) -> None:
     mine = Project.objects.create(key="mine", name="Mine")
     Project.objects.create(key="theirs", name="Theirs")
     Membership.objects.create(project=mine, user=user)
-    async_to_sync(_subscribe)(user)
+    async_to_sync(_subscribe)(user, signed_in(user).session)
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
 
 
 class Socket(ApplicationCommunicator):
     """A WebSocket client on the consumer itself."""
 
-    def __init__(self, user: User | None) -> None:
-        super().__init__(LiveConsumer.as_asgi(), {"type": "websocket", "path": "/ws/v1/live", "user": user})
+    def __init__(self, user: User | None, session: SessionBase) -> None:
+        scope = {"type": "websocket", "path": "/ws/v1/live", "user": user, "session": session}
+        super().__init__(LiveConsumer.as_asgi(), scope)
 
     async def connect(self) -> dict[str, Any]:
         await self.send_input({"type": "websocket.connect"})
@@ -166,8 +179,8 @@ class Socket(ApplicationCommunicator):
         return dict(json.loads((await self.receive_output(5))["text"]))
 
 
-async def _subscribe(user: User) -> None:
-    socket = Socket(user)
+async def _subscribe(user: User, session: SessionBase) -> None:
+    socket = Socket(user, session)
     assert (await socket.connect())["type"] == "websocket.accept"
     await socket.say(json.dumps({"subscribe": ["cluster", "project:mine", "project:theirs"]}))
     answers = [await socket.hear() for _ in range(3)]
@@ -183,10 +196,53 @@ async def _subscribe(user: User) -> None:
     await socket.wait(5)
 
 
+def _sign_out(browser: Client) -> None:
+    assert browser.delete("/api/v1/session").status_code == 204
+
+
+def _end_sessions(browser: Client) -> None:
+    end_sessions(User.objects.get())
+
+
+def _deactivate(browser: Client) -> None:
+    deactivate_user(actor=None, user=User.objects.get(), now=timezone.now())
+
+
+def _set_password(browser: Client) -> None:
+    user = User.objects.get()
+    user.set_password("another one")
+    user.save()
+
+
+@pytest.mark.parametrize("end", [_sign_out, _end_sessions, _deactivate, _set_password])
+@pytest.mark.parametrize("noticed_by", ["ping", "subscribing"])
+@pytest.mark.django_db(transaction=True)
+def test_a_socket_ends_with_its_session(
+    fresh_streams: None, monkeypatch: pytest.MonkeyPatch, noticed_by: str, end: Callable[[Client], None]
+) -> None:
+    monkeypatch.setattr(consumers, "PING_S", 0.1 if noticed_by == "ping" else 60.0)
+    user = User.objects.create_user("bo@example.org", "one")
+    browser = signed_in(user)
+
+    async def listen() -> int:
+        socket = Socket(user, browser.session)
+        await socket.connect()
+        await socket.say(json.dumps({"subscribe": ["cluster"]}))
+        assert (await socket.hear())["type"] in {"subscribed", "ping"}
+        await database_sync_to_async(end)(browser)
+        if noticed_by == "subscribing":
+            await socket.say(json.dumps({"subscribe": ["cluster"]}))
+        while (said := await socket.receive_output(5))["type"] == "websocket.send":
+            pass
+        return int(said["code"])
+
+    assert async_to_sync(listen)() == consumers.NOT_SIGNED_IN
+
+
 @pytest.mark.django_db
 def test_a_socket_without_sign_in_is_closed() -> None:
     async def connect() -> int:
-        socket = Socket(None)
+        socket = Socket(None, SessionStore())
         await socket.connect()
         return int((await socket.receive_output(5))["code"])
 

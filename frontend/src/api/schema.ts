@@ -5603,7 +5603,7 @@ export interface operations {
     get_job_logs: {
         parameters: {
             query?: {
-                /** @description Text that goes on until the job ends, at most an hour. */
+                /** @description Text that goes on until the job ends or access does, at most an hour. */
                 follow?: boolean;
                 /** @description Bytes at most. */
                 limit?: number;
