@@ -6,7 +6,7 @@ Rows say what was written; the SDK itself keeps the newest few of a job, so no m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -77,13 +77,14 @@ def _key(project: Project) -> str:
     return f"checkpoint-bytes:{project.pk}"
 
 
-def going(project: Project, now: datetime) -> Iterator[Kept]:
-    """Of ended jobs, what is older than the rule allows, then the oldest until the hard limit holds."""
+def going(project: Project, now: datetime, stuck: Container[str] = ()) -> Iterator[Kept]:
+    """Of ended jobs, what is older than the rule allows, then the oldest until the hard limit holds. What lies at the
+    places of `stuck` cannot be removed: it takes its room, and others go instead."""
     limits, hard = settings.EVENKEEL_MATERIAL, quotas.checkpoint_hard_bytes(project)
     rows = kept(project)
     total = sum(one.size_bytes for one in rows)
     for one in rows:
-        if one.ended_at is None:
+        if one.ended_at is None or one.place in stuck:
             continue
         days = limits.checkpoint_final_keep_days if one.final else limits.checkpoint_keep_days
         if one.ended_at < now - timedelta(days=days) or (hard and total > hard):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from datetime import datetime
 
 from celery import shared_task
 from django.conf import settings
@@ -46,12 +47,23 @@ def clean_material() -> None:
     bundles.remove_unused(now)
     for project in Project.objects.all():
         checkpoints.warn(project, now)
-        for one in list(checkpoints.going(project, now)):
-            if _discard(one.project_key, [one.place]):
-                checkpoints.forget(one)
+        remove_checkpoints(project, now)
         checkpoints.recount(project)
     for environment in environments.over_budget(settings.EVENKEEL_MATERIAL.environment_cache_bytes):
         forget_environment(environment)
+
+
+def remove_checkpoints(project: Project, now: datetime) -> None:
+    """Once more where some cannot be removed."""
+    stuck: set[str] = set()
+    for _ in range(2):
+        for one in list(checkpoints.going(project, now, stuck)):
+            if _discard(one.project_key, [one.place]):
+                checkpoints.forget(one)
+            else:
+                stuck.add(one.place)
+        if not stuck:
+            return
 
 
 def forget_environment(environment: Environment) -> None:

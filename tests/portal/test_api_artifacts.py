@@ -269,6 +269,16 @@ def test_a_full_project_takes_no_job_and_loses_the_oldest_of_ended_ones(
     assert api.post("jobs", {"command": "train", "project": "vision", "total_steps": 5}).status == 201
 
 
+def test_one_that_cannot_be_removed_is_not_taken_for_gone(world: World, settings: Any, remover: Remover) -> None:
+    old = saved(world, 10, 20, end=True)
+    saved(world, 5, 15)
+    limited(settings, checkpoint_hard_bytes=3_500)
+    remover.refused = f"jobs/{old.pk}/checkpoints/step-10"
+    tasks.clean_material()
+    assert [path for path in remover.gone if "checkpoints" in path] == [f"jobs/{old.pk}/checkpoints/step-20"]
+    assert list(Checkpoint.objects.filter(run__job=old).values_list("step", flat=True)) == [10]
+
+
 def test_the_last_one_is_kept_longer(world: World) -> None:
     job = saved(world, 10, 20, end=True)
     later = timezone.now() + timedelta(days=31)
