@@ -10,6 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 KEYS = {
     "policy", "parameters", "jobs", "finished", "makespan_s", "jct_s", "queueing_s", "launching_s", "running_s",
     "utilisation", "utilisation_cdf", "slowdown", "finish_time_fairness", "restarts", "cost", "rounds", "wall_s",
@@ -42,6 +43,22 @@ def test_it_prints_a_table_and_writes_every_key(files: Path) -> None:
         assert set(result) >= KEYS
         assert set(result["slowdown"]) == {"mean", "p99", "max", "variance"}
         assert result["finished"] == 3
+
+
+def test_the_example_gives_the_papers_table(tmp_path: Path) -> None:
+    """The command of docs/simulator.md; the four static columns are in the thesis, to the second."""
+    policies = [f"static_partition:n={n}" for n in (1, 2, 3, 6)] + ["f_scheduling:v_bound=0.5,objective=paper"]
+    call_command(
+        "simulate",
+        *("--trace", str(EXAMPLES / "paper.trace.json"), "--cluster", str(EXAMPLES / "paper.cluster.json")),
+        *(word for policy in policies for word in ("--policy", policy)),
+        *("--json", str(tmp_path / "o.json")),
+        stdout=io.StringIO(),
+    )
+    results = json.loads((tmp_path / "o.json").read_text())["results"]
+    *static, fair = [result["makespan_s"] for result in results]
+    assert static == pytest.approx([1557, 1593, 1498, 2138], abs=0.5)
+    assert fair == pytest.approx(1276, abs=1)
 
 
 @pytest.mark.parametrize("policy", ["nosuch", "f_scheduling:v_bound=7", "f_scheduling:nosuch=1"])
