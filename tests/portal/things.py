@@ -55,6 +55,7 @@ UNKNOWN = {
 BODIES: dict[str, dict[str, Any]] = {
     "create_project": {"key": "new", "name": "New", "parent": "vision"},
     "create_service_token": {"name": "ci", "scopes": ["admin"], "expires_in_days": 1},
+    "resubmit_job": {"name": "again"},
     "add_member": {"email": "outsider@example.org", "role": "member"},
 }
 
@@ -138,6 +139,9 @@ class Things:
         self.invitation = self._invite("guest")
         self.browser = self._browser("b")
         self.bundle, self.environment = self._bundle(1), self._environment(1)
+        for bound in (0.1, 0.2):  # so that there is something to undo
+            parameters = {"v_bound": bound}
+            set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters=parameters)
         self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
@@ -181,11 +185,14 @@ class Things:
             people.append(self._with_token(name, self.root))
             ApiToken.objects.filter(user=self.root, name=name).update(**change)
         scoped = [self._with_token(f"scope {scope}", self.root, scope) for scope in Scope.values]
-        return [*people, *scoped]
+        # An administrator and a member whose tokens reach no further than one project.
+        scoped.append(self._with_token("bound here", self.root, project=self.vision))
+        member = next(actor.user for actor in people if actor.name == "member" and actor.user)
+        return [*people, *scoped, self._with_token("bound elsewhere", member, project=self.speech)]
 
     @staticmethod
-    def _with_token(name: str, user: User, *scopes: str) -> Actor:
-        token, text = create_token(user=user, name=name, scopes=scopes or ALL_SCOPES)
+    def _with_token(name: str, user: User, *scopes: str, project: Project | None = None) -> Actor:
+        token, text = create_token(user=user, name=name, scopes=scopes or ALL_SCOPES, project=project)
         return Actor(name, user, text, token.pk)
 
     @property
