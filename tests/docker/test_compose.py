@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,6 +21,15 @@ def compose() -> dict[str, Any]:
 def test_it_is_a_valid_compose_file(compose: dict[str, Any]) -> None:
     schema = json.loads((Path(__file__).parent / "compose-used.schema.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(compose)
+
+
+def test_the_specifications_own_schema_accepts_it(compose: dict[str, Any]) -> None:
+    place = os.environ.get("COMPOSE_SPEC_SCHEMA")
+    if not place:
+        pytest.skip("COMPOSE_SPEC_SCHEMA does not say where the specification's schema is (docs/operations.md)")
+    validator = jsonschema.Draft7Validator(json.loads(Path(place).read_text()))
+    validator.validate(compose)
+    assert not validator.is_valid({**compose, "services": {"web": {"imagine": "nothing"}}})
 
 
 def test_docker_itself_accepts_it() -> None:
