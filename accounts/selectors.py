@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Case, IntegerField, QuerySet, Subquery, Value, When
+from django.db.models import Case, F, IntegerField, QuerySet, Subquery, Value, When
 
 from accounts.models import Membership, Project, User
 from accounts.tree import ancestors, below, is_above
@@ -57,16 +59,27 @@ def role_in(user: User, project: Project) -> str | None:
     return next((role for _, role in ranked), None)
 
 
-def projects_with_roles(user: User | AnonymousUser) -> list[tuple[Project, str]]:
-    """What the user may see, each with the user's role there: an administrator is a manager everywhere."""
-    return _ranked(user, visible_projects(user)) if isinstance(user, User) else []
+def projects_with_roles(user: User | AnonymousUser, *, most: int | None = None) -> list[tuple[Project, str]]:
+    """What the user may see, each with the user's role there: an administrator is a manager everywhere.
+
+    At most `most`, and those in use before archived ones.
+    """
+    if not isinstance(user, User):
+        return []
+    in_use_first = visible_projects(user).order_by(F("archived_at").asc(nulls_first=True), "key")
+    return [(project, project.role) for project in with_roles(user, in_use_first)[:most]]
+
+
+def with_roles(user: User, projects: QuerySet[Project]) -> QuerySet[Any]:
+    """Each with the user's role there as `role`."""
+    if user.is_superuser:
+        return projects.annotate(role=Value(Membership.Role.MANAGER.value))
+    highest = Membership.objects.filter(is_above("ancestry"), user=user).order_by(RANK.desc()).values("role")[:1]
+    return projects.annotate(role=Subquery(highest))
 
 
 def _ranked(user: User, projects: QuerySet[Project]) -> list[tuple[Project, str]]:
-    if user.is_superuser:
-        return [(project, Membership.Role.MANAGER.value) for project in projects]
-    highest = Membership.objects.filter(is_above("ancestry"), user=user).order_by(RANK.desc()).values("role")[:1]
-    return [(project, project.role) for project in projects.annotate(role=Subquery(highest))]
+    return [(project, project.role) for project in with_roles(user, projects)]
 
 
 def access_project(

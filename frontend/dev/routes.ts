@@ -35,7 +35,7 @@ function withoutNulls(value: unknown): unknown {
 function session() {
   const me = { id: 1, email: "ana@example.org", name: "Ana Lindqvist", is_admin: process.env.EVENKEEL_MOCK_MEMBER !== "1" };
   return {
-    user: signedIn ? me : null, projects: signedIn ? PROJECTS.map((project) => ({ ...project, role: "manager" })) : [], cluster: { name: "north", nodes: 4, gpus: 32 },
+    user: signedIn ? me : null, projects: signedIn ? PROJECTS.map((project) => ({ ...project, role: "manager" })) : [], more_projects: false, cluster: { name: "north", nodes: 4, gpus: 32 },
     single_trust_mode: true, emulated: true, speedup: 1, currency: "USD", version: "0.1.0",
   };
 }
@@ -119,7 +119,7 @@ async function answer(request: IncomingMessage, path: string, query: URLSearchPa
     timeline: () => timeline(query, now), history: () => history(now), events: () => ({ next: null, previous: null, results: events.map(eventJson) }),
     "model-types": () => MODELS, "accelerator-types": () => TYPES, policies: () => POLICIES, policy: () => policy, "policy/undo": () => policy, tokens: () => tokens,
     "policy/history": () => [{ id: 1, name: "f_scheduling", parameters: { v_bound: 0.06 }, changed_at: new Date(now - 9e6).toISOString(), changed_by: "R. Haddad" }],
-    projects: () => PROJECTS.map((project) => ({ ...project, role: "manager", gpu_quota: 12, gpus_held: 6, jobs_running: 3, jobs_queued: 1, spend_month: "2310.00" })),
+    projects: () => ({ next: null, previous: null, results: PROJECTS.map((project) => ({ ...project, role: "manager", gpu_quota: 12, gpus_held: 6, jobs_running: 3, jobs_queued: 1, spend_month: "2310.00" })) }),
   };
   const found = fixed[path];
   return found ? { body: found() } : problem(404, "There is no such address.");

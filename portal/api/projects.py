@@ -21,17 +21,18 @@ from accounts.projects import (
     restore_project,
     set_share,
 )
-from accounts.selectors import access_project, manageable_projects, visible_projects
+from accounts.selectors import access_project, manageable_projects, visible_projects, with_roles
 from accounts.services import create_project
 from accounts.tree import descendants
 from portal.api import editing
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, Query
+from portal.api.inputs import Body, PageQuery, Query
 from portal.api.members import inherited_from
 from portal.api.operations import operation, signed_in
+from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
-from portal.api.shapes.accounts import Projects
+from portal.api.shapes.accounts import ProjectPage
 from portal.api.shapes.people import ProjectDetail
 from portal.dashboard.projects import describe_projects
 from portal.jobs.describe import iso
@@ -64,10 +65,14 @@ class ProjectChange(Body):
 class ProjectsView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("list_projects", Projects, access=Access.SIGNED_IN, tag="projects")
-    def get(self, request: Request, query: Query) -> Response:
-        """Projects that I may see, with their quota and what they use now."""
-        return Response(describe_projects(signed_in(request), timezone.now()))
+    @operation("list_projects", ProjectPage, access=Access.SIGNED_IN, tag="projects", query=PageQuery)
+    def get(self, request: Request, query: PageQuery) -> Response:
+        """Projects that I may see, oldest first, with their quota and what they use now."""
+        user = signed_in(request)
+        rows = with_roles(user, visible_projects(user))
+        found, links = take_page(request, rows, query, key="id", newest_first=False)
+        described = describe_projects(user, [(project, project.role) for project in found], timezone.now())
+        return Response({**links, "results": described})
 
     @operation(
         "create_project",
@@ -211,8 +216,8 @@ def _manages_above(user: User, project: Project) -> bool:
 
 
 def _detail(user: User, key: str) -> dict[str, Any]:
-    project, _ = access_project(user, key)
-    (described,) = describe_projects(user, timezone.now(), only=project)
+    project, role = access_project(user, key)
+    (described,) = describe_projects(user, [(project, role)], timezone.now())
     return {
         **described,
         "inherited_from": inherited_from(user, project),

@@ -177,7 +177,8 @@ class ProjectQuotasView(APIView):
         """All limits that bind my jobs in the project, of every level above it and on me, with their use."""
         user = signed_in(request)
         there = visible_projects(user).get(key=project)
-        return Response({"results": describe(list(quotas.binding(there, user)[:MOST]))})
+        found = list(quotas.binding(there, user)[: MOST + 1])
+        return Response({"results": describe(found[:MOST]), "more": len(found) > MOST})
 
 
 def _units(kind: str, limit: Decimal) -> int:

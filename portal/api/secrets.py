@@ -45,7 +45,7 @@ class SecretsView(APIView):
         """The project's secrets without their values, newest first."""
         owner = project_for_member(signed_in(request), project)
         found, links = take_page(request, owner.secrets.select_related("changed_by"), query, key="id")
-        users = secrets.used_by(owner)
+        users = secrets.used_by(owner, [secret.name for secret in found])
         return Response({**links, "results": [_describe(secret, users) for secret in found]})
 
 
@@ -66,7 +66,7 @@ class SecretView(APIView):
         row, created = secrets.set_secret(
             actor=signed_in(request), project=owner, name=secret, value=body.value, description=body.description
         )
-        return Response(_describe(row, secrets.used_by(owner)), status=201 if created else 200)
+        return Response(_describe(row, secrets.used_by(owner, [secret])), status=201 if created else 200)
 
     @operation(
         "delete_secret", None, access=Access.MANAGER, tag="secrets", status=204, path=["project", "secret"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from django.conf import settings
@@ -33,7 +32,9 @@ from portal.api.shapes.accounts import Session
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
 from portal.jobs.models import Accelerator, Cluster
+from portal.jobs.trust import single_trust_mode
 
+MOST_PROJECTS = 200
 WRONG = "Email and password do not match an active account."
 
 
@@ -97,6 +98,7 @@ def _note_refusal(request: Request, email: str) -> None:
 
 def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
     cluster = Cluster.objects.first()
+    projects = projects_with_roles(user, most=MOST_PROJECTS + 1)
     gpus = Accelerator.objects.filter(node__cluster=cluster, present=True)
     return {
         "user": {"id": user.pk, "email": user.email, "name": str(user), "is_admin": user.is_superuser}
@@ -108,15 +110,14 @@ def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
         }
         if settings.EVENKEEL_OIDC_ISSUER
         else None,
-        "projects": [{"key": p.key, "name": p.name, "role": role} for p, role in projects_with_roles(user)],
+        "projects": [{"key": p.key, "name": p.name, "role": role} for p, role in projects[:MOST_PROJECTS]],
+        "more_projects": len(projects) > MOST_PROJECTS,
         "cluster": {
             "name": cluster.name if cluster else "",
             "nodes": gpus.values("node").distinct().count(),
             "gpus": gpus.count(),
         },
-        "single_trust_mode": os.geteuid() != 0
-        if not (cluster and cluster.isolation)
-        else cluster.isolation == "single_trust",
+        "single_trust_mode": single_trust_mode(cluster),
         "emulated": profiles.is_emulated(),
         "speedup": profiles.speedup(),
         "currency": CURRENCY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ from django.db.models import Count
 from accounts.models import Project, User
 from accounts.pricing import amount
 from accounts.quotas import gpu_limits, period_of
-from accounts.selectors import projects_with_roles
+from accounts.selectors import visible_projects
 from accounts.usage import totals_since
 from portal.jobs.describe import iso
 from portal.jobs.holding import book_for, held, open_holds
@@ -19,11 +20,10 @@ from portal.jobs.models import Hold, Run
 from scheduling.lifecycle import LIVE, WAITING
 
 
-def describe_projects(user: User, now: datetime, *, only: Project | None = None) -> list[dict[str, Any]]:
-    projects = projects_with_roles(user)
-    shown = {project.pk: project.key for project, _ in projects}
-    if only is not None:
-        projects = [(project, role) for project, role in projects if project.pk == only.pk]
+def describe_projects(user: User, projects: Sequence[tuple[Project, str]], now: datetime) -> list[dict[str, Any]]:
+    """`projects`: each with the user's role there."""
+    above = {project.parent_id for project, _ in projects if project.parent_id}
+    shown = dict(visible_projects(user).filter(pk__in=above).values_list("pk", "key"))
     ids = [project.pk for project, _ in projects]
     month, _ = period_of("month", now)
     limits = gpu_limits()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 from evenkeel.runner.redaction import MIN_BYTES as SHORTEST_BYTES
 
 from accounts.models import Project, User
 from accounts.services import record_audit
-from portal.jobs.models import LIVE_VALUES, Job
+from portal.jobs.models import LIVE_VALUES, Job, Run
 from portal.jobs.schema import FieldProblem, Problems
 from portal.material.encryption import CannotDecrypt, decrypt, encrypt
 from portal.material.models import Secret
@@ -21,6 +20,18 @@ from scheduling.executors.base import Secret as GivenSecret
 MIN_BYTES = SHORTEST_BYTES
 MAX_BYTES = 48 << 10  # an environment variable may have 128 KiB, name and all
 MAX_SECRETS = 200
+MAX_USERS = 20
+#: Names in job files: of secrets to inject, and of the token for the code.
+_USERS = f"""
+    SELECT used.name, (array_agg(job.number ORDER BY job.number))[1:%s]
+    FROM {Job._meta.db_table} job JOIN {Run._meta.db_table} run ON run.id = job.run_id,
+    LATERAL (
+        SELECT jsonb_path_query(job.spec, '$.secrets[*].name') #>> '{{}}' AS name
+        UNION SELECT job.spec #>> '{{code,token_secret}}'
+    ) used
+    WHERE job.project_id = %s AND run.state = ANY(%s) AND used.name = ANY(%s)
+    GROUP BY used.name
+"""  # noqa: S608  # nosec B608 - names of tables
 
 
 @transaction.atomic
@@ -53,20 +64,11 @@ def delete_secret(*, actor: User, secret: Secret) -> None:
     secret.delete()
 
 
-def names_used_by(spec: dict[str, Any]) -> set[str]:
-    """Names of the secrets that a job file asks for."""
-    token = spec.get("code", {}).get("token_secret")
-    return {use["name"] for use in spec.get("secrets", [])} | ({token} if token else set())
-
-
-def used_by(project: Project) -> dict[str, list[int]]:
-    """Secret name -> numbers of the live jobs that ask for it."""
-    users: dict[str, list[int]] = {}
-    jobs = Job.objects.filter(project=project, run__state__in=LIVE_VALUES)
-    for number, spec in jobs.order_by("number").values_list("number", "spec"):
-        for name in names_used_by(spec):
-            users.setdefault(name, []).append(number)
-    return users
+def used_by(project: Project, names: Sequence[str]) -> dict[str, list[int]]:
+    """Secret name -> numbers of live jobs that ask for it, MAX_USERS at most. Job files stay in the database."""
+    with connection.cursor() as cursor:
+        cursor.execute(_USERS, [MAX_USERS, project.pk, list(LIVE_VALUES), list(names)])
+        return dict(cursor.fetchall())
 
 
 def missing(project: Project, names: Sequence[str]) -> list[str]:

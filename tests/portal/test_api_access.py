@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, AuditEntry, Membership, Project, User
 from accounts.tokens import create_token
+from portal.api import sessions
 from tests.portal.api import Api, check_documented
 from tests.portal.world import World
 
@@ -175,9 +176,30 @@ def test_projects_show_role_quota_and_use(world: World) -> None:
     Project.objects.create(key="hidden", name="Hidden")
     world.train(world.submit())
     world.submit()
-    (project,) = Api(world.user).get("projects").json
+    (project,) = Api(world.user).get("projects").json["results"]
     assert project["role"] == "manager"
     assert (project["gpus_held"], project["jobs_running"], project["jobs_queued"]) == (4, 1, 1)
+
+
+def test_projects_come_in_pages_and_the_session_says_when_it_leaves_some_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = Project.objects.create(key="detection", name="Detection", parent=world.project)
+    Project.objects.filter(pk=below.pk).update(archived_at=timezone.now())
+    api = Api(world.user)
+    first = api.get("projects?limit=1").json
+    assert [project["key"] for project in first["results"]] == ["vision"]
+    second = api.get("projects?" + first["next"].partition("?")[2]).json
+    assert [(project["key"], project["parent"]) for project in second["results"]] == [("detection", "vision")]
+    assert second["next"] is None
+    session = api.get("session").json
+    assert ([project["key"] for project in session["projects"]], session["more_projects"]) == (
+        ["vision", "detection"],
+        False,
+    )
+    monkeypatch.setattr(sessions, "MOST_PROJECTS", 1)
+    session = api.get("session").json
+    assert ([project["key"] for project in session["projects"]], session["more_projects"]) == (["vision"], True)
 
 
 def test_projects_cost_the_same_for_few_and_many(world: World, django_assert_max_num_queries: Any) -> None:
@@ -188,5 +210,5 @@ def test_projects_cost_the_same_for_few_and_many(world: World, django_assert_max
     for n in range(20):
         Project.objects.create(key=f"p{n}", name=f"P{n}")
     with django_assert_max_num_queries(12) as many:
-        assert len(api.get("projects").json) == 21
+        assert len(api.get("projects").json["results"]) == 21
     assert len(few) == len(many)

@@ -170,7 +170,7 @@ def test_a_bound_token_reaches_what_is_below_and_nothing_else(world: World, brow
     other = Project.objects.create(key="other", name="Other")
     Membership.objects.create(project=other, user=world.user)
     secret = browser.send("post", "tokens", {"name": "ci", "project": "vision"}).json()["secret"]
-    assert [p["key"] for p in Api(token=secret).get("projects").json] == ["faces", "vision"]
+    assert [p["key"] for p in Api(token=secret).get("projects").json["results"]] == ["vision", "faces"]
     assert Api(token=secret).get("live/project:other").status == 404
 
 

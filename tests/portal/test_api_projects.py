@@ -150,7 +150,7 @@ def test_a_service_account_works_with_tokens_in_its_project_only(world: World, m
     token = manager.post(f"projects/vision/service-accounts/{made['id']}/tokens", wish).json
     robot = Api(token=token["secret"])
     assert token["project"] == "vision"
-    assert [p["key"] for p in robot.get("projects").json] == ["vision"]
+    assert [p["key"] for p in robot.get("projects").json["results"]] == ["vision"]
     job = robot.post("jobs", {"command": "x", "project": "vision", "total_steps": 1}).json
     assert job["owner"]["email"] == "ci@vision.service.invalid"
     account = User.objects.get(pk=made["id"])

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from accounts.models import AuditEntry, BudgetNotice, Membership, Project, Quota, User
 from accounts.quotas import period_of
+from portal.api import quotas
 from portal.jobs.models import Hold, Job, JobEvent
 from portal.jobs.services.budgets import give_notices
 from scheduling.lifecycle import State
@@ -192,7 +193,7 @@ def _no_lock(execute: Any, sql: str, params: Any, many: bool, context: Any) -> A
 # Reading and setting -----------------------------------------------------------------------------------
 
 
-def test_everybody_reads_what_binds_them(world: World, api: Api) -> None:
+def test_everybody_reads_what_binds_them(world: World, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     top = above(world)
     other = person("bo", world.project)
     Quota.objects.create(project=top, limit=8)
@@ -200,13 +201,18 @@ def test_everybody_reads_what_binds_them(world: World, api: Api) -> None:
     Quota.objects.create(project=world.project, user=world.user, kind="money", period="month", limit=2_500_000)
     Quota.objects.create(user=other, limit=1)
     world.train(world.submit())
-    rows = api.get("projects/vision/quotas").json["results"]
+    answer = api.get("projects/vision/quotas").json
+    rows = answer["results"]
+    assert answer["more"] is False
     assert [(row["level"], row["limit"], row["used"]) for row in rows] == [
         ("project Lab", "8", "4"),
         ("user ana@example.org in project Vision", "2.5", rows[1]["used"]),
         ("user ana@example.org", "4", "1"),
     ]
     assert rows[1]["period_ends_at"]
+    monkeypatch.setattr(quotas, "MOST", 2)
+    answer = api.get("projects/vision/quotas").json
+    assert ([row["level"] for row in answer["results"]], answer["more"]) == ([row["level"] for row in rows[:2]], True)
     assert Api(person("eve")).get("projects/vision/quotas").status == 404
     assert Api(person("eve2")).get("quotas").json["results"] == []
 

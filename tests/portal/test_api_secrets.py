@@ -107,6 +107,19 @@ def test_a_wrong_use_is_named(api: Api, uses: list[dict[str, str]], field: str) 
     assert api.post("jobs", JOB | {"secrets": uses}).fields == [field]
 
 
+def test_it_is_said_who_uses_a_secret_and_never_of_more_than_twenty_jobs(api: Api, world: World) -> None:
+    for name in ("API_KEY", "GIT_TOKEN", "UNUSED"):
+        put(api, name)
+    code = {"git": "https://example.org/a.git", "ref": "main", "token_secret": "GIT_TOKEN"}
+    jobs = [world.submit(code=code, secrets=[{"name": "API_KEY", "env": "KEY"}]).number]
+    jobs += [world.submit(secrets=[{"name": "API_KEY", "env": "KEY"}]).number for _ in range(21)]
+    api.post(f"jobs/{jobs[1]}/cancel")
+    used = {row["name"]: row["used_by"] for row in api.get("projects/vision/secrets").json["results"]}
+    assert used == {"API_KEY": [jobs[0], *jobs[2:21]], "GIT_TOKEN": [jobs[0]], "UNUSED": []}
+    assert len(used["API_KEY"]) == secrets.MAX_USERS
+    assert put(api, "GIT_TOKEN").json["used_by"] == [jobs[0]]
+
+
 def test_a_launch_gets_the_values_and_says_what_is_gone(api: Api, world: World) -> None:
     put(api)
     job = world.submit(secrets=[{"name": "API_KEY", "env": "KEY"}, {"name": "API_KEY", "file": "key"}])

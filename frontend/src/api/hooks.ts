@@ -152,7 +152,22 @@ const slow = { staleTime: 60_000 };
 export const useModelTypes = () => useQuery({ queryKey: ["model-types"], queryFn: ({ signal }) => list<ModelType>("model-types", signal), ...slow });
 export const useAcceleratorTypes = () =>
   useQuery({ queryKey: ["accelerator-types"], queryFn: ({ signal }) => list<AcceleratorType>("accelerator-types", signal), ...slow });
-export const useProjects = () => useQuery({ queryKey: ["projects"], queryFn: ({ signal }) => list<Project>("projects", signal), staleTime: 10_000 });
+export const useProjects = () => useQuery({ queryKey: ["projects"], queryFn: ({ signal }) => allProjects(signal), staleTime: 10_000 });
+
+const MOST_PAGES = 10;
+
+/** To choose from, by name: page after page, as many as one can still choose from. */
+async function allProjects(signal: AbortSignal): Promise<Project[]> {
+  const found: Project[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < MOST_PAGES; page++) {
+    const answer: Page<Project> = await get<Page<Project>>("projects", { limit: 200, cursor }, signal);
+    found.push(...answer.results);
+    cursor = answer.next ? new URL(answer.next).searchParams.get("cursor") : null;
+    if (cursor === null) break;
+  }
+  return found.sort((a, b) => a.name.localeCompare(b.name));
+}
 
 export const usePolicies = () => useQuery({ queryKey: ["policies"], queryFn: ({ signal }) => list<PolicyInfo>("policies", signal), ...slow });
 export const usePolicy = () => useQuery({ queryKey: ["policy"], queryFn: ({ signal }) => get<PolicyInForce>("policy", {}, signal), refetchInterval: 15_000 });

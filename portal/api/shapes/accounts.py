@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field, RootModel
+from pydantic import Field
 
 from portal.api.shapes.base import Detail, Money, Page, Role, Shape
 
@@ -37,7 +37,8 @@ class SingleSignOn(Shape):
 class Session(Shape):
     user: SignedIn | None
     single_sign_on: SingleSignOn | None = Field(description="Null: people sign in with a password only.")
-    projects: list[SessionProject]
+    projects: list[SessionProject] = Field(description="At most 200, those in use first.")
+    more_projects: bool = Field(description="There are more of them: GET projects lists all.")
     cluster: SessionCluster
     single_trust_mode: bool = Field(description="Jobs of all projects run under the portal's own account.")
     emulated: bool
@@ -59,8 +60,8 @@ class Project(Shape):
     spend_month: Money
 
 
-class Projects(RootModel[list[Project]]):
-    pass
+class ProjectPage(Page):
+    results: list[Project]
 
 
 TokenScope = Literal["jobs:read", "jobs:write", "admin"]

@@ -59,7 +59,7 @@ class Secret(Shape):
     created_at: datetime
     changed_at: datetime
     changed_by: str | None = Field(examples=["Ana"])
-    used_by: list[int] = Field(description="Numbers of jobs that have not ended.", examples=[[12]])
+    used_by: list[int] = Field(description="Numbers of jobs that have not ended; at most 20.", examples=[[12]])
 
 
 class SecretPage(Page):

@@ -37,6 +37,7 @@ class QuotaPage(Page):
 
 class BindingQuotas(Shape):
     results: list[Quota] = Field(description="Outermost level first; at most 500.")
+    more: bool = Field(description="There are more than 500; those further in are left out.")
 
 
 class Rate(Shape):
