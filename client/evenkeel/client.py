@@ -68,6 +68,8 @@ class Client:
             verify=not self.url.startswith("http://"),  # reading the authorities takes a tenth of a second
         )
         self.projects = resources.Projects(self)
+        self.people = resources.People(self)
+        self.audit = resources.Audit(self)
         self.quotas = resources.Quotas(self)
         self.money = resources.Money(self)
         self.tokens = resources.Tokens(self)
@@ -111,14 +113,24 @@ class Client:
         return self.json("GET", "session")
 
     def create_token(
-        self, email: str, password: str, *, name: str, expires_in_days: int, scopes: Sequence[str] = ()
+        self,
+        email: str,
+        password: str,
+        *,
+        name: str,
+        expires_in_days: int,
+        scopes: Sequence[str] = (),
+        project: str | None = None,
     ) -> str:
         """Signs in, has a token made, and signs out again."""
         self.json("GET", "session")
         self.json("POST", "session", repeatable=False, json={"email": email, "password": password})
-        wanted = {"name": name, "expires_in_days": expires_in_days} | ({"scopes": list(scopes)} if scopes else {})
-        answer = self.json("POST", "tokens", repeatable=False, json=wanted)
-        self._request("DELETE", "session", repeatable=False)
+        wanted: Json = {"name": name, "expires_in_days": expires_in_days}
+        wanted |= resources.given(scopes=list(scopes) or None, project=project)
+        try:
+            answer = self.json("POST", "tokens", repeatable=False, json=wanted)
+        finally:
+            self._request("DELETE", "session", repeatable=False)
         secret = answer.get("secret")
         if not isinstance(secret, str):
             raise ClientError("the portal made a token but did not say it")
@@ -132,12 +144,6 @@ class Client:
             raise ConnectionFailed(f"{self.url} does not answer like an Evenkeel portal")
         return value
 
-    def rows(self, path: str) -> list[Json]:
-        value = self._value("GET", path)
-        if not isinstance(value, list):
-            raise ConnectionFailed(f"{self.url} does not answer like an Evenkeel portal")
-        return value
-
     def pages(self, path: str, filters: Mapping[str, str] | None = None) -> Iterator[Json]:
         """Every row, page after page."""
         answer = self.json("GET", path, params=dict(filters or {}))
@@ -148,9 +154,9 @@ class Client:
             # Only the query is taken over: behind a proxy the address in the answer may be another one.
             answer = self.json("GET", path, params=httpx.URL(answer["next"]).params)
 
-    def stream(self, path: str) -> Iterator[bytes]:
+    def stream(self, path: str, filters: Mapping[str, str] | None = None) -> Iterator[bytes]:
         """A file, piece by piece; not tried again once it has begun."""
-        with self._http.stream("GET", path) as answer:
+        with self._http.stream("GET", path, params=dict(filters or {})) as answer:
             if not answer.is_success:
                 answer.read()
             _checked(answer)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Role = Literal["viewer", "member", "manager"]
 GroupBy = Literal["project", "user", "job", "day", "month", "type"]
+Scope = Literal["jobs:read", "jobs:write", "admin"]
+AuditFormat = Literal["csv", "jsonl"]
+PricedResource = Literal["gpu", "cpu", "memory"]
 BulkAction = Literal["cancel", "hold", "release", "label", "resubmit"]
 
 
@@ -31,8 +34,8 @@ class Resource:
 
 
 class Projects(Resource):
-    def list(self) -> list[Json]:
-        return self._client.rows("projects")
+    def list(self) -> Iterator[Json]:
+        return self._client.pages("projects", {"limit": "200"})
 
     def get(self, key: str) -> Json:
         return self._client.json("GET", f"projects/{part(key)}")
@@ -71,11 +74,20 @@ class Projects(Resource):
         body = {"email": email, "role": role}
         return self._client.json("POST", f"projects/{part(key)}/invitations", json=body, repeatable=False)
 
+    def revoke_invitation(self, key: str, invitation: int) -> None:
+        self._client.send("DELETE", f"projects/{part(key)}/invitations/{invitation}")
+
     def service_accounts(self, key: str) -> Iterator[Json]:
         return self._client.pages(f"projects/{part(key)}/service-accounts")
 
     def create_service_account(self, key: str, wish: Json) -> Json:
         return self._client.json("POST", f"projects/{part(key)}/service-accounts", json=wish, repeatable=False)
+
+    def change_service_account(self, key: str, account: int, changes: Json) -> Json:
+        return self._client.json("PATCH", f"projects/{part(key)}/service-accounts/{account}", json=changes)
+
+    def service_tokens(self, key: str, account: int) -> Iterator[Json]:
+        return self._client.pages(f"projects/{part(key)}/service-accounts/{account}/tokens")
 
     def create_service_token(self, key: str, account: int, wish: Json) -> Json:
         path = f"projects/{part(key)}/service-accounts/{account}/tokens"
@@ -84,15 +96,35 @@ class Projects(Resource):
     def storage(self, key: str) -> Json:
         return self._client.json("GET", f"projects/{part(key)}/storage")
 
+    def set_storage(self, key: str, limits: Json) -> Json:
+        """All of its own limits; what is left out is as the portal's settings say."""
+        return self._client.json("PUT", f"projects/{part(key)}/storage", json=limits)
+
+
+class People(Resource):
+    def list(self, **filters: str | None) -> Iterator[Json]:
+        return self._client.pages("people", given(**filters))
+
+    def change(self, person: int, changes: Json) -> Json:
+        return self._client.json("PATCH", f"people/{person}", json=changes)
+
+
+class Audit(Resource):
+    def list(self, **filters: str | None) -> Iterator[Json]:
+        return self._client.pages("audit", given(**filters))
+
+    def export(self, format: AuditFormat = "csv", **filters: str | None) -> Iterator[bytes]:
+        return self._client.stream("audit/export", {"format": format} | given(**filters))
+
 
 class Quotas(Resource):
     def list(self, *, project: str | None = None, user: str | None = None) -> Iterator[Json]:
         """Limits that I may change."""
         return self._client.pages("quotas", given(project=project, user=user))
 
-    def binding(self, project: str) -> Iterator[Json]:
-        """All limits that bind my jobs in the project, of every level, with their use."""
-        yield from self._client.json("GET", f"projects/{part(project)}/quotas")["results"]
+    def binding(self, project: str) -> Json:
+        """Limits that bind my jobs in the project, of every level, with their use; `more`: there are others."""
+        return self._client.json("GET", f"projects/{part(project)}/quotas")
 
     def set(self, wish: Json) -> Json:
         return self._client.json("POST", "quotas", json=wish, repeatable=False)

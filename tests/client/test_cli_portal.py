@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evenkeel.client import Client
 
 from tests.live_portal import LivePortal, running_portal
 
@@ -39,6 +40,12 @@ class Shell:
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self(*arguments, "--output", "json"))
+
+    def using(self, token: str) -> Shell:
+        """The same terminal with another token, as CI has it."""
+        other = Shell(Path(self._environment["XDG_CONFIG_HOME"]), self._portal)
+        other._environment |= {"EVENKEEL_URL": self._portal.base_url, "EVENKEEL_TOKEN": token}
+        return other
 
     def log_in(self, *options: str) -> None:
         person = ("--email", self._portal.admin_email, "--password-stdin")
@@ -152,3 +159,111 @@ def test_from_login_to_a_finished_job(live_portal: LivePortal, tmp_path: Path) -
     evenkeel("wait", str(long["number"]), "--timeout", "0", code=101)
     assert "cancelled" in evenkeel("cancel", long["id"])
     evenkeel("wait", str(long["number"]), "--timeout", "60", code=103)
+
+
+def test_people_prices_and_programs_from_the_command_line(live_portal: LivePortal, tmp_path: Path) -> None:
+    evenkeel = Shell(tmp_path, live_portal)
+    evenkeel.log_in("--scope", "jobs:read")
+    assert "lacks the scope admin" in evenkeel("projects", "create", "speech", code=1)
+    [token] = [row for row in evenkeel.json("tokens", "ls") if row["scopes"] == ["jobs:read"]]
+    evenkeel.log_in("--admin")
+    evenkeel("tokens", "revoke", str(token["id"]))
+    evenkeel("projects", "create", "speech")
+    _tree_and_storage(evenkeel)
+    _people(evenkeel, live_portal)
+    _program(evenkeel)
+    _prices(evenkeel)
+    _audit(evenkeel, live_portal, tmp_path)
+
+
+def _tree_and_storage(evenkeel: Shell) -> None:
+    evenkeel("projects", "create", "dictation")
+    assert evenkeel.json("projects", "move", "dictation", "speech")["parent"] == "speech"
+    assert evenkeel.json("projects", "move", "dictation", "--top")["parent"] is None
+    evenkeel("projects", "move", "dictation", code=1)
+    kept = evenkeel.json("projects", "set-storage", "speech", "--bundles", "3GiB", "--checkpoints-hard", "5000")
+    assert kept["bundles"]["quota_bytes"] == 3 << 30
+    assert kept["checkpoints"]["hard_bytes"] == 5_000
+    assert "of 3,221,225,472" in evenkeel("projects", "storage", "speech")
+    assert "neither a number of bytes" in evenkeel("projects", "set-storage", "speech", "--bundles", "3GB", code=1)
+
+
+def _people(evenkeel: Shell, portal: LivePortal) -> None:
+    made = [evenkeel.json("projects", "invite", "speech", f"{name}@example.org") for name in ("ada", "eve")]
+    evenkeel("projects", "revoke-invitation", "speech", str(made[1]["id"]))
+    revoked = {row["email"]: bool(row["revoked_at"]) for row in evenkeel.json("projects", "invitations", "speech")}
+    assert revoked == {"ada@example.org": False, "eve@example.org": True}
+    with Client(portal.base_url) as browser:
+        browser.session()
+        body = {"secret": made[0]["link"].partition("#")[2], "name": "Ada", "password": "correct-horse-battery"}
+        browser.json("POST", "invitations/accept", json=body)
+    assert "ada@example.org" in evenkeel("people", "ls", "--search", "Ada")
+    assert evenkeel.json("people", "admin", "ada@example.org", "on")["is_admin"] is True
+    assert len(evenkeel.json("people", "ls", "--admins")) == 2
+    assert evenkeel.json("people", "admin", "ADA@example.org", "off")["is_admin"] is False
+    assert evenkeel.json("people", "deactivate", "ada@example.org")["is_active"] is False
+    assert [row["email"] for row in evenkeel.json("people", "ls", "--inactive")] == ["ada@example.org"]
+    assert evenkeel.json("people", "activate", "ada@example.org")["is_active"] is True
+    assert "only active administrator" in evenkeel("people", "deactivate", portal.admin_email, code=1)
+    assert "nobody has an account" in evenkeel("people", "deactivate", "ada@example", code=1)
+
+
+def _program(evenkeel: Shell) -> None:
+    accounts = ("projects", "service-accounts")
+    evenkeel(*accounts, "create", "speech", "ci", "--role", "viewer")
+    assert evenkeel.json(*accounts, "set-role", "speech", "ci", "member")["role"] == "member"
+    make = (*accounts, "create-token", "speech", "ci", "pipeline")
+    first = evenkeel.json(*make, "--scope", "jobs:read")
+    assert (first["scopes"], first["project"]) == (["jobs:read"], "speech")
+    program = evenkeel.using(first["secret"])
+    assert [row["key"] for row in program.json("projects", "ls")] == ["speech"]
+    assert "lacks the scope" in program("cancel", "1", code=1)
+    rotated = evenkeel.json("tokens", "rotate", str(first["id"]), "--overlap-hours", "0")
+    program("projects", "ls", code=1)
+    assert "speech" in evenkeel.using(rotated["secret"])("projects", "ls")
+    assert str(rotated["id"]) in evenkeel(*accounts, "tokens", "speech", "ci")
+    evenkeel("tokens", "revoke", str(rotated["id"]))
+    evenkeel.using(rotated["secret"])("projects", "ls", code=1)
+    second = evenkeel.json(*make)
+    assert evenkeel.json(*accounts, "deactivate", "speech", "ci")["is_active"] is False
+    evenkeel.using(second["secret"])("projects", "ls", code=1)
+    assert "out of use" in evenkeel(*make, code=1)
+    assert evenkeel.json(*accounts, "activate", "speech", "ci")["tokens"] == 0
+    assert [row["name"] for row in evenkeel.json(*accounts, "ls", "speech")] == ["ci"]
+    assert "no service account" in evenkeel(*accounts, "tokens", "speech", "robot", code=1)
+
+
+def _prices(evenkeel: Shell) -> None:
+    assert evenkeel.json("cost", "set-rate", "0.02", "--resource", "cpu")["price_per_hour"] == "0.020000"
+    later = evenkeel.json("cost", "set-rate", "7.5", "--type", "titan_xp", "--from", "2190-01-01T00:00:00Z")
+    assert later["valid_from_at"].startswith("2190-01-01")
+    late = ("cost", "set-rate", "1", "--resource", "cpu", "--from", "2001-01-01T00:00:00Z")
+    assert "which is past" in evenkeel(*late, code=1)
+    assert "accelerator_type" in evenkeel("cost", "set-rate", "1", code=1)
+    assert evenkeel.json("cost", "set-discount", "speech", "25")["percent"] == "25.00"
+    assert [row["project"] for row in evenkeel.json("cost", "discounts", "--project", "speech")] == ["speech"]
+
+
+def _audit(evenkeel: Shell, portal: LivePortal, home: Path) -> None:
+    assert "user.deactivate" in evenkeel("audit", "ls", "--action", "user.", "--actor", portal.admin_email)
+    assert len(evenkeel.json("audit", "ls", "--limit", "3")) == 3
+    file = home / "audit.jsonl"
+    evenkeel("audit", "export", "--format", "jsonl", "--action", "discount.set", "--to-file", str(file))
+    [line] = file.read_text().splitlines()
+    assert "speech" in json.loads(line)["sealed"]
+    assert "user.deactivate" in evenkeel("audit", "export")
+
+
+def test_the_log_of_a_build_that_failed(live_portal: LivePortal, tmp_path: Path) -> None:
+    evenkeel = Shell(tmp_path, live_portal)
+    evenkeel.log_in()
+    wish = ("submit", "-", "--project", "default", "--steps", "1", "--set", "environment={requirements: six==99.99}")
+    job = json.loads(evenkeel(*wish, "--output", "json", stdin='command: "true"'))
+    evenkeel("wait", job["id"], "--timeout", "240", code=100)
+    [environment] = evenkeel.json("environments", "ls", "default")
+    assert environment["state"] == "failed"
+    short = environment["digest"][:8]
+    assert "six==99.99" in evenkeel("environments", "log", "default", short, "-f")
+    evenkeel("environments", "log", "default", "0" * 8, code=102)
+    evenkeel("environments", "rm", "default", short)
+    assert evenkeel.json("environments", "ls", "default") == []

@@ -13,9 +13,11 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import click
 import evenkeel.client
 import pytest
 from click.testing import CliRunner, Result
+from evenkeel.cli import environments
 from evenkeel.cli.bundle import pack
 from evenkeel.cli.main import cli
 
@@ -34,6 +36,12 @@ class Scripted(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: dict[str, tuple[int, Any]] = {}
         self.asked: list[tuple[str, Any]] = []
+        self.queued: dict[str, list[Any]] = {}
+
+    def after(self, what: str, answers: list[Any]) -> None:
+        """One answer after the other; the last stays."""
+        self.queued[what] = answers
+        self[what] = answers[-1]
 
     def __setitem__(self, what: str, answer: Any) -> None:
         self.answers[what] = answer if isinstance(answer, tuple) else (200, answer)
@@ -54,7 +62,10 @@ class Handler(BaseHTTPRequestHandler):
         what = f"{self.command} {self.path.removeprefix('/api/v1/')}"
         is_json = body and self.headers["Content-Type"] == "application/json"
         self.server.asked.append((what, json.loads(body) if is_json else body))
-        status, answer = self.server.answers.get(what.partition("?")[0], (404, {"title": "Not found", "status": 404}))
+        place = what.partition("?")[0]
+        status, answer = self.server.answers.get(place, (404, {"title": "Not found", "status": 404}))
+        if waiting := self.server.queued.get(place):
+            answer = waiting.pop(0)
         data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data) if status != 204 else 0))
@@ -135,7 +146,8 @@ def test_many_jobs_at_once_are_asked_about_first(run: Run, portal: Scripted) -> 
 
 
 def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal: Scripted) -> None:
-    portal["GET projects"] = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_held": 4}]
+    rows = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_held": 4}]
+    portal["GET projects"] = PAGE | {"results": rows}
     assert run("projects", "ls").output.splitlines()[1].split()[:4] == ["vision", "Vision", "manager", "-"]
     portal["GET projects/vision/members"] = PAGE | {
         "results": [{"user": {"id": 7, "email": "ada@example.org", "name": "Ada"}, "role": "member"}]
@@ -151,8 +163,10 @@ def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
     portal["POST quotas"] = (201, limit)
     assert run("quota", "set", "gpus", "8", "--project", "vision", "--hard").exit_code == 0
     assert portal.last[1] == {"kind": "gpus", "limit": "8", "hard": True, "project": "vision"}
-    portal["GET projects/vision/quotas"] = {"results": [limit]}
-    assert "project Vision" in run("quota", "show", "vision").output
+    for more in (False, True):
+        portal["GET projects/vision/quotas"] = {"results": [limit], "more": more}
+        said = run("quota", "show", "vision").output
+        assert ("project Vision" in said, "not shown" in said) == (True, more)
     portal["GET quotas/3"] = portal["PUT quotas/3"] = limit
     for option, hard in (((), True), (("--soft",), False)):
         assert run("quota", "change", "3", "9", *option).exit_code == 0
@@ -167,6 +181,47 @@ def test_cost_of_a_job_and_usage_as_csv(run: Run, portal: Scripted) -> None:
     portal["GET usage/export"] = b"project,cost\nvision,1.5\n"
     assert run("cost", "usage", "--csv", "--by", "month").output == "project,cost\nvision,1.5\n"
     assert portal.last[0] == "GET usage/export?group_by=month"
+
+
+def test_a_service_token_is_printed_alone(run: Run, portal: Scripted) -> None:
+    portal["GET projects/vision/service-accounts"] = PAGE | {"results": [{"id": 5, "name": "ci"}]}
+    portal["POST projects/vision/service-accounts/5/tokens"] = (201, {"id": 4, "secret": "ek_new_secret"})
+    arguments = ("projects", "service-accounts", "create-token", "vision", "ci", "pipeline")
+    result = run(*arguments, "--scope", "jobs:read", "--below", "detection")
+    assert result.stdout == "ek_new_secret\n"
+    wish = {"name": "pipeline", "scopes": ["jobs:read"], "project": "detection", "expires_in_days": 30}
+    assert portal.last[1] == wish
+
+
+def test_a_build_is_followed_to_its_end(run: Run, portal: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "FOLLOW_S", 0.01)
+    digest = "9f86" + "0" * 60
+    portal["GET projects/vision/environments"] = PAGE | {"results": [{"digest": digest}, {"digest": "9f87" + "0" * 60}]}
+    log = {"offset": 0, "next_offset": 6, "size": 6, "text": "begun\n", "complete": False}
+    path = f"GET projects/vision/environments/{digest}/log"
+    end = log | {"next_offset": 10, "size": 10, "text": "end\n", "complete": True}
+    portal.after(path, [log, log | {"offset": 6, "text": ""}, end])
+    assert run("environments", "log", "vision", "9f86", "-f").output == "begun\nend\n"
+    assert [what.partition("?")[2] for what, _ in portal.asked[1:]] == ["offset=0", "offset=6", "offset=6"]
+    assert "give more of it" in run("environments", "rm", "vision", "9f8").output
+    assert run("environments", "rm", "vision", "1").exit_code == 102
+
+
+def test_the_audit_log_is_filtered_and_exported(run: Run, portal: Scripted, tmp_path: Path) -> None:
+    portal["GET audit"] = PAGE | {"results": [{"id": n, "actor": "ada@example.org", "action": "x"} for n in range(5)]}
+    result = run("audit", "ls", "--action", "token.", "--limit", "2", "--output", "json")
+    assert [row["id"] for row in json.loads(result.output)] == [0, 1]
+    assert portal.last[0] == "GET audit?action=token."
+    portal["GET audit/export"] = b"position,at\n"
+    target = tmp_path / "audit.csv"
+    assert run("audit", "export", "--to-file", str(target), "--actor", "ada@example.org").exit_code == 0
+    assert target.read_bytes() == b"position,at\n"
+    assert portal.last[0] == "GET audit/export?format=csv&actor=ada%40example.org"
+
+
+def test_a_token_that_one_has_gets_no_scopes(run: Run) -> None:
+    result = run("login", "http://127.0.0.1:1", "--token", "ek_a_b", "--scope", "jobs:read")
+    assert (result.exit_code, "not for one that you have" in result.output) == (1, True)
 
 
 def test_a_rotated_token_is_printed_alone(run: Run, portal: Scripted) -> None:
@@ -232,7 +287,8 @@ def test_the_same_files_are_the_same_bundle(tmp_path: Path) -> None:
 
 
 def test_code_is_uploaded_before_the_job_that_runs_it(run: Run, portal: Scripted, tmp_path: Path) -> None:
-    portal["GET projects"] = [{"key": "vision", "role": "member"}, {"key": "speech", "role": "viewer"}]
+    rows = [{"key": "vision", "role": "member"}, {"key": "speech", "role": "viewer"}]
+    portal["GET projects"] = PAGE | {"results": rows}
     portal["POST projects/vision/bundles"] = (201, {"sha256": "a" * 64, "bytes": 100, "files": 3})
     portal["POST jobs"] = (201, make_job(12))
     result = run("submit", "--steps", "5", "--code", str(code(tmp_path)), "--", "python", "train.py")
@@ -256,9 +312,17 @@ def test_commands_and_options_are_completed(monkeypatch: pytest.MonkeyPatch) -> 
     assert "plain,members" in result.output
 
 
-@pytest.mark.parametrize("command", ["projects", "quota", "cost", "tokens", "secrets", "artifacts"])
-def test_every_command_says_what_it_does(command: str) -> None:
-    group: Any = cli.commands[command]
-    for name, sub in group.commands.items():
-        assert sub.help, f"{command} {name}"
-        assert CliRunner().invoke(cli, [command, name, "--help"]).exit_code == 0
+def every_command(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from every_command(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
+def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, [*path, "--help"])
+    assert result.exit_code == 0
+    described = result.output.split("\n\n")[1].strip()
+    assert described, result.output
+    assert not described.startswith("Options:"), result.output

@@ -7,11 +7,13 @@ from typing import get_args
 import click
 
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, pairs, print_json, print_rows
+from evenkeel.cli.output import as_json, clean, pairs, print_json, print_rows, print_value
 from evenkeel.cli.submit import read_job_file
-from evenkeel.resources import GroupBy
+from evenkeel.resources import GroupBy, PricedResource, given
 
-DAY = click.DateTime(["%Y-%m-%d"])
+START = click.option(
+    "--from", "valid_from_at", metavar="TIME", help="As 2026-12-01T00:00:00Z; by default now, never in the past."
+)
 
 
 @click.group()
@@ -79,3 +81,40 @@ def rates(output: str) -> None:
     heads = {"WHAT": "resource", "TYPE": "accelerator_type", "PER HOUR": "price_per_hour"}
     heads |= {"FROM": "valid_from_at", "TO": "valid_to_at"}
     print_rows(connect().money.rates(), heads, output, none="No prices.")
+
+
+@cost.command("set-rate")
+@click.argument("price")
+@click.option("--type", "accelerator_type", help="Accelerator type; of GPUs, and needed there.")
+@click.option("--resource", type=click.Choice(get_args(PricedResource)), default="gpu", show_default=True)
+@START
+@as_json
+def set_rate(price: str, resource: PricedResource, output: str, **more: str | None) -> None:
+    """Set the price of an hour of a GPU, a CPU or a GiB of memory; for administrators.
+
+    \b
+    Examples:
+      evenkeel cost set-rate 0.60 --type titan_xp
+      evenkeel cost set-rate 0.02 --resource cpu --from 2027-01-01T00:00:00Z
+    """
+    wish = {"price_per_hour": price, "resource": resource} | given(**more)
+    print_value(connect().money.set_rate(wish), output)
+
+
+@cost.command()
+@click.option("--project", help="Only of this project.")
+@as_json
+def discounts(project: str | None, output: str) -> None:
+    """Discounts of your projects and of those above them, newest first."""
+    heads = {"PROJECT": "project", "PERCENT": "percent", "FROM": "valid_from_at", "TO": "valid_to_at"}
+    print_rows(connect().money.discounts(project=project), heads, output, none="No discounts.")
+
+
+@cost.command("set-discount")
+@click.argument("project")
+@click.argument("percent")
+@START
+@as_json
+def set_discount(project: str, percent: str, output: str, **more: str | None) -> None:
+    """Give a project, and all below it without one of their own, a discount; 0 ends it. For administrators."""
+    print_value(connect().money.set_discount({"project": project, "percent": percent} | given(**more)), output)

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 import sys
+from typing import get_args
 from urllib.parse import urlsplit
 
 import click
@@ -13,8 +14,9 @@ import click
 from evenkeel.cli.config import Login, store_login
 from evenkeel.cli.output import note
 from evenkeel.client import Client, ClientError
+from evenkeel.resources import Scope
 
-SCOPES = ("jobs:read", "jobs:write")
+SCOPES: tuple[Scope, ...] = ("jobs:read", "jobs:write")
 
 
 @click.command()
@@ -23,9 +25,20 @@ SCOPES = ("jobs:read", "jobs:write")
 @click.option("--email", help="Sign in with a password and have a token made.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option("--expires-in-days", type=click.IntRange(1, 366), default=90, show_default=True)
+@click.option(
+    "--scope", "scopes", multiple=True, type=click.Choice(get_args(Scope)), help="By default jobs:read and jobs:write."
+)
+@click.option("--project", metavar="KEY", help="The token works in this project and below it only.")
 @click.option("--admin", is_flag=True, help="The token may also change projects, members, limits and prices.")
 def login(
-    url: str | None, token: str | None, email: str | None, password_stdin: bool, expires_in_days: int, admin: bool
+    url: str | None,
+    token: str | None,
+    email: str | None,
+    password_stdin: bool,
+    expires_in_days: int,
+    scopes: tuple[Scope, ...],
+    project: str | None,
+    admin: bool,
 ) -> None:
     """Remember a portal and a token for it.
 
@@ -35,11 +48,15 @@ def login(
     Examples:
       evenkeel login https://evenkeel.example.org                  asks for email and password
       evenkeel login https://evenkeel.example.org --token -        reads a token from standard input
+      evenkeel login https://evenkeel.example.org --scope jobs:read --project vision
       EVENKEEL_URL=... EVENKEEL_TOKEN=... evenkeel ls              in CI: no login needed
     """
+    if token is not None and (scopes or project or admin):
+        raise click.UsageError("--scope, --project and --admin are for a token that is made, not for one that you have")
     url = _complete(url or os.environ.get("EVENKEEL_URL") or click.prompt("URL of the portal"))
     if token is None:
-        token = _token_for(url, email, password_stdin, expires_in_days, (*SCOPES, "admin") if admin else SCOPES)
+        wanted = (*(scopes or SCOPES), "admin") if admin else scopes or SCOPES
+        token = _token_for(url, email, password_stdin, expires_in_days=expires_in_days, scopes=wanted, project=project)
     elif token == "-":  # noqa: S105
         token = sys.stdin.readline().strip()
     with Client(url, token) as client:
@@ -50,7 +67,15 @@ def login(
     click.echo(f"Logged in to {url} as {user['email']} (stored in {path}).")
 
 
-def _token_for(url: str, email: str | None, password_stdin: bool, expires_in_days: int, scopes: tuple[str, ...]) -> str:
+def _token_for(
+    url: str,
+    email: str | None,
+    password_stdin: bool,
+    *,
+    expires_in_days: int,
+    scopes: tuple[str, ...],
+    project: str | None,
+) -> str:
     email = email or click.prompt("Email")
     if password_stdin:  # noqa: SIM108
         password = sys.stdin.readline().rstrip("\r\n")
@@ -58,7 +83,9 @@ def _token_for(url: str, email: str | None, password_stdin: bool, expires_in_day
         password = click.prompt("Password", hide_input=True)
     with Client(url) as client:
         name = f"evenkeel on {socket.gethostname()}"
-        return client.create_token(str(email), password, name=name, expires_in_days=expires_in_days, scopes=scopes)
+        return client.create_token(
+            str(email), password, name=name, expires_in_days=expires_in_days, scopes=scopes, project=project
+        )
 
 
 def _complete(url: str) -> str:

@@ -10,12 +10,15 @@ from typing import Any, NoReturn
 import click
 
 from evenkeel.cli.artifacts import artifacts
+from evenkeel.cli.audit import audit
 from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
+from evenkeel.cli.environments import environments
 from evenkeel.cli.jobs import cancel, logs, ls, show
 from evenkeel.cli.login import login
 from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
 from evenkeel.cli.output import print_error
+from evenkeel.cli.people import people
 from evenkeel.cli.projects import projects
 from evenkeel.cli.quota import quota
 from evenkeel.cli.secrets import secrets
@@ -26,7 +29,7 @@ from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk,
-    projects, quota, cost, tokens, secrets, artifacts, completion,
+    projects, people, quota, cost, tokens, secrets, environments, artifacts, audit, completion,
 )  # fmt: skip
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import click
 
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, done, pairs, print_rows, print_value
+from evenkeel.cli.service_accounts import service_accounts
 from evenkeel.client import ClientError, Json
-from evenkeel.resources import Role
+from evenkeel.resources import Role, given
 
 ROLE = click.Choice(get_args(Role))
+UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def size(text: str) -> int:
+    """Bytes, or with a unit: 10GiB."""
+    match = re.fullmatch(r"(\d{1,15})(|KiB|MiB|GiB|TiB)", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is neither a number of bytes nor one with {', '.join(filter(None, UNITS))}")
+    return int(match[1]) * UNITS[match[2]]
 
 
 @click.group()
@@ -55,6 +66,18 @@ def create(key: str, name: str | None, parent: str | None, output: str) -> None:
 def rename(project: str, name: str, output: str) -> None:
     """Give a project another name; its key stays."""
     print_value(connect().projects.change(project, {"name": name}), output)
+
+
+@projects.command()
+@click.argument("project")
+@click.argument("parent", required=False)
+@click.option("--top", is_flag=True, help="To the top of the tree, below no project.")
+@as_json
+def move(project: str, parent: str | None, top: bool, output: str) -> None:
+    """Put a project, with all below it, under another one."""
+    if top == bool(parent):
+        raise click.UsageError("say where to: either a PARENT or --top")
+    print_value(connect().projects.change(project, {"parent": parent}), output)
 
 
 @projects.command()
@@ -124,13 +147,53 @@ def invite(project: str, email: str, role: Role, output: str) -> None:
 @projects.command()
 @click.argument("project")
 @as_json
+def invitations(project: str, output: str) -> None:
+    """Invitations to a project, newest first, used and revoked ones too."""
+    heads = {"ID": "id", "EMAIL": "email", "ROLE": "role", "BY": "invited_by", "ENDS": "expires_at"}
+    heads |= {"ACCEPTED": "accepted_at", "REVOKED": "revoked_at"}
+    print_rows(connect().projects.invitations(project), heads, output, none="No invitations.")
+
+
+@projects.command("revoke-invitation")
+@click.argument("project")
+@click.argument("id", type=int)
+def revoke_invitation(project: str, id: int) -> None:
+    """End an invitation: its link works no longer."""
+    connect().projects.revoke_invitation(project, id)
+    done(f"Invitation {id} is revoked.")
+
+
+@projects.command()
+@click.argument("project")
+@as_json
 def storage(project: str, output: str) -> None:
     """What checkpoints, bundles, artifacts and environments take up."""
-    answer = connect().projects.storage(project)
+    _print_storage(connect().projects.storage(project), output)
+
+
+@projects.command("set-storage")
+@click.argument("project")
+@click.option("--checkpoints-soft", type=size, metavar="SIZE", help="Beyond it people are warned.")
+@click.option("--checkpoints-hard", type=size, metavar="SIZE", help="Beyond it no job is taken in.")
+@click.option("--bundles", type=size, metavar="SIZE", help="All bundles together.")
+@click.option("--artifacts", type=size, metavar="SIZE", help="All artifacts together.")
+@as_json
+def set_storage(project: str, output: str, **sizes: int | None) -> None:
+    """Set how much a project may store; what is left out is as the portal's settings say, 0 is no limit.
+
+    \b
+    Example:
+      evenkeel projects set-storage vision --checkpoints-soft 400GiB --checkpoints-hard 500GiB
+    """
+    limits = given(**{f"{name}_bytes": most for name, most in sizes.items()})
+    _print_storage(connect().projects.set_storage(project, limits), output)
+
+
+def _print_storage(answer: Json, output: str) -> None:
     if output == "json":
         print_value(answer, output)
-        return
-    click.echo(pairs([(kind.capitalize(), _room(part)) for kind, part in answer.items()]))
+    else:
+        click.echo(pairs([(kind.capitalize(), _room(part)) for kind, part in answer.items()]))
 
 
 def _room(part: Json) -> str:
@@ -143,3 +206,6 @@ def _person(project: str, email: str) -> int:
         if member["user"]["email"].lower() == email.lower():
             return int(member["user"]["id"])
     raise ClientError(f"{clean(email)} is no member of {clean(project)}")
+
+
+projects.add_command(service_accounts)

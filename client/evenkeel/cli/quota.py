@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, done, print_rows, print_value
+from evenkeel.cli.output import as_json, done, note, print_rows, print_value
 from evenkeel.resources import given
 
 HEADS = {
@@ -33,7 +33,10 @@ def ls(project: str | None, user: str | None, output: str) -> None:
 @as_json
 def show(project: str, output: str) -> None:
     """Every limit that binds your jobs in a project, of all levels, with its present use."""
-    print_rows(connect().quotas.binding(project), HEADS, output, none="Nothing limits it.")
+    answer = connect().quotas.binding(project)
+    print_rows(answer["results"], HEADS, output, none="Nothing limits it.")
+    if answer["more"]:
+        note("There are more limits further in, which are not shown.")
 
 
 @quota.command("set")

@@ -1,0 +1,66 @@
+"""`evenkeel people`, for administrators of the cluster."""
+
+from __future__ import annotations
+
+import click
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, clean, print_rows, print_value
+from evenkeel.client import ClientError, Json
+
+HEADS = {
+    "ID": "id", "EMAIL": "email", "NAME": "name", "KIND": "kind", "ADMIN": "is_admin", "ACTIVE": "is_active",
+    "LAST SIGN-IN": "last_sign_in_at",
+}  # fmt: skip
+
+
+@click.group()
+def people() -> None:
+    """Everybody with an account; for administrators."""
+
+
+@people.command("ls")
+@click.option("--search", metavar="TEXT", help="Only whose name or email has this in it.")
+@click.option("--admins", is_flag=True, help="Only administrators of the cluster.")
+@click.option("--inactive", is_flag=True, help="Only who was deactivated.")
+@as_json
+def ls(search: str | None, admins: bool, inactive: bool, output: str) -> None:
+    """People and service accounts, newest first."""
+    found = connect().people.list(
+        search=search, is_admin="true" if admins else None, is_active="false" if inactive else None
+    )
+    print_rows(found, HEADS, output, none="Nobody.")
+
+
+@people.command()
+@click.argument("email")
+@as_json
+def deactivate(email: str, output: str) -> None:
+    """End somebody's tokens and sessions at once; their jobs stay with the projects."""
+    _change(email, {"is_active": False}, output)
+
+
+@people.command()
+@click.argument("email")
+@as_json
+def activate(email: str, output: str) -> None:
+    """Let somebody sign in again; tokens are made anew."""
+    _change(email, {"is_active": True}, output)
+
+
+@people.command()
+@click.argument("email")
+@click.argument("state", type=click.Choice(["on", "off"]))
+@as_json
+def admin(email: str, state: str, output: str) -> None:
+    """Make somebody an administrator of the cluster, or no longer one."""
+    _change(email, {"is_admin": state == "on"}, output)
+
+
+def _change(email: str, changes: Json, output: str) -> None:
+    everybody = connect().people
+    for person in everybody.list(search=email):
+        if person["email"].lower() == email.lower():
+            print_value(everybody.change(person["id"], changes), output)
+            return
+    raise ClientError(f"nobody has an account with the address {clean(email)}")
