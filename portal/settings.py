@@ -275,7 +275,12 @@ SPECTACULAR_SETTINGS = {
         "portal.api.examples.add_examples",
     ],
 }
-UNFOLD = {"SITE_TITLE": "Evenkeel", "SITE_HEADER": "Evenkeel", "SITE_URL": "/"}
+UNFOLD = {
+    "SITE_TITLE": "Evenkeel",
+    "SITE_HEADER": "Evenkeel",
+    "SITE_URL": "/",
+    "ENVIRONMENT": "portal.jobs.trust.admin_notice",
+}
 
 LOGGING = {
     "version": 1,

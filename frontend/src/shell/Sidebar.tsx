@@ -7,6 +7,7 @@ import { count, duration, percent, trimmed, variance } from "../lib/format";
 import { useCluster, useConnection } from "../lib/liveContext";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { useNow } from "../lib/clock";
+import { TrustChip } from "./TrustChip";
 
 function Item({ to, icon, label, n }: { to: string; icon: IconName; label: string; n?: number | undefined }) {
   return (
@@ -111,7 +112,7 @@ function Notices({ session }: { session: Session }) {
     <div className="notices">
       {session.emulated && <span className="chip o" title="Accelerators here are virtual: training is real, its pace follows the catalogue">emulated</span>}
       {session.speedup !== 1 && <span className="chip o" title="Steps per second are multiplied by this">{trimmed(session.speedup)} × speed-up</span>}
-      {session.single_trust_mode && <span className="chip warn" title="All jobs run as one system user, so they can read each other's files">single-trust mode</span>}
+      {session.single_trust_mode && <TrustChip />}
     </div>
   );
 }

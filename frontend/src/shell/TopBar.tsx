@@ -1,14 +1,17 @@
 import { useContext, useEffect, type ReactNode } from "react";
 import { Link, useLocation } from "react-router";
+import { useSession } from "../api/hooks";
 import { Icon } from "../components/icons";
 import { ConnectionBar } from "./LostBar";
 import { SearchBox } from "./SearchBox";
 import { ShellContext } from "./context";
 import { ThemeToggle } from "./ThemeToggle";
+import { TrustChip } from "./TrustChip";
 
 export function TopBar({ title, crumb }: { title: string; crumb?: ReactNode }) {
   const { openDrawer } = useContext(ShellContext);
   const { pathname } = useLocation();
+  const session = useSession().data;
   useEffect(() => {
     document.title = `${title} · Evenkeel`;
   }, [title]);
@@ -18,6 +21,7 @@ export function TopBar({ title, crumb }: { title: string; crumb?: ReactNode }) {
         <button type="button" className="btn ico only-narrow" onClick={openDrawer} aria-label="Menu">
           <Icon name="menu" />
         </button>
+        {session?.single_trust_mode && <TrustChip className="only-narrow" />}
         <div className="crumb only-wide">{crumb ?? title}</div>
         <span className="sp only-wide" />
         <SearchBox />

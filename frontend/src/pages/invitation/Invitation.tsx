@@ -4,6 +4,7 @@ import type { OpenInvitation, Session } from "../../api/types";
 import { Logo } from "../../components/icons";
 import { moment } from "../../lib/format";
 import { ThemeToggle } from "../../shell/ThemeToggle";
+import { TrustChip } from "../../shell/TrustChip";
 import css from "../signin/signin.module.css";
 
 /** What an invitation's link leads to. The secret is behind #, which browsers send to no server. */
@@ -21,6 +22,7 @@ export function Invitation({ session }: { session: Session }) {
         {problem && <a href="/">{session.user ? "To the overview" : "To the sign-in"}</a>}
         {invitation.data && <Accept secret={secret} invitation={invitation.data} session={session} />}
       </section>
+      {session.single_trust_mode && <footer className={css.foot}><TrustChip /></footer>}
     </main>
   );
 }

@@ -4,6 +4,7 @@ import type { Session } from "../../api/types";
 import { Logo } from "../../components/icons";
 import { count } from "../../lib/format";
 import { ThemeToggle } from "../../shell/ThemeToggle";
+import { TrustChip } from "../../shell/TrustChip";
 import css from "./signin.module.css";
 
 /** Why the directory's sign-in came back without one. */
@@ -48,7 +49,7 @@ export function SignIn({ session }: { session: Session }) {
       <footer className={css.foot}>
         Evenkeel {session.version}
         {session.emulated && <span className="chip o">emulated accelerators</span>}
-        {session.single_trust_mode && <span className="chip warn">single-trust mode</span>}
+        {session.single_trust_mode && <TrustChip />}
       </footer>
     </main>
   );
