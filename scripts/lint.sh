@@ -11,6 +11,11 @@ openapi() {
   .venv/bin/python manage.py spectacular --validate --fail-on-warn | diff -u portal/api/openapi.yaml - ||
     { echo "portal/api/openapi.yaml is out of date: run make openapi."; return 1; }
 }
+api_types() {
+  [ -d frontend/node_modules ] || { echo "SKIPPED: the front end is not installed."; return 0; }
+  (cd frontend && ../scripts/npm.sh run --silent check-api </dev/null) ||
+    { echo "frontend/src/api/schema.ts is out of date: run npm run gen-api in frontend/."; return 1; }
+}
 deploy() { EVENKEEL_HTTPS=1 .venv/bin/python -W ignore manage.py check --deploy --fail-level WARNING; }
 audit() {
   local said
@@ -27,6 +32,7 @@ check .venv/bin/mypy
 check .venv/bin/lint-imports
 check .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 check openapi
+check api_types
 check .venv/bin/bandit -q -c pyproject.toml -r manage.py portal accounts scheduling client/evenkeel
 check deploy
 check audit
