@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 from django.utils import timezone
 
 from accounts.levels import Levels
@@ -169,3 +169,11 @@ def gpu_limits() -> dict[int, int]:
     """GPUs at once by project id, where the project itself has such a limit."""
     own = Quota.objects.filter(kind=Kind.GPUS, accelerator_type="", user=None, project__isnull=False)
     return {project: limit for project, limit in own.values_list("project_id", "limit") if project is not None}
+
+
+def month_budget_micro() -> int | None:
+    """What all projects together may spend in a month; None while one at the top has no such limit."""
+    whole = Q(quotas__kind=Kind.MONEY, quotas__period=Quota.Period.MONTH, quotas__user=None)
+    tops = Project.objects.filter(parent=None, archived_at=None).annotate(budget=Min("quotas__limit", filter=whole))
+    budgets = list(tops.values_list("budget", flat=True))
+    return sum(budgets) if budgets and None not in budgets else None

@@ -10,8 +10,8 @@ export const MODELS = [
 ].map(({ base, ...model }) => ({
   ...model,
   curves: {
-    h200: { steps_per_s: curve(base, 8), source: model.runs_seen ? "measured" : "catalogue", age_s: 259_200, samples: model.runs_seen ? 47 : 0 },
-    l40s: { steps_per_s: curve(base * 0.45, 8), source: "catalogue", age_s: null, samples: 0 },
+    h200: { steps_per_s: curve(base, 8), source: model.runs_seen ? "measured" : "catalogue", age_s: 259_200, samples: model.runs_seen ? 47 : 0, points: [] },
+    l40s: { steps_per_s: curve(base * 0.45, 8), source: "catalogue", age_s: null, samples: 0, points: [] },
   },
 }));
 

@@ -15,7 +15,7 @@ from accounts import usage
 from accounts.ledger import current_prices
 from accounts.models import Project
 from accounts.pricing import amount, from_micro
-from accounts.quotas import gpu_limits, period_of
+from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso
 from portal.jobs.holding import product_of
@@ -151,6 +151,7 @@ def _tiles(
     month, _ = period_of("month", ctx.now)
     spent = sum((money for _, money in usage.totals_since(month.date()).values()), Decimal(0))
     held_now = sum((product_of(ctx.book, holds, month) for holds in ctx.holds.values()), Decimal(0))
+    budget = month_budget_micro()
     prices = current_prices(ctx.now)
     per_hour = sum(
         prices.get(node["type"], 0)
@@ -171,6 +172,7 @@ def _tiles(
         "relative_throughputs": relative,
         "spend_per_hour": str(round(from_micro(per_hour), 2)),
         "spend_month": str(amount(spent + held_now, 2)),
+        "budget_month": None if budget is None else str(round(from_micro(budget), 2)),
     }
 
 

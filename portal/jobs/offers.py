@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, Q
 
 from accounts.ledger import current_prices
 from accounts.pricing import from_micro
@@ -29,7 +29,8 @@ TITLES = {
 
 def describe_model_types(now: datetime) -> list[dict[str, Any]]:
     """The catalogue with its curves on the cluster's accelerator types: two queries and one for measurements."""
-    rows = list(ModelType.objects.filter(enabled=True).annotate(runs_seen=Count("jobs__runs")))
+    trained = Q(jobs__runs__has_trained=True, jobs__runs__emulated=False)  # an emulated pace tells nothing of a program
+    rows = list(ModelType.objects.filter(enabled=True).annotate(runs_seen=Count("jobs__runs", filter=trained)))
     types = cluster_types()
     measured = profiles.measured_numbers(row.name for row in rows)
     return [_model_type(row, types, measured, now) for row in rows]

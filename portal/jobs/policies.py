@@ -49,7 +49,7 @@ def describe_policy(cluster: Cluster) -> dict[str, Any]:
         "changed_by": str(newest.changed_by) if newest and newest.changed_by else None,
         "effective_round": newest.effective_round if newest else None,
         "can_undo": len(standing) > 1,
-        "notes": notes(cluster),
+        "notes": [*_bound_notes(cluster), *_exact_notes(cluster)],
     }
 
 
@@ -65,7 +65,7 @@ def describe_change(change: PolicyChange) -> dict[str, Any]:
     }
 
 
-def notes(cluster: Cluster) -> list[str]:
+def _bound_notes(cluster: Cluster) -> list[str]:
     """What the bound does, where the policy has one: whether it ever binds, and from where on it does now."""
     bound = cluster.policy_parameters.get("v_bound")
     if bound is None:
@@ -86,3 +86,20 @@ def notes(cluster: Cluster) -> list[str]:
     else:
         said.append(f"With the jobs of now no v_bound changes the plan: the variance is {hint.unbounded_variance:.4f}.")
     return said
+
+
+def _exact_notes(cluster: Cluster) -> list[str]:
+    """How far the greedy plan was from the exact one in the last round, where both were made."""
+    exact, gap = cluster.figures.get("exact"), cluster.figures.get("gap")
+    if cluster.policy_name != "f_scheduling_exact" or exact is None:
+        return []
+    if not exact:
+        return ["In the last round the greedy plan was used; the reasons of the jobs say why."]
+    if gap is None:
+        return ["In the last round the greedy plan would not have kept the bound; the exact one does."]
+    below = max(0.0, gap / (1.0 + gap))
+    return [
+        "In the last round the greedy plan was as good as the exact one."
+        if below < 0.0005
+        else f"In the last round the greedy plan was {below:.1%} below the exact one."
+    ]

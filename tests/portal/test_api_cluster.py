@@ -9,7 +9,7 @@ import redis
 from django.conf import settings
 
 from accounts.models import AuditEntry, Membership, Project, User
-from portal.jobs.models import Cluster, ModelType, Node
+from portal.jobs.models import Cluster, Job, ModelType, Node, Run
 from scheduling.policies import POLICIES
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -82,6 +82,25 @@ def test_the_notes_say_when_a_bound_never_binds(world: World, boss: Api) -> None
     assert "With the jobs of now" in str(boss.get("policy").json["notes"])
 
 
+def test_the_notes_say_how_far_greedy_is_from_exact(world: World, boss: Api) -> None:
+    chosen = boss.put("policy", {"name": "f_scheduling_exact", "parameters": {"v_bound": 1.0}})
+    assert "last round" not in str(chosen.json["notes"])
+    for curve in ("fast", "slow", "fast"):
+        world.submit(curve)
+    world.round()
+    assert "In the last round the greedy plan was" in str(boss.get("policy").json["notes"])
+    for figures, words in (
+        ({"exact": 1.0, "gap": 0.25}, "20.0% below the exact one"),
+        ({"exact": 1.0, "gap": -1e-12}, "as good as the exact one"),
+        ({"exact": 1.0}, "would not have kept the bound"),
+        ({"exact": 0.0, "gap": 0.1}, "greedy plan was used"),
+    ):
+        Cluster.objects.update(figures=figures)
+        assert words in boss.get("policy").json["notes"][-1]
+    boss.put("policy", {"name": "f_scheduling", "parameters": {"v_bound": 1.0}})
+    assert "last round" not in str(boss.get("policy").json["notes"])
+
+
 def test_changes_are_for_administrators(world: World, api: Api) -> None:
     assert api.get("policy").status == 200
     assert api.put("policy", {"name": "fifo_gang"}).status == 403
@@ -136,12 +155,22 @@ def test_events_are_those_of_my_projects_and_the_cluster(world: World, api: Api)
     assert {event["kind"] for event in api.get("events?kind=submitted").json["results"]} == {"submitted"}
 
 
+def test_only_runs_on_real_accelerators_count_as_seen(world: World, api: Api) -> None:
+    digits = ModelType.objects.create(name="digits", title="Digits", argv=["python"])
+    for number, (emulated, trained) in enumerate([(False, True), (True, True), (False, False)]):
+        job = world.submit(name=f"run {number}")
+        Job.objects.filter(pk=job.pk).update(model_type=digits)
+        Run.objects.filter(job=job).update(emulated=emulated, has_trained=trained)
+    assert [kind["runs_seen"] for kind in api.get("model-types").json] == [1]
+
+
 def test_the_catalogue_has_curves_for_types_of_the_cluster(world: World, api: Api) -> None:
     curves = {"k1": {"steps_per_s": [5, 9]}, "elsewhere": {"steps_per_s": [1]}}
     ModelType.objects.create(name="digits", title="Digits", argv=["python"], curves=curves)
     ModelType.objects.create(name="gone", title="Gone", argv=["python"], enabled=False)
     (digits,) = api.get("model-types").json
     assert list(digits["curves"]) == ["k1"]
+    assert digits["runs_seen"] == 0
     assert digits["curves"]["k1"]["steps_per_s"] == [5.0, 9.0]
     (kind,) = api.get("accelerator-types").json
     assert (kind["name"], kind["count"], kind["price_per_gpu_hour"]) == ("k1", 4, "1.234567")

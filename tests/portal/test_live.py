@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.models import Membership, Project, User
+from accounts.models import Membership, Project, Quota, User
 from accounts.people import deactivate_user
 from accounts.sessions import end_sessions
 from portal.jobs import consumers, live, live_state
@@ -237,6 +238,28 @@ def test_a_socket_ends_with_its_session(
         return int(said["code"])
 
     assert async_to_sync(listen)() == consumers.NOT_SIGNED_IN
+
+
+@pytest.mark.django_db
+def test_a_budget_is_told_where_every_project_at_the_top_has_one() -> None:
+    world = World()
+    below = Project.objects.create(key="detection", name="Detection", parent=world.project)
+    other = Project.objects.create(key="speech", name="Speech")
+
+    def budget() -> str | None:
+        told = live_state.build(timezone.now(), "cluster")["cluster"]["tiles"]["budget_month"]
+        return None if told is None else str(told)
+
+    Quota.objects.create(project=world.project, kind="money", period="month", limit=2_500 * 10**6)
+    Quota.objects.create(project=below, kind="money", period="month", limit=10**6)
+    Quota.objects.create(project=other, kind="money", period="day", limit=10**6)
+    Quota.objects.create(project=other, user=world.user, kind="money", period="month", limit=10**6)
+    assert budget() is None
+    limit = Quota.objects.create(project=other, kind="money", period="month", limit=99_990_000)
+    assert budget() == "2599.99"
+    limit.delete()
+    Project.objects.filter(pk=other.pk).update(archived_at=timezone.now())
+    assert Decimal(budget() or 0) == 2_500
 
 
 @pytest.mark.django_db

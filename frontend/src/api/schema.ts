@@ -840,8 +840,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Projects that I may see, with their quota and what they use now
-         * @description Projects that I may see, with their quota and what they use now.
+         * Projects that I may see, oldest first, with their quota and what they use now
+         * @description Projects that I may see, oldest first, with their quota and what they use now.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1844,6 +1844,8 @@ export interface components {
         BindingQuotas: {
             /** @description Outermost level first; at most 500. */
             results: components["schemas"]["Quota"][];
+            /** @description There are more than 500; those further in are left out. */
+            more: boolean;
         };
         BrowserSession: {
             id: number;
@@ -2107,7 +2109,7 @@ export interface components {
             source: "measured" | "user" | "catalogue" | "estimated" | "trial";
             /** @description Age of the newest measurement. */
             age_s: number | null;
-            /** @description Measurements it rests on. */
+            /** @description Reports of runs that it rests on. */
             samples: number;
             /** @description The numbers that the curve is drawn through. */
             points: components["schemas"]["CurvePoint"][];
@@ -2923,6 +2925,7 @@ export interface components {
             /** @enum {string} */
             source?: "measured" | "user" | "catalogue" | "estimated" | "trial";
             age_s?: number;
+            /** @description Reports of runs that the prediction rests on. */
             samples: number;
         };
         LiveTimes: {
@@ -2999,6 +3002,7 @@ export interface components {
             curves: {
                 [key: string]: components["schemas"]["Curve"];
             };
+            /** @description Runs that trained on real accelerators. */
             runs_seen: number;
         };
         ModelTypes: components["schemas"]["ModelType"][];
@@ -3325,6 +3329,12 @@ export interface components {
             /** @enum {string} */
             inner_rule: "fairness" | "fifo";
         };
+        ProjectPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Project"][];
+        };
         ProjectRef: {
             key: string;
             name: string;
@@ -3352,7 +3362,6 @@ export interface components {
              */
             parent: string | null;
         };
-        Projects: components["schemas"]["Project"][];
         Quota: {
             id: number;
             /** @example GPU-hours per month */
@@ -3606,7 +3615,7 @@ export interface components {
             /** @example Ana */
             changed_by: string | null;
             /**
-             * @description Numbers of jobs that have not ended.
+             * @description Numbers of jobs that have not ended; at most 20.
              * @example [
              *       12
              *     ]
@@ -3672,7 +3681,10 @@ export interface components {
             user: components["schemas"]["SignedIn"] | null;
             /** @description Null: people sign in with a password only. */
             single_sign_on: components["schemas"]["SingleSignOn"] | null;
+            /** @description At most 200, those in use first. */
             projects: components["schemas"]["SessionProject"][];
+            /** @description There are more of them: GET projects lists all. */
+            more_projects: boolean;
             cluster: components["schemas"]["SessionCluster"];
             /** @description Jobs of all projects run under the portal's own account. */
             single_trust_mode: boolean;
@@ -3750,6 +3762,7 @@ export interface components {
             /** @description What the prediction rests on. */
             source: ("measured" | "user" | "catalogue" | "estimated" | "trial") | null;
             age_s: number | null;
+            /** @description Reports of runs that the prediction rests on. */
             samples: number;
         };
         Tiles: {
@@ -3775,7 +3788,7 @@ export interface components {
              */
             spend_month: string;
             /**
-             * @description An amount in the currency.
+             * @description What the projects at the top may spend in a month, if each has such a limit.
              * @example 12.50
              */
             budget_month?: string;
@@ -7205,7 +7218,12 @@ export interface operations {
     };
     list_projects: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7217,7 +7235,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Projects"];
+                    "application/json": components["schemas"]["ProjectPage"];
                 };
             };
             /** @description Bad request */

@@ -19,6 +19,7 @@ export type ClusterTimeline = S["Timeline"];
 export type Hold = S["HoldSpan"];
 export type HoldKind = Hold["kind"];
 export type History = S["History"];
+export type CurvePoint = S["CurvePoint"];
 export type ModelType = S["ModelType"];
 export type AcceleratorType = S["AcceleratorType"];
 export type Project = S["Project"];

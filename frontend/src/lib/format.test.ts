@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, count, duration, fixed, indexRanges, moment, money, number, percent, preciseDuration, range, relative, trimmed, typeName, variance } from "./format";
+import { basisOf, bytes, count, duration, fixed, indexRanges, moment, money, number, percent, preciseDuration, range, relative, trimmed, typeName, variance } from "./format";
 
 describe("numbers", () => {
   it.each([
@@ -42,5 +42,10 @@ describe("time", () => {
 });
 
 describe("names", () => {
+  it("says what a throughput rests on, and how old that is", () => {
+    expect(basisOf("measured", 10_800, 47)).toBe("measured, 3\u2009h old, 47 samples");
+    expect(basisOf("estimated", null, 0, 0.3)).toBe("estimated, ±30\u2009%");
+    expect([basisOf("catalogue", null, 0), basisOf("user", null, 0)]).toEqual(["from the catalogue", "from user"]);
+  });
   it("reads accelerator types", () => expect(["titan_xp", "h200", "l40s"].map(typeName)).toEqual(["Titan XP", "H200", "L40S"]));
 });

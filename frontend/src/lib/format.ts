@@ -191,3 +191,11 @@ export function typeName(type: string): string {
     .map((part) => (/\d/.test(part) || part.length <= 2 ? part.toUpperCase() : capital(part)))
     .join(" ");
 }
+
+/** What a throughput rests on: measured, 3 h old, 47 samples; from the catalogue; estimated, ±30 %. A sample is one report of a run. */
+export function basisOf(source: string, ageS: number | null, samples: number, relativeError: number | null = null): string {
+  const error = relativeError === null ? "" : `±${percent(relativeError)}`;
+  const age = ageS === null ? "" : `${duration(ageS)} old`;
+  const named = source === "measured" || source === "estimated" ? source : source === "catalogue" ? "from the catalogue" : `from ${source}`;
+  return [named, error, age, samples > 0 ? count(samples, "sample") : ""].filter(Boolean).join(", ");
+}

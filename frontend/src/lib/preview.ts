@@ -1,6 +1,6 @@
-import type { AcceleratorType, ModelType } from "../api/types";
+import type { AcceleratorType, CurvePoint, ModelType } from "../api/types";
 import type { ClusterState } from "./blanks";
-import { count, inWords, typeName } from "./format";
+import { basisOf, count, inWords, typeName } from "./format";
 import type { JobFile } from "./jobFile";
 import { readPath } from "./jobFile";
 
@@ -31,18 +31,25 @@ export interface KnownCurve {
   steps: number[];
   source: string;
   measured: boolean;
-  age_s: number | null;
-  samples: number | null;
+  /** What the value of each GPU count rests on, where it is not drawn between others. */
+  points: CurvePoint[];
+}
+
+/** Where the value on so many GPUs comes from, and how old it is. */
+export function restsOn(curve: KnownCurve, gpus: number): string {
+  const point = curve.points.find((entry) => entry.count === gpus);
+  if (!point) return curve.measured ? "drawn through measurements" : `from ${curve.source}`;
+  return basisOf(point.source, point.age_s, point.samples, point.relative_error);
 }
 
 export function curvesOf(file: JobFile, models: ModelType[]): KnownCurve[] {
   const own = readPath(file, "throughput");
   if (typeof own === "object" && own !== null && Object.keys(own).length > 0) {
-    return Object.entries(own).filter(([, steps]) => Array.isArray(steps)).map(([type, steps]) => ({ type, steps: (steps as unknown[]).map(Number), source: "your own curve", measured: false, age_s: null, samples: null }));
+    return Object.entries(own).filter(([, steps]) => Array.isArray(steps)).map(([type, steps]) => ({ type, steps: (steps as unknown[]).map(Number), source: "your own curve", measured: false, points: [] }));
   }
   const model = models.find((entry) => entry.name === file.model_type);
   return Object.entries(model?.curves ?? {}).map(([type, curve]) => ({
-    type, steps: curve.steps_per_s, source: curve.source ?? "catalogue", measured: curve.source === "measured", age_s: curve.age_s ?? null, samples: curve.samples ?? null,
+    type, steps: curve.steps_per_s, source: curve.source ?? "catalogue", measured: curve.source === "measured", points: curve.points,
   }));
 }
 

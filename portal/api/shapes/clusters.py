@@ -60,7 +60,7 @@ class ModelType(Shape):
     description: str
     default_batch_size: int
     curves: dict[str, Curve] = Field(description="By accelerator type of this cluster.")
-    runs_seen: int
+    runs_seen: int = Field(description="Runs that trained on real accelerators.")
 
 
 class ModelTypes(RootModel[list[ModelType]]):

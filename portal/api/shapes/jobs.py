@@ -48,7 +48,7 @@ class Throughput(Shape):
     predicted_steps_per_s: float | None
     source: Source | None = Field(description="What the prediction rests on.")
     age_s: float | None
-    samples: int
+    samples: int = Field(description="Reports of runs that the prediction rests on.")
 
 
 class CostNow(Shape):
@@ -203,7 +203,7 @@ class Curve(Shape):
     steps_per_s: list[float]
     source: Source
     age_s: float | None = Field(description="Age of the newest measurement.")
-    samples: int = Field(description="Measurements it rests on.")
+    samples: int = Field(description="Reports of runs that it rests on.")
     points: list[CurvePoint] = Field(description="The numbers that the curve is drawn through.")
 
 

@@ -32,8 +32,8 @@ def _drop_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
 
 
-def _missing() -> Any:
-    return Field(default=None, json_schema_extra=_drop_default)
+def _missing(description: str | None = None) -> Any:
+    return Field(default=None, description=description, json_schema_extra=_drop_default)
 
 
 LiveJob = without_nulls(Job)
@@ -71,7 +71,7 @@ class Tiles(Shape):
     relative_throughputs: list[float]
     spend_per_hour: Money
     spend_month: Money
-    budget_month: Money = _missing()
+    budget_month: Money = _missing("What the projects at the top may spend in a month, if each has such a limit.")
 
 
 class Cell(Shape):

@@ -4,7 +4,7 @@ import type { Job } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
-import { clock, count, duration, indexRanges, money, moment, momentRange, number, percent, THIN, typeName } from "../../lib/format";
+import { basisOf, clock, count, duration, indexRanges, money, moment, momentRange, number, percent, THIN, typeName } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
 
@@ -75,9 +75,9 @@ function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null 
 function speedTitle(job: Job): string | undefined {
   const throughput = job.throughput;
   if (throughput.predicted_steps_per_s === null) return job.pace_missed ? "It cannot keep the emulated pace" : undefined;
-  const samples = throughput.samples ? `, ${count(throughput.samples, "sample")}` : "";
+  const basis = basisOf(throughput.source ?? "catalogue", throughput.age_s, throughput.samples);
   const missed = job.pace_missed ? "; it cannot keep the emulated pace" : "";
-  return `predicted ${number(throughput.predicted_steps_per_s)} steps/s from ${throughput.source ?? "the catalogue"}${samples}${missed}`;
+  return `predicted ${number(throughput.predicted_steps_per_s)} steps/s, ${basis}${missed}`;
 }
 
 function ExpectedEnd({ job, now }: { job: Job; now: Date }) {

@@ -1,7 +1,7 @@
 import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
-import { duration, number, percent, THIN, trimmed, typeName } from "../../lib/format";
-import type { Ask, KnownCurve } from "../../lib/preview";
+import { number, percent, THIN, trimmed, typeName } from "../../lib/format";
+import { restsOn, type Ask, type KnownCurve } from "../../lib/preview";
 
 const HEIGHT = 190;
 const LEFT = 34;
@@ -59,16 +59,11 @@ export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) 
       )}
       {main && value !== undefined && single !== undefined && (
         <p className="sub" style={{ paddingLeft: LEFT }}>
-          <b style={{ color: "var(--ink)", fontWeight: 600 }}>{at}{THIN}×{THIN}{typeName(main.type)}, {number(value)} steps/s</b>, {percent(value / (single * at))} of linear, {sourceOf(main)}
+          <b style={{ color: "var(--ink)", fontWeight: 600 }}>{at}{THIN}×{THIN}{typeName(main.type)}, {number(value)} steps/s</b>, {percent(value / (single * at))} of linear, {restsOn(main, at)}
         </p>
       )}
     </div>
   );
-}
-
-function sourceOf(curve: KnownCurve): string {
-  if (!curve.measured) return `from ${curve.source}`;
-  return ["measured", curve.age_s === null ? "" : `${duration(curve.age_s)} old`, curve.samples ? `${curve.samples} runs` : ""].filter(Boolean).join(", ");
 }
 
 interface DrawProps {

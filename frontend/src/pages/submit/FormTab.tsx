@@ -81,7 +81,7 @@ function Program({ draft, errors }: Props) {
           {(models.data ?? []).map((model) => (
             <button key={model.name} type="button" role="radio" aria-checked={chosen === model.name} className="card" title={model.description} onClick={() => choose(model.name)}>
               <span className="ell" style={{ display: "block" }}>{model.name}</span>
-              <small>{model.runs_seen > 0 ? `${count(model.runs_seen, "run")} seen` : "catalogue only"}</small>
+              <small>{model.runs_seen > 0 ? `${count(model.runs_seen, "run")} on real GPUs` : "catalogue only"}</small>
             </button>
           ))}
           <button type="button" role="radio" aria-checked={own && chosen === undefined} className="card" onClick={() => choose(undefined)}>
