@@ -86,6 +86,8 @@ class ControlPlane:
         python, celery = sys.executable, [sys.executable, "-m", "celery", "-A", "portal.celery"]
         host, port = settings.EVENKEEL_HOST, str(settings.EVENKEEL_PORT)
         web = ["uvicorn", "portal.asgi:application", "--host", host, "--port", port, "--timeout-graceful-shutdown", "3"]
+        if not settings.FORWARDED_ALLOW_IPS:  # uvicorn's default believes this machine, where jobs run
+            web.append("--no-proxy-headers")
         worker = ["worker", "-Q", QUEUES, "--concurrency", "4", "--loglevel", "INFO", "--without-gossip"]
         schedule = str(self._layout.run / "beat-schedule")
         return [

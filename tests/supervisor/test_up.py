@@ -1,12 +1,18 @@
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psutil
+import psycopg2
+import uvicorn
 
+from portal.supervisor.control_plane import ControlPlane
 from portal.supervisor.layout import Layout
 from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
@@ -87,6 +93,31 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
         portal.stop()
 
 
+def _address_noted(portal: RunningPortal, services: Layout) -> str:
+    """Where the portal takes somebody to be who says to come from elsewhere, as any job could."""
+    elsewhere = {"X-Forwarded-For": "203.0.113.9"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{portal.port}/api/v1/", headers=elsewhere, trust_env=False) as client:
+        client.get("session")
+        guess = {"email": "admin@evenkeel.local", "password": "a guess"}
+        answer = client.post("session", json=guess, headers={"X-CSRFToken": client.cookies["csrftoken"]})
+        assert answer.status_code == 401
+    url = services.owner_database_url
+    with contextlib.closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT address FROM accounts_auditentry WHERE action = 'session.refused'")
+        (row,) = cursor.fetchall()
+        return str(row[0])
+
+
+def test_a_proxy_is_believed_where_one_is_named(layout: Layout, settings: Any) -> None:
+    def believes() -> bool:
+        _, _, _, *arguments = ControlPlane(layout)._children()[0]._command
+        return bool(uvicorn.main.make_context("uvicorn", list(arguments)).params["proxy_headers"])
+
+    assert not believes()
+    settings.FORWARDED_ALLOW_IPS = "10.0.0.7"
+    assert believes()
+
+
 def test_external_services_start_nothing_embedded(data: Path, embedded_services: Layout) -> None:
     portal = RunningPortal(
         data, DATABASE_URL=embedded_services.owner_database_url, REDIS_URL=embedded_services.redis_url + "?db=3"
@@ -96,6 +127,7 @@ def test_external_services_start_nothing_embedded(data: Path, embedded_services:
         assert "PostgreSQL  external" in portal.said()
         assert not (data / "postgres").exists()
         assert not (data / "valkey").exists()
+        assert _address_noted(portal, embedded_services) == "127.0.0.1"
         assert portal.process is not None
         portal.process.send_signal(signal.SIGINT)
         assert portal.process.wait(30) == 0
