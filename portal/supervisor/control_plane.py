@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
 from portal.supervisor.child import Child
@@ -74,6 +74,8 @@ class ControlPlane:
         try:
             call_command("migrate", interactive=False, verbosity=0)
             call_command("bootstrap", admin_email=settings.EVENKEEL_ADMIN_EMAIL, print_json=True, stdout=answer)
+        except CommandError as error:
+            raise SetupError(str(error)) from error
         except DatabaseError as error:
             raise SetupError(f"The database cannot be prepared: {str(error).strip().splitlines()[0]}") from error
         finally:

@@ -1,8 +1,11 @@
 from typing import Any
 
+from django.core.management import CommandError
 from django.core.management.commands import migrate
 
+from portal.supervisor.errors import SetupError
 from portal.supervisor.ownership import as_owner, separate
+from portal.supervisor.versions import check_not_newer
 
 
 class Command(migrate.Command):
@@ -10,6 +13,10 @@ class Command(migrate.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with as_owner() as application:
+            try:
+                check_not_newer()
+            except SetupError as error:
+                raise CommandError(str(error)) from None
             super().handle(*args, **options)
             if application is not None and not options["plan"]:
                 separate(application)
