@@ -11,10 +11,6 @@ from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGIReceiveEve
 _UPLOAD = re.compile(r"/api/v1/projects/[^/]+/bundles")
 
 
-class _TooLarge(Exception):
-    """More came than may come."""
-
-
 class BodyLimit:
     """Answers 413 to a body that says it is too large, or turns out to be; uploads of code may be larger."""
 
@@ -27,11 +23,11 @@ class BodyLimit:
             await self._application(scope, receive, send)
             return
         limit = self._upload_limit if _UPLOAD.fullmatch(scope["path"]) else self._limit
-        try:
-            if _declared(scope) > limit:
-                raise _TooLarge
-            await self._application(scope, _bounded(receive, limit), send)
-        except _TooLarge:
+        body = _Body(receive, limit)
+        body.too_large = _declared(scope) > limit
+        if not body.too_large:
+            await self._application(scope, body.receive, send)
+        if body.too_large:
             await _refuse(send, limit)
 
 
@@ -40,19 +36,22 @@ def _declared(scope: HTTPScope) -> int:
     return int(given) if given.isdigit() else 0
 
 
-def _bounded(receive: ASGIReceiveCallable, limit: int) -> ASGIReceiveCallable:
-    taken = 0
+class _Body:
+    """What comes in, up to a limit. Beyond it the framework is told that the client went away: it then gives back what
+    it has taken in, and answers nothing."""
 
-    async def bounded() -> ASGIReceiveEvent:
-        nonlocal taken
-        event = await receive()
+    def __init__(self, receive: ASGIReceiveCallable, limit: int) -> None:
+        self._receive, self._left = receive, limit
+        self.too_large = False
+
+    async def receive(self) -> ASGIReceiveEvent:
+        event = await self._receive()
         if event["type"] == "http.request":
-            taken += len(event.get("body", b""))
-            if taken > limit:
-                raise _TooLarge
+            self._left -= len(event.get("body", b""))
+            if self._left < 0:
+                self.too_large = True
+                return {"type": "http.disconnect"}
         return event
-
-    return bounded
 
 
 async def _refuse(send: ASGISendCallable, limit: int) -> None:

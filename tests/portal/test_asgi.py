@@ -1,0 +1,89 @@
+"""What stands before the framework: who may open a socket from where, and how much may be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from asgiref.testing import ApplicationCommunicator
+
+from portal.asgi import application
+
+MIB = 1024 * 1024
+HOST = (b"host", b"127.0.0.1:8800")
+
+
+def _open(origin: str | None) -> dict[str, Any]:
+    headers = [HOST, *([(b"origin", origin.encode())] if origin else [])]
+    scope = {
+        "type": "websocket", "path": "/ws/v1/live", "raw_path": b"/ws/v1/live", "query_string": b"",
+        "headers": headers, "subprotocols": [], "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8800),
+    }  # fmt: skip
+
+    async def first_answer() -> dict[str, Any]:
+        socket = ApplicationCommunicator(application, scope)
+        await socket.send_input({"type": "websocket.connect"})
+        answer = dict(await socket.receive_output(5))
+        await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+        await socket.wait(5)
+        return answer
+
+    return async_to_sync(first_answer)()
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1.evil.example", "null", "nonsense", None])
+def test_a_socket_from_a_foreign_page_is_refused(origin: str | None) -> None:
+    assert _open(origin)["type"] == "websocket.close"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:8800", "http://localhost:8800"])
+def test_a_socket_from_the_portal_itself_is_accepted(origin: str) -> None:
+    assert _open(origin)["type"] == "websocket.accept"
+
+
+def _post(path: str, chunks: list[bytes], *headers: tuple[bytes, bytes]) -> tuple[int, dict[str, Any], int]:
+    """Status and problem, and how many chunks were taken."""
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path,
+        "raw_path": path.encode(), "query_string": b"", "root_path": "", "client": ("127.0.0.1", 5),
+        "server": ("127.0.0.1", 8800), "headers": [HOST, (b"content-type", b"application/json"), *headers],
+    }  # fmt: skip
+    sent: list[dict[str, Any]] = []
+    waiting = list(chunks)
+
+    async def receive() -> dict[str, Any]:
+        if not waiting:
+            await asyncio.Event().wait()  # the client stays for the answer
+        return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
+
+    async def send(event: dict[str, Any]) -> None:
+        sent.append(event)
+
+    async_to_sync(application)(scope, receive, send)
+    body = b"".join(event.get("body", b"") for event in sent[1:])
+    return sent[0]["status"], json.loads(body), len(chunks) - len(waiting)
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
+    chunks = [b" " * MIB] * 10
+    status, problem, taken = _post("/api/v1/jobs", chunks, (b"content-length", b"%d" % (10 * MIB)))
+    assert (status, taken) == (413, 0)
+    assert problem["detail"] == "The body may have 4,194,304 bytes at most."
+
+
+@pytest.mark.parametrize("declared", [[], [(b"content-length", b"10")]])
+def test_a_body_in_chunks_is_cut_off_where_it_gets_too_large(declared: list[tuple[bytes, bytes]]) -> None:
+    """Also one that is longer than it said."""
+    status, problem, taken = _post("/api/v1/jobs", [b" " * MIB] * 10, *declared)
+    assert (status, problem["status"], taken) == (413, 413, 5)
+
+
+@pytest.mark.django_db
+def test_bodies_within_the_limit_and_uploads_of_code_get_through() -> None:
+    assert _post("/api/v1/jobs", [b" " * MIB] * 4)[0] == 401
+    assert _post("/api/v1/projects/vision/bundles", [b" " * MIB] * 10)[0] == 401
+    assert _post("/api/v1/projects/vision/bundles/x", [b" " * MIB] * 10)[0] == 413
