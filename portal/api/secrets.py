@@ -53,8 +53,8 @@ class SecretView(APIView):
     parser_classes = [JsonParser]
 
     @operation(
-        "set_secret", Secret, access=Access.MANAGER, tag="secrets", path=["project", "secret"], body=SecretWish,
-        also={201: Secret}, problems=(403,),
+        "set_secret", Secret, access=Access.MANAGER, scope="admin", tag="secrets", path=["project", "secret"],
+        body=SecretWish, also={201: Secret}, problems=(403,),
     )  # fmt: skip
     def put(self, request: Request, project: str, secret: str, query: Query, body: SecretWish) -> Response:
         """Set a secret's value; 201 where it is new. Launches from now on get the new value."""
@@ -69,8 +69,8 @@ class SecretView(APIView):
         return Response(_describe(row, secrets.used_by(owner, [secret])), status=201 if created else 200)
 
     @operation(
-        "delete_secret", None, access=Access.MANAGER, tag="secrets", status=204, path=["project", "secret"],
-        problems=(403,),
+        "delete_secret", None, access=Access.MANAGER, scope="admin", tag="secrets", status=204,
+        path=["project", "secret"], problems=(403,),
     )  # fmt: skip
     def delete(self, request: Request, project: str, secret: str, query: Query) -> Response:
         """Remove a secret at once. A later launch that needs it fails and says so."""

@@ -64,6 +64,7 @@ def test_everything_but_jobs_from_the_command_line(live_portal: LivePortal, tmp_
     evenkeel.log_in()
     assert "lacks the scope admin" in evenkeel("projects", "create", "vision", code=1)
     assert "lacks the scope admin" in evenkeel("quota", "set", "gpus", "4", "--project", "default", code=1)
+    assert "lacks the scope admin" in evenkeel("secrets", "set", "default", "HUB_TOKEN", stdin="mine-now", code=1)
     evenkeel.log_in("--admin")
     _projects_and_limits(evenkeel)
     number = _code_secrets_and_artifacts(evenkeel, live_portal, tmp_path)

@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from accounts.models import AuditEntry, Membership, User
+from accounts.tokens import create_token
 from portal.jobs.launching import launch_request
 from portal.material import encryption, secrets
 from portal.material.models import Secret
@@ -67,6 +68,9 @@ def test_what_each_role_may(world: World, api: Api, role: str, reads: int, write
     assert api.get("projects/vision/secrets").status == reads
     assert put(api).status == writes
     assert api.delete("projects/vision/secrets/API_KEY").status == (204 if writes == 200 else 403)
+    submitter = Api(token=create_token(user=world.user, name="ci", scopes=("jobs:read", "jobs:write"))[1])
+    assert submitter.get("projects/vision/secrets").status == reads
+    assert put(submitter).status == submitter.delete("projects/vision/secrets/API_KEY").status == 403
     stranger = Api(User.objects.create_user("eve@example.org", "x"))
     assert stranger.get("projects/vision/secrets").status == 404
     assert put(stranger).status == 404

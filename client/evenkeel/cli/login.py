@@ -29,7 +29,7 @@ SCOPES: tuple[Scope, ...] = ("jobs:read", "jobs:write")
     "--scope", "scopes", multiple=True, type=click.Choice(get_args(Scope)), help="By default jobs:read and jobs:write."
 )
 @click.option("--project", metavar="KEY", help="The token works in this project and below it only.")
-@click.option("--admin", is_flag=True, help="The token may also change projects, members, limits and prices.")
+@click.option("--admin", is_flag=True, help="The token may also change projects, members, limits, prices and secrets.")
 def login(
     url: str | None,
     token: str | None,

@@ -1222,7 +1222,7 @@ export interface paths {
          * Set a secret's value; 201 where it is new
          * @description Set a secret's value; 201 where it is new. Launches from now on get the new value.
          *
-         *     **Access:** Managers of the project and above. Token scope `jobs:write`.
+         *     **Access:** Managers of the project and above. Token scope `admin`.
          */
         put: operations["set_secret"];
         post?: never;
@@ -1230,7 +1230,7 @@ export interface paths {
          * Remove a secret at once
          * @description Remove a secret at once. A later launch that needs it fails and says so.
          *
-         *     **Access:** Managers of the project and above. Token scope `jobs:write`.
+         *     **Access:** Managers of the project and above. Token scope `admin`.
          */
         delete: operations["delete_secret"];
         options?: never;
