@@ -43,6 +43,7 @@ from accounts.people import (
 from accounts.pricing import from_micro
 from accounts.projects import BadPlace, check_place
 from accounts.rates import NotInThePast, check_start, set_discount, set_rate
+from accounts.sessions import end_session
 from accounts.tokens import revoke_token
 
 M = TypeVar("M", bound=Model)
@@ -402,8 +403,7 @@ class SessionAdmin(ReadOnlyAdmin):
     @admin.action(description="End", permissions=["end"])
     def end(self, request: HttpRequest, queryset: QuerySet[UserSession]) -> None:
         for session in queryset:
-            session.end()
-            record_audit(actor=actor_of(request), action="session.end", target=session.user.email)
+            end_session(actor=actor_of(request), session=session)
         self.message_user(request, "Ended: these browsers are signed out.", messages.SUCCESS)
 
 

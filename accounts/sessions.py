@@ -99,6 +99,22 @@ def end_sessions(user: User, *, but: str | None = None) -> int:
     return len(sessions)
 
 
+@transaction.atomic
+def end_session(*, actor: User, session: UserSession) -> None:
+    """Sign one browser out, somebody's own or another's."""
+    email = session.user.email
+    session.end()
+    record_audit(actor=actor, action="session.end", target=email, detail={"device": device_of(session.user_agent)})
+
+
+@transaction.atomic
+def end_other_sessions(*, user: User, but: str | None) -> int:
+    """Sign out everywhere but in the session with this key; how many ended."""
+    ended = end_sessions(user, but=but)
+    record_audit(actor=user, action="session.end_others", target=user.email, detail={"ended": ended})
+    return ended
+
+
 def device_of(user_agent: str) -> str:
     """Browser and system in words, as far as a user agent says them."""
     browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")

@@ -7,8 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.audit import record_audit
-from accounts.sessions import device_of, end_sessions, live_sessions
+from accounts.sessions import device_of, end_other_sessions, end_session, live_sessions
 from portal.api.access import Access
 from portal.api.inputs import Query
 from portal.api.operations import operation, signed_in
@@ -38,8 +37,7 @@ class BrowsersView(APIView):
     def delete(self, request: Request, query: Query) -> Response:
         """Sign out everywhere but here."""
         user = signed_in(request)
-        ended = end_sessions(user, but=request.session.session_key)
-        record_audit(actor=user, action="session.end_others", target=user.email, detail={"ended": ended})
+        ended = end_other_sessions(user=user, but=request.session.session_key)
         return Response({"ended": ended})
 
 
@@ -48,8 +46,5 @@ class BrowserView(APIView):
     def delete(self, request: Request, browser: int, query: Query) -> Response:
         """Sign one of them out."""
         user = signed_in(request)
-        session = UserSession.objects.get(pk=browser, user=user)
-        session.end()
-        detail = {"device": device_of(session.user_agent)}
-        record_audit(actor=user, action="session.end", target=user.email, detail=detail)
+        end_session(actor=user, session=UserSession.objects.get(pk=browser, user=user))
         return Response(status=204)

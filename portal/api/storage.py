@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Sum
 from pydantic import Field
 from rest_framework.permissions import BasePermission
@@ -52,8 +53,9 @@ class StorageView(APIView):
     def put(self, request: Request, project: str, query: Query, body: StorageWish) -> Response:
         """Set the project's own limits."""
         owner = project_for_viewer(signed_in(request), project)
-        StorageQuota.objects.update_or_create(project=owner, defaults=body.model_dump())
-        record_audit(actor=signed_in(request), action="storage.set", target=owner.key, detail=body.model_dump())
+        with transaction.atomic():
+            StorageQuota.objects.update_or_create(project=owner, defaults=body.model_dump())
+            record_audit(actor=signed_in(request), action="storage.set", target=owner.key, detail=body.model_dump())
         return Response(_describe(owner))
 
 

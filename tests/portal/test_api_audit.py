@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from allauth.usersessions.models import UserSession
 from asgiref.sync import async_to_sync
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.cache import cache
+from django.db import connection
 from django.test import AsyncClient, Client
+from django.urls import reverse
 
 from accounts.models import AuditEntry, Project, User
 from accounts.tokens import ALL_SCOPES, create_token, revoke_token
@@ -163,3 +166,32 @@ def test_it_is_exported_as_a_stream(kind: str) -> None:
     assert len(lines) == 4 + (kind == "csv")
     if kind == "jsonl":
         assert [json.loads(line)["position"] for line in lines] == [1, 2, 3, 4]
+
+
+@pytest.fixture
+def unwritable(transactional_db: None) -> Iterator[None]:
+    """An audit log that takes none of the entries in question."""
+    with connection.cursor() as cursor:
+        refused = "'storage.set', 'session.end', 'session.end_others'"
+        cursor.execute(
+            f"ALTER TABLE accounts_auditentry ADD CONSTRAINT full_up CHECK (action NOT IN ({refused})) NOT VALID"
+        )
+        yield
+        cursor.execute("ALTER TABLE accounts_auditentry DROP CONSTRAINT full_up")
+
+
+def test_what_cannot_be_written_down_does_not_happen(unwritable: None) -> None:
+    world = World()
+    root = User.objects.create_superuser("root@example.org", "x")
+    browser, other, boss = (Client(raise_request_exception=False) for _ in range(3))
+    for client, user in ((browser, world.user), (other, world.user), (boss, root)):
+        client.force_login(user)
+    elsewhere = UserSession.objects.get(session_key=other.session.session_key)
+    storage = boss.put("/api/v1/projects/vision/storage", {"bundles_bytes": 5}, content_type="application/json")
+    assert storage.status_code == 500
+    assert browser.delete(f"/api/v1/sessions/{elsewhere.pk}").status_code == 500
+    assert browser.delete("/api/v1/sessions").status_code == 500
+    action = {"action": "end", "_selected_action": [str(elsewhere.pk)]}
+    assert boss.post(reverse("admin:usersessions_usersession_changelist"), action).status_code == 500
+    assert Api(world.user).get("projects/vision/storage").json["bundles"]["quota_bytes"] != 5
+    assert other.get("/api/v1/jobs").status_code == 200
