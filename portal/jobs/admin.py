@@ -15,6 +15,7 @@ from unfold.decorators import action
 from accounts.admin import AuditedAdmin, ReadOnlyAdmin, actor_of
 from portal.jobs.describe import people_state
 from portal.jobs.models import Accelerator, Cluster, Decision, Job, ModelType, Node, PolicyChange, Run
+from portal.jobs.policy_help import parameters_help
 from portal.jobs.services.administration import NothingToUndo, set_drained, set_policy, undo_policy
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from scheduling.errors import InvalidParameters
@@ -63,11 +64,15 @@ class NodeAdmin(ReadOnlyAdmin):
 
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
     policy_name = forms.ChoiceField(choices=[(name, name) for name in POLICIES])
-    policy_parameters = forms.JSONField(required=False, help_text="Left out: the policy's own defaults.")
+    policy_parameters = forms.JSONField(required=False)
 
     class Meta:
         model = Cluster
         fields = ("name", "policy_name", "policy_parameters")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["policy_parameters"].help_text = parameters_help(self.instance)
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}

@@ -49,7 +49,7 @@ def describe_policy(cluster: Cluster) -> dict[str, Any]:
         "changed_by": str(newest.changed_by) if newest and newest.changed_by else None,
         "effective_round": newest.effective_round if newest else None,
         "can_undo": len(standing) > 1,
-        "notes": [*_bound_notes(cluster), *_exact_notes(cluster)],
+        "notes": notes(cluster),
     }
 
 
@@ -63,6 +63,11 @@ def describe_change(change: PolicyChange) -> dict[str, Any]:
         "effective_round": change.effective_round,
         "undone": change.undone,
     }
+
+
+def notes(cluster: Cluster) -> list[str]:
+    """What the policy in force and its parameters mean for the jobs of now."""
+    return [*_bound_notes(cluster), *_exact_notes(cluster)]
 
 
 def _bound_notes(cluster: Cluster) -> list[str]:

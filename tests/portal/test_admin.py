@@ -17,6 +17,7 @@ from accounts.tokens import create_token, find_token
 from portal.jobs.models import Cluster, ModelType, Node, PolicyChange
 from portal.jobs.services.administration import set_policy
 from scheduling.lifecycle import State
+from scheduling.policies import POLICIES
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -174,6 +175,20 @@ def test_the_policy_is_set_validated_audited_and_undone(world: World, boss: Clie
     assert boss.get(undo).status_code in (302, 405)
     boss.post(undo)
     assert Cluster.objects.get().policy_name == "f_scheduling"
+
+
+def test_what_the_parameters_may_be_stands_beside_them(world: World, boss: Client) -> None:
+    page = boss.get(reverse("admin:jobs_cluster_change", args=[world.cluster.pk])).content.decode()
+    assert '<a href="/policy">' in page
+    assert "Largest variance of relative throughput" in page
+    assert page.count("<details open><summary><code>") == 1
+    assert "<details open><summary><code>f_scheduling</code>" in page
+    row = "<td><code>v_bound</code></td><td>a number, from 0, to 1</td><td><code>0.05</code></td>"
+    assert row in page
+    assert "&quot;absolute&quot; or &quot;relative&quot;" in page
+    assert "With the jobs of now" in page
+    for name in POLICIES:
+        assert f"<summary><code>{name}</code>" in page
 
 
 def test_saving_a_cluster_leaves_what_rounds_wrote(world: World, boss: Client) -> None:
