@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
+from accounts.counting import count
+
 logger = logging.getLogger(__name__)
 
 
@@ -40,20 +42,24 @@ def _key(limit: Limit, who: str) -> str:
 def wait_s(address: str, email: str) -> int:
     """Counts this attempt; 0: it may be made, else the seconds to wait. Without Redis nobody is kept out."""
     try:
-        waits = [limit.window_s for limit, key in _keys(address, email).items() if _count(key, limit) > limit.attempts]
+        waits = [limit.window_s for limit, key in _keys(address, email).items() if _over(limit, key)]
     except RedisError as error:
         logger.warning("sign-in is not slowed down: %s", error)
         return 0
     return max(waits, default=0)
 
 
-def _count(key: str, limit: Limit) -> int:
-    if cache.add(key, 1, limit.window_s):
-        return 1
+def invitation_wait_s(address: str) -> int:
+    """The same for whoever opens invitations: by address alone, since their secrets cannot be guessed one by one."""
     try:
-        return int(cache.incr(key))
-    except ValueError:  # it ended between the two
-        return 1
+        return ADDRESS.window_s if _over(ADDRESS, f"invitation:{_key(ADDRESS, address)}") else 0
+    except RedisError as error:
+        logger.warning("invitations are not slowed down: %s", error)
+        return 0
+
+
+def _over(limit: Limit, key: str) -> bool:
+    return count(key, limit.window_s) > limit.attempts
 
 
 def forget(address: str, email: str) -> None:

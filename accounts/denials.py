@@ -10,10 +10,10 @@ import logging
 from time import time
 from typing import Any
 
-from django.core.cache import cache
 from redis.exceptions import RedisError
 
 from accounts.audit import record_audit
+from accounts.counting import count
 from accounts.models import User
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def record_denial(*, actor: User | None, target: str, detail: dict[str, Any], wh
     """`who` is counted; without Redis nothing can be, and the denial is logged only."""
     window = int(time()) // WINDOW_S
     try:
-        own, all_together = _count(f"denied:{who}:{window}"), _count(f"denied:{window}")
+        own, all_together = (count(key, 2 * WINDOW_S) for key in (f"denied:{who}:{window}", f"denied:{window}"))
     except RedisError as error:
         logger.warning("denied and not audited: %s %s (%s)", target, detail, error)
         return
@@ -36,12 +36,3 @@ def record_denial(*, actor: User | None, target: str, detail: dict[str, Any], wh
     if own == LIMIT + 1 or all_together == TOTAL + 1:
         detail = {"left_out": f"more of these until {(window + 1) * WINDOW_S}", "limit": LIMIT, "total": TOTAL}
     record_audit(actor=actor, action=action, target=target, detail=detail)
-
-
-def _count(key: str) -> int:
-    if cache.add(key, 1, 2 * WINDOW_S):
-        return 1
-    try:
-        return int(cache.incr(key))
-    except ValueError:  # it ended between the two
-        return 1

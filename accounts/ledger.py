@@ -101,17 +101,6 @@ class PriceBook:
         return total
 
 
-def prices_for(accelerator_type: str, from_at: datetime, to_at: datetime) -> list[Price]:
-    """Every price of a GPU of the type that is valid at some time in the interval."""
-    rates = Rate.objects.filter(
-        Q(valid_to=None) | Q(valid_to__gt=from_at),
-        resource=Resource.GPU,
-        accelerator_type=accelerator_type,
-        valid_from__lt=to_at,
-    )
-    return [Price(r.price_micro_per_hour, r.valid_from, r.valid_to) for r in rates]
-
-
 def current_prices(now: datetime) -> dict[str, int]:
     """List price in micro-units per GPU-hour by accelerator type."""
     rates = Rate.objects.filter(Q(valid_to=None) | Q(valid_to__gt=now), resource=Resource.GPU, valid_from__lte=now)

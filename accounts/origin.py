@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -22,21 +23,17 @@ _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class Origin:
     """`token` is the prefix of the API token that was accepted, empty for a session."""
 
-    request: HttpRequest
+    address: str
     request_id: str
+    session_key: Callable[[], str | None]
     token: str = ""
-
-    @property
-    def address(self) -> str:
-        return address_of(self.request)
 
     @property
     def credential(self) -> str:
         """Which token or session, in a form that cannot be used."""
         if self.token:
             return f"token ek_{self.token}"
-        session = getattr(self.request, "session", None)
-        key = session.session_key if session is not None else None
+        key = self.session_key()
         return f"session {hashlib.sha256(key.encode()).hexdigest()[:12]}" if key else ""
 
 
@@ -59,7 +56,23 @@ def address_of(request: Any) -> str:
 
 def _begin(request: HttpRequest) -> Origin:
     given = request.headers.get(HEADER, "")
-    return Origin(request, given if _GIVEN.fullmatch(given) else secrets.token_hex(8))
+    request_id = given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
+    return Origin(address_of(request), request_id, lambda: _session_key(getattr(request, "session", None)))
+
+
+def _session_key(session: Any) -> str | None:
+    return session.session_key if session is not None else None
+
+
+@contextmanager
+def of_socket(scope: Mapping[str, Any]) -> Iterator[None]:
+    """What is done for a WebSocket; `scope` as Channels' middleware leaves it."""
+    address = str((scope.get("client") or ("",))[0])
+    token = _origin.set(Origin(address, secrets.token_hex(8), lambda: _session_key(scope.get("session"))))
+    try:
+        yield
+    finally:
+        _origin.reset(token)
 
 
 @sync_and_async_middleware

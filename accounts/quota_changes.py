@@ -22,24 +22,17 @@ def manageable_quotas(user: User) -> QuerySet[Quota]:
     """Limits that the user may change: all for administrators; for managers those of projects below theirs, and of
     users within theirs."""
     rows = Quota.objects.select_related("project", "user")
-    if _everywhere(user):
+    if user.is_superuser:
         return rows
     mine = manageable_projects(user)
-    if user.is_superuser:  # with a token that is bound to a project
-        return rows.filter(project__in=mine)
     return rows.filter(Q(user__isnull=False, project__in=mine) | Q(user=None, project__parent__in=mine))
-
-
-def _everywhere(actor: User) -> bool:
-    """An administrator, not bounded to a project by the token of this request."""
-    return actor.is_superuser and not (actor.acting_token and actor.acting_token.project_id)
 
 
 def check_may_set(actor: User, project: Project | None, user: User | None) -> None:
     """Project.DoesNotExist where the actor may not see the project, PermissionDenied where they may not do this."""
     if project is not None and not visible_projects(actor).filter(pk=project.pk).exists():
         raise Project.DoesNotExist
-    if _everywhere(actor) or (actor.is_superuser and project is not None):
+    if actor.is_superuser:
         return
     if project is None:
         raise PermissionDenied("Only administrators of the cluster set limits on a user everywhere.")

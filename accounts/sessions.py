@@ -9,7 +9,7 @@ from typing import Any
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth import get_user
-from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db import transaction
 from django.dispatch import receiver
 from django.http import HttpRequest
@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
 from accounts.audit import record_audit
+from accounts.denials import record_denial
 from accounts.models import User
 from accounts.origin import address_of
 
@@ -50,6 +51,18 @@ def note_session(sender: Any, request: HttpRequest, user: User, **kwargs: Any) -
         for surplus in UserSession.objects.filter(user=user).order_by("-last_seen_at")[LIMIT:]:
             surplus.end()
         record_audit(actor=user, action="session.create", target=user.email)
+
+
+@receiver(user_login_failed)
+def note_failed_sign_in(
+    sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any
+) -> None:
+    """Somebody failed at an account that there is, here or at the administration's own page."""
+    email = str(credentials.get("username") or "")
+    known = User.objects.filter(email__iexact=email).first() if "\0" not in email else None
+    if known and request is not None:
+        who = f"address:{address_of(request)}"
+        record_denial(actor=None, action="session.refused", target=known.email, detail={"status": 401}, who=who)
 
 
 @receiver(user_logged_out)

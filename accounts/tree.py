@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import BooleanField, Func, OuterRef, QuerySet, Subquery
+from django.db.models import BooleanField, Func, OuterRef, QuerySet
 
 from accounts.models import Project
 
@@ -31,8 +31,3 @@ def descendants(project: Project) -> QuerySet[Project]:
 
 def below(project_id: int) -> QuerySet[Project]:
     return Project.objects.filter(ancestry__contains=[project_id])
-
-
-def ancestry_of(project: Project) -> Subquery:
-    """The project's ancestry as the database has it now."""
-    return Subquery(Project.objects.filter(pk=project.pk).values("ancestry"))

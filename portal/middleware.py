@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from csp.constants import SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from csp.middleware import CSPMiddleware, PolicyParts
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
@@ -22,6 +22,14 @@ class ContentPolicy(CSPMiddleware):
         if request.path.startswith("/admin/"):
             parts.replace = _ADMINISTRATION
         return parts
+
+
+class NoNulInPaths(MiddlewareMixin):
+    """PostgreSQL stores no text with it, so nothing has such a name."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        if "\0" in request.path_info:
+            raise Http404
 
 
 class RateLimitHeaders(MiddlewareMixin):

@@ -75,6 +75,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "accounts.origin.origin_middleware",
+    "portal.middleware.NoNulInPaths",
     "django.middleware.security.SecurityMiddleware",
     "portal.middleware.ContentPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -42,3 +42,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     data = os.environ.get("EVENKEEL_TEST_SESSION", "")
     if "evenkeel-test-" in data:
         shutil.rmtree(data, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How long a portal took to recover from what tests/flows/test_chaos.py killed."""
+    done = [report for reports in terminalreporter.stats.values() for report in reports]
+    found = [value for report in done for name, value in getattr(report, "user_properties", ()) if name == "recovery"]
+    if found:
+        terminalreporter.section("recovery")
+        for target, moment, seconds in found:
+            terminalreporter.write_line(f"{target:16}{moment:32}{seconds:6.1f} s")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from django.db.models import Q
 from drf_spectacular.utils import OpenApiExample
 from pydantic import Field, model_validator
 from rest_framework.request import Request
@@ -17,6 +16,7 @@ from accounts.models import ApiToken, User
 from accounts.selectors import writable_projects
 from accounts.services import record_audit
 from portal.api.access import Access
+from portal.api.denials import note_hidden_jobs
 from portal.api.errors import NOT_FOUND, status_of
 from portal.api.inputs import Body, Query, Word
 from portal.api.job_filters import JobsFilter, find_jobs
@@ -25,7 +25,7 @@ from portal.api.shapes.base import Shape
 from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import Job
 from portal.jobs.schema import FieldProblem, Line, Problems
-from portal.jobs.selectors import visible_jobs
+from portal.jobs.selectors import jobs_named, uuid_of, visible_jobs
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.resubmission import resubmit_job
@@ -84,6 +84,7 @@ class BulkView(APIView):
         user = signed_in(request)
         asked = _asked(user, body)
         writable = set(writable_projects(user).values_list("pk", flat=True))
+        note_hidden_jobs(request, user, [reference for reference, job in asked if job is None])
         act = _act(user, body, "api" if isinstance(request.auth, ApiToken) else "web")
         done: dict[UUID, dict[str, Any]] = {}
         results = []
@@ -109,19 +110,10 @@ def _asked(user: User, body: BulkRequest) -> list[tuple[str, Job | None]]:
             raise Problems([FieldProblem("filter", message, "too_many")])
         return [(str(job.pk), job) for job in found]
     references = [str(reference) for reference in body.ids or []]
-    numbers = [int(text) for text in references if text.isdecimal() and len(text) <= 18]
-    uuids = [uuid for text in references if (uuid := _uuid(text))]
     by_name: dict[str, Job] = {}
-    for job in rows.filter(Q(pk__in=uuids) | Q(number__in=numbers)):
+    for job in rows.filter(jobs_named(references)):
         by_name |= {str(job.number): job, str(job.pk): job}
-    return [(text, by_name.get(str(_uuid(text) or text))) for text in references]
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text) if not text.isdecimal() else None
-    except ValueError:
-        return None
+    return [(text, by_name.get(str(uuid_of(text) or text))) for text in references]
 
 
 def _act(user: User, body: BulkRequest, source: str) -> Act:

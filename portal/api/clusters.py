@@ -17,7 +17,7 @@ from portal.api.inputs import Body, PageQuery, Query, Word
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
-from portal.api.permissions import ADMINISTRATORS, SIGNED_IN
+from portal.api.permissions import ADMINISTRATORS, readers_and_administrators
 from portal.api.shapes import clusters as shapes
 from portal.api.shapes.jobs import EventPage
 from portal.api.shapes.live import Live
@@ -34,11 +34,7 @@ class LiveView(APIView):
     @operation("get_live", Live, access=Access.VIEWER, tag="cluster", path=["stream"])
     def get(self, request: Request, stream: str, query: Query) -> Response:
         """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody."""
-        allowed = {
-            "cluster",
-            *(f"project:{key}" for key in visible_projects(signed_in(request)).values_list("key", flat=True)),
-        }
-        if stream not in allowed:
+        if stream not in live.allowed_streams(signed_in(request)):
             raise Cluster.DoesNotExist
         seq, state = live.snapshot(stream, timezone.now())
         return Response({"stream": stream, "seq": seq, "state": state})
@@ -123,14 +119,9 @@ class PolicyChoice(Body):
     parameters: dict[str, Any] = Field({}, examples=[{"v_bound": 0.05}], max_length=100)
 
 
-def _readers_and_administrators(view: APIView) -> list[Any]:
-    changing = view.request.method not in ("GET", "HEAD", "OPTIONS")
-    return [permission() for permission in (ADMINISTRATORS if changing else SIGNED_IN)]
-
-
 class PolicyView(APIView):
     parser_classes = [JsonParser]
-    get_permissions = _readers_and_administrators
+    get_permissions = readers_and_administrators
 
     @operation("get_policy", shapes.Policy, access=Access.SIGNED_IN, tag="policy")
     def get(self, request: Request, query: Query) -> Response:

@@ -1,61 +1,105 @@
-"""Which refusals the audit log keeps: 403, and 404 where there is something that may not be seen."""
+"""Which refusals the audit log keeps: 403, and 400 or 404 where there is something that the asker may not see."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 from rest_framework.request import Request
 
 from accounts.denials import record_denial
-from accounts.models import User
+from accounts.models import ApiToken, Project, Quota, User
 from accounts.origin import address_of
-from portal.jobs.live import stream_exists
-from portal.jobs.models import Job
+from accounts.selectors import visible_projects
+from portal.jobs.models import Job, Run
+from portal.jobs.selectors import jobs_named, visible_jobs
+
+#: More names of one request are not looked at.
+MAX_NAMES = 1_000
 
 
-def _job_exists(reference: str) -> bool:
-    if reference.isdecimal() and len(reference) <= 18:
-        return Job.objects.filter(number=int(reference)).exists()
-    try:
-        return Job.objects.filter(pk=UUID(reference)).exists()
-    except ValueError:
-        return False
+def _hides_job(user: User, reference: str) -> bool:
+    return bool(hidden_jobs(user, [reference]))
 
 
-def _project_exists(key: str) -> bool:
-    return stream_exists(f"project:{key}")
+def hidden_jobs(user: User, references: Iterable[str]) -> list[int]:
+    """Numbers of those jobs among them that are there and that the user may not see, 20 at most."""
+    there = Job.objects.filter(jobs_named(list(references)[:MAX_NAMES]))
+    return sorted(
+        there.exclude(pk__in=visible_jobs(user).order_by().values("pk")).values_list("number", flat=True)[:20]
+    )
 
 
-#: By the name of a part of the address.
-_EXISTS: dict[str, Callable[[str], bool]] = {
-    "job": _job_exists,
-    "project": _project_exists,
-    "stream": stream_exists,
+def _hides_project(user: User, key: str) -> bool:
+    return _hides(Project.objects.filter(key=key[:40]), visible_projects(user))
+
+
+def _hides(there: QuerySet[Any], visible: QuerySet[Any]) -> bool:
+    return there.exists() and not visible.filter(pk__in=there.order_by().values("pk")).exists()
+
+
+#: By the name of a part of the address, of the query or of the body. What has no list of those that the user may see
+#: is hidden if it is there: otherwise it would have been found.
+_HIDES: dict[str, Callable[[User, str], bool]] = {
+    "job": _hides_job,
+    "project": _hides_project,
+    "parent": _hides_project,
+    "stream": lambda user, name: name.startswith("project:") and _hides_project(user, name.removeprefix("project:")),
+    "token": lambda user, pk: ApiToken.objects.filter(pk=int(pk)).exclude(user=user).exists(),
+    "quota": lambda user, pk: Quota.objects.filter(pk=int(pk)).exists(),
 }
+_IN_QUERY = _IN_BODY = ("project", "parent", "job")
 
 
 def note_denial(request: Request, status: int) -> None:
-    if status not in (403, 404):
+    if status not in (400, 403, 404):
         return
     user = getattr(request, "_user", None)  # as far as it is known: asking might raise again
     actor = user if isinstance(user, User) else None
-    if status == 404 and not (actor and _hides_something(request.parser_context["kwargs"])):
+    if status != 403 and not (actor and _hides_something(actor, request)):
         return
     _note(request, actor, status)
 
 
-def _note(request: Request | HttpRequest, actor: User | None, status: int) -> None:
+def note_hidden_jobs(request: Request, user: User, references: Iterable[str]) -> None:
+    """Jobs asked for in the body, of which the answer says that they are not there."""
+    numbers = hidden_jobs(user, references)
+    if numbers:
+        _note(request, user, 404, {"jobs": numbers})
+
+
+def note_run_denial(request: Request, run: UUID) -> None:
+    """A token of another run or launch where there is such a run."""
+    if Run.objects.filter(pk=run).exists():
+        _note(request, None, 401)
+
+
+def _note(request: Request | HttpRequest, actor: User | None, status: int, more: dict[str, Any] | None = None) -> None:
     who = f"user:{actor.pk}" if actor else f"address:{address_of(request)}"
-    detail: dict[str, Any] = {"status": status, "method": request.method}
+    detail: dict[str, Any] = {"status": status, "method": request.method, **(more or {})}
     record_denial(actor=actor, target=request.path, detail=detail, who=who)
 
 
-def _hides_something(kwargs: dict[str, Any]) -> bool:
-    return any(exists(str(kwargs[name])) for name, exists in _EXISTS.items() if name in kwargs)
+def _hides_something(user: User, request: Request) -> bool:
+    return any(_HIDES[name](user, value) for name, value in _named(request) if "\0" not in value)
+
+
+def _named(request: Request) -> Iterator[tuple[str, str]]:
+    """What the request asks for by name."""
+    where = request.parser_context["kwargs"]
+    yield from ((name, str(value)) for name, value in where.items() if name in _HIDES)
+    yield from ((name, request.query_params[name]) for name in _IN_QUERY if name in request.query_params)
+    body = getattr(request, "_full_data", None)  # None: not read, or not readable
+    if isinstance(body, Mapping):
+        start = body.get("resume_from")
+        values = {name: body.get(name) for name in _IN_BODY} | (
+            {"job": start.get("job")} if isinstance(start, Mapping) else {}
+        )
+        yield from ((name, str(value)) for name, value in values.items() if isinstance(value, str | int))
 
 
 class PageDenials(MiddlewareMixin):

@@ -56,11 +56,13 @@ def unchanged(view: APIView, method: str, request: Request, where: dict[str, Any
         yield
         return
     with transaction.atomic():
-        # Who read the same thing waits here for the other, then sees what that one did.
+        wanted = {_editable(etag) for etag in parse_etags(given)}
+        # Who read the same version waits here for the other, then sees what that one did.
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [given])
+            for version in sorted(wanted):
+                cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [version])
         current = view.get(request, **where)["ETag"]  # type: ignore[attr-defined]
-        if _editable(current) not in {_editable(wanted) for wanted in parse_etags(given)}:
+        if _editable(current) not in wanted:
             raise Refused(412, CHANGED)
         yield
 

@@ -58,7 +58,7 @@ _DETAILS = {
     413: "The body may have 256 KiB at most.",
     415: 'Unsupported media type "text/plain" in request.',
     416: "The file has 3 bytes; the range lies outside of it.",
-    429: "Too many requests: 600 in 60 s at most. Try again in 12 s.",
+    429: "Too many requests. Try again in 12 s.",
     503: "The database or Redis does not answer at the moment. Try again shortly.",
 }
 _WRONG = FieldProblem("gpus.max", "must not be below min (4)", "value_error")

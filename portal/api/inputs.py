@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from datetime import datetime
+from datetime import date
 from typing import Annotated, Any, TypeVar
 
 from drf_spectacular.utils import OpenApiParameter
@@ -13,9 +13,10 @@ from rest_framework.request import Request
 from portal.jobs.schema import FieldProblem, Problems, no_control, problems_of
 
 M = TypeVar("M", bound=BaseModel)
+When = TypeVar("When", bound=date)
 
 
-def _known_era(at: datetime) -> datetime:
+def known_era(at: When) -> When:
     if not 2000 <= at.year < 2200:
         raise ValueError("must be between 2000 and 2200")
     return at
@@ -27,7 +28,7 @@ def _split(value: object) -> object:
 
 
 Word = Annotated[str, Field(max_length=200), AfterValidator(no_control)]
-At = Annotated[AwareDatetime, AfterValidator(_known_era)]
+At = Annotated[AwareDatetime, AfterValidator(known_era)]
 Several = BeforeValidator(_split)
 
 

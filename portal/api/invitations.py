@@ -31,6 +31,7 @@ from accounts.invitations import (
 )
 from accounts.models import ApiToken, Membership, User
 from accounts.models import Invitation as InvitationRow
+from accounts.origin import address_of
 from accounts.selectors import access_project
 from portal.api.access import Access
 from portal.api.errors import Refused
@@ -39,7 +40,6 @@ from portal.api.members import Email
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
-from portal.api.rates import address_of
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
 from portal.jobs.describe import iso
@@ -195,7 +195,7 @@ class AcceptView(APIView):
 
 
 def _slow_down(request: Request) -> None:
-    if seconds := attempts.wait_s(address_of(request), "invitation"):
+    if seconds := attempts.invitation_wait_s(address_of(request)):
         raise Throttled(seconds)
 
 

@@ -41,3 +41,8 @@ class IsAdministrator(BasePermission):
 
 SIGNED_IN: list[type[BasePermission]] = [IsAuthenticated, HasScope]
 ADMINISTRATORS: list[type[BasePermission]] = [*SIGNED_IN, IsAdministrator]
+
+
+def readers_and_administrators(view: APIView) -> list[BasePermission]:
+    """`get_permissions` of what everybody reads and administrators change."""
+    return [permission() for permission in (SIGNED_IN if view.request.method in SAFE_METHODS else ADMINISTRATORS)]

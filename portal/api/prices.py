@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from drf_spectacular.utils import OpenApiExample
 from pydantic import Field, model_validator
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -25,7 +24,7 @@ from portal.api.inputs import At, Body, PageQuery, Query, Word
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
-from portal.api.permissions import ADMINISTRATORS, SIGNED_IN
+from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.money import Discount, DiscountPage, Rate, RatePage
 from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.schema import FieldProblem
@@ -59,14 +58,9 @@ class RateWish(Body):
         return self
 
 
-def _readers_and_administrators(view: APIView) -> list[BasePermission]:
-    changing = view.request.method not in ("GET", "HEAD", "OPTIONS")
-    return [permission() for permission in (ADMINISTRATORS if changing else SIGNED_IN)]
-
-
 class RatesView(APIView):
     parser_classes = [JsonParser]
-    get_permissions = _readers_and_administrators
+    get_permissions = readers_and_administrators
 
     @operation("list_rates", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
     def get(self, request: Request, query: RatesQuery) -> Response:
@@ -113,7 +107,7 @@ class DiscountWish(Body):
 
 class DiscountsView(APIView):
     parser_classes = [JsonParser]
-    get_permissions = _readers_and_administrators
+    get_permissions = readers_and_administrators
 
     @operation("list_discounts", DiscountPage, access=Access.SIGNED_IN, tag="prices", query=DiscountsQuery)
     def get(self, request: Request, query: DiscountsQuery) -> Response:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
-from django.core.cache import cache
 from django.http import HttpRequest
 from redis.exceptions import RedisError
 from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from accounts import counting
 from accounts.models import ApiToken, User
+from accounts.origin import address_of
 
 if TYPE_CHECKING:  # views read the settings that name what is here
     from rest_framework.views import APIView
@@ -61,17 +62,11 @@ def count(policy: str, who: str, limit: int, *, by: int = 1, window_s: int = WIN
     window = int(now // window_s)
     key = f"rate:{policy}:{hashlib.sha256(who.encode()).hexdigest()[:32]}:{window}"
     try:
-        used = by if cache.add(key, by, 2 * window_s) else cache.incr(key, by)
-    except ValueError:  # forgotten between the two: as good as the first
-        used = by
+        used = counting.count(key, 2 * window_s, by)
     except RedisError as error:
         logger.warning("requests are not counted: %s", error)
         return None
     return Standing(policy, limit, used, max(1, int((window + 1) * window_s - now)))
-
-
-def address_of(request: Request | HttpRequest) -> str:
-    return str(request.META.get("REMOTE_ADDR"))
 
 
 def _count_anonymous(request: Request | HttpRequest) -> Standing | None:

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.access import Access
+from portal.api.denials import note_run_denial
 from portal.api.errors import Refused
 from portal.api.inputs import Query, read_body
 from portal.api.operations import operation
@@ -86,6 +87,8 @@ class ReportsView(APIView):
         scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not is_run_token(token.strip(), run, report.epoch):
             charge_address(request)
+            if token.strip().startswith("ekr_"):
+                note_run_denial(request, run)
             raise Refused(401, "This is not the token of that run and epoch.")
         charge_run(request, run)
         report = report.model_copy(update={"notices": _bounded(run, report.notices)})

@@ -18,16 +18,16 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from accounts import attempts
-from accounts.denials import record_denial
 from accounts.models import User
 from accounts.oidc import PROVIDER
+from accounts.origin import address_of
 from accounts.selectors import projects_with_roles
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, Query
 from portal.api.operations import operation
 from portal.api.parsing import JsonParser
-from portal.api.rates import RateThrottle, address_of
+from portal.api.rates import RateThrottle
 from portal.api.shapes.accounts import Session
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
@@ -74,7 +74,6 @@ class SessionView(APIView):
         SessionAuthentication().enforce_csrf(request)
         user = authenticate(request._request, username=body.email, password=body.password)
         if not isinstance(user, User):
-            _note_refusal(request, body.email)
             raise Refused(401, WRONG)
         login(request._request, user)
         attempts.forget(address_of(request), body.email)
@@ -86,14 +85,6 @@ class SessionView(APIView):
         SessionAuthentication().enforce_csrf(request)
         logout(request._request)
         return Response(status=204)
-
-
-def _note_refusal(request: Request, email: str) -> None:
-    """Somebody failed at an account that there is."""
-    known = User.objects.filter(email__iexact=email).first() if "\0" not in email else None
-    if known:
-        who = f"address:{address_of(request)}"
-        record_denial(actor=None, action="session.refused", target=known.email, detail={"status": 401}, who=who)
 
 
 def describe_session(user: User | AnonymousUser) -> dict[str, Any]:

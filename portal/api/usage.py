@@ -23,7 +23,7 @@ from accounts.selectors import visible_projects
 from accounts.usage import GroupBy, Question
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import PageQuery, Query, Word
+from portal.api.inputs import PageQuery, Query, Word, known_era
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.money import UsagePage
 from portal.dashboard.usage import usage_rows
@@ -34,13 +34,7 @@ LONGEST = timedelta(days=10 * 366)
 _BATCH = 5_000
 
 
-def _known_era(day: date) -> date:
-    if not 2000 <= day.year < 2200:
-        raise ValueError("must be between 2000 and 2200")
-    return day
-
-
-Day = Annotated[date, AfterValidator(_known_era)]
+Day = Annotated[date, AfterValidator(known_era)]
 
 
 class UsageFilters(Query):

@@ -11,22 +11,16 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 
+from accounts import origin
 from accounts.denials import record_denial
 from accounts.models import User
-from accounts.selectors import visible_projects
 from accounts.sessions import user_of_session
 from portal.jobs.describe import iso
-from portal.jobs.live import group_name, stream_exists
+from portal.jobs.live import allowed_streams, existing_streams, group_name
 
 MAX_STREAMS = 1_000
 PING_S = 10.0
 NOT_SIGNED_IN = 4401
-
-
-def allowed_streams(user: User) -> set[str]:
-    """The streams that a signed-in user may see."""
-    keys = visible_projects(user).values_list("key", flat=True)
-    return {"cluster", *(f"project:{key}" for key in keys)}
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library is untyped
@@ -60,20 +54,21 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
             await self.close(code=NOT_SIGNED_IN)
             return
         allowed = await database_sync_to_async(allowed_streams)(self.user)
+        await database_sync_to_async(self._note_denials)([stream for stream in streams if stream not in allowed])
         for stream in streams:
             if stream not in allowed:
-                await database_sync_to_async(self._note_denial)(stream)
                 await self._say({"type": "error", "stream": stream, "detail": "There is no such stream."})
                 continue
             self.streams.add(stream)
             await self.channel_layer.group_add(group_name(stream), self.channel_name)
             await self._say({"type": "subscribed", "stream": stream})
 
-    def _note_denial(self, stream: str) -> None:
-        if stream_exists(stream):
-            address = str((self.scope.get("client") or ("",))[0])
-            detail = {"status": 404, "stream": stream, "address": address}
-            record_denial(actor=self.user, target=self.scope["path"], detail=detail, who=f"user:{self.user.pk}")
+    def _note_denials(self, refused: list[str]) -> None:
+        hidden = existing_streams(refused)
+        if hidden:
+            with origin.of_socket(self.scope):
+                detail = {"status": 404, "streams": hidden}
+                record_denial(actor=self.user, target=self.scope["path"], detail=detail, who=f"user:{self.user.pk}")
 
     async def _still_allowed(self) -> bool:
         """Sessions end, membership and accounts change while sockets live."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from statistics import pvariance
 from typing import Any
 from uuid import UUID
 
@@ -82,6 +83,11 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         queue=queue_positions(waiting),
         totals=_totals(jobs),
     )
+
+
+def variance(relative: list[float]) -> float | None:
+    """Population variance of relative throughputs."""
+    return round(pvariance(relative), 6) if relative else None
 
 
 def _totals(jobs: list[Job]) -> dict[UUID, dict[str, float]]:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.deadlines import deadline_sentence
-from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, runs_emulated
+from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, runs_emulated, variance
 from portal.jobs.models import Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
@@ -122,7 +122,7 @@ def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:
                 "number": held.number,
                 "name": name,
                 "gain_steps_per_s": curve.at(count + 1) - curve.at(count),
-                "variance": _variance([*(shares | {held.id: _share(held, 1, types)}).values()]),
+                "variance": variance([*(shares | {held.id: _share(held, 1, types)}).values()]),
             }
         )
     return sorted(weighed, key=lambda entry: -entry["gain_steps_per_s"])[:MAX_WEIGHED]
@@ -134,10 +134,3 @@ def _share(job: domain.Job, more: int, types: dict[str, int]) -> float:
     alone = alone_steps_per_s({kind: Profile(curve, {}) for kind, curve in job.curves.items()}, types, job.max_gpus)
     curve = job.curves.get(job.gang.type)
     return curve.at(job.gang.count + more) / alone if curve and alone else 0.0
-
-
-def _variance(values: list[float]) -> float | None:
-    if not values:
-        return None
-    mean = sum(values) / len(values)
-    return round(sum((value - mean) ** 2 for value in values) / len(values), 6)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,8 @@ from django.conf import settings
 from redis import Redis
 from redis.exceptions import RedisError
 
-from accounts.models import Project
+from accounts.models import Project, User
+from accounts.selectors import visible_projects
 from portal.jobs import live_state
 from portal.jobs.describe import iso
 from portal.jobs.locks import live_lock
@@ -44,10 +46,17 @@ def group_name(stream: str) -> str:
     return "live." + stream.replace(":", ".")
 
 
-def stream_exists(stream: str) -> bool:
-    """Whether it is a project's, whoever may see it."""
-    kind, _, key = stream.partition(":")
-    return kind == "project" and Project.objects.filter(key=key[:40].replace("\0", "")).exists()
+def allowed_streams(user: User) -> set[str]:
+    """The streams that a signed-in user may see."""
+    keys = visible_projects(user).values_list("key", flat=True)
+    return {"cluster", *(f"project:{key}" for key in keys)}
+
+
+def existing_streams(names: Collection[str], most: int = 20) -> list[str]:
+    """Those that are projects', whoever may see them."""
+    keys = [key for kind, _, key in (name.partition(":") for name in names) if kind == "project" and "\0" not in key]
+    found = Project.objects.filter(key__in=keys).values_list("key", flat=True)[:most] if keys else []
+    return [f"project:{key}" for key in found]
 
 
 def merge_patch(before: Any, after: Any) -> Any:

@@ -17,7 +17,7 @@ from accounts.models import Project
 from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal.jobs import profiles
-from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso
+from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, variance
 from portal.jobs.holding import product_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
 from portal.jobs.selectors import described_jobs, in_states
@@ -77,12 +77,17 @@ def describe_event(event: JobEvent) -> dict[str, Any]:
         "id": event.pk,
         "at": iso(event.at),
         "kind": event.kind,
-        "job": {"number": event.job.number, "name": event.job.name} if event.job else None,
+        "job": _named(event.job, event.project_id) if event.job else None,
         "project": event.project.key if event.project else None,
         "text": event.text,
         "detail": event.detail,
         "to_state": event.to_state,
     }
+
+
+def _named(job: Job, project_id: int | None) -> dict[str, Any]:
+    """In the events of a project that it has left a job has a number only: its name is its new project's."""
+    return {"number": job.number, "name": job.name if job.project_id == project_id else ""}
 
 
 def _events(condition: Q) -> dict[str, Any]:
@@ -166,7 +171,7 @@ def _tiles(
         "running": sum(d["state"] == "running" for d in described.values()),
         "queued": len(waiting),
         "oldest_wait_since_at": iso(min((j.submitted_at for j in waiting), default=None)),
-        "variance": _variance(relative),
+        "variance": variance(relative),
         "v_bound": cluster.policy_parameters.get("v_bound"),
         "mean_relative_throughput": round(mean, 4) if mean else None,
         "relative_throughputs": relative,
@@ -174,14 +179,6 @@ def _tiles(
         "spend_month": str(amount(spent + held_now, 2)),
         "budget_month": None if budget is None else str(round(from_micro(budget), 2)),
     }
-
-
-def _variance(values: list[float]) -> float | None:
-    """Population variance of relative throughput over the jobs that hold GPUs."""
-    if not values:
-        return None
-    mean = sum(values) / len(values)
-    return round(sum((v - mean) ** 2 for v in values) / len(values), 6)
 
 
 def _could_start(job: Job, now: datetime) -> bool:

@@ -48,19 +48,28 @@ def access_job(user: User | AnonymousUser, reference: str, *, write: bool = Fals
 
     PermissionError where the user may read but not change it.
     """
-    job = visible_jobs(user).get(_reference(reference))
+    job = visible_jobs(user).get(jobs_named([reference]))
     if write and not writable_projects(user).filter(pk=job.project_id).exists():
         raise PermissionError(f"You may read jobs of {job.project.name} but not change them.")
     return job
 
 
-def _reference(text: str) -> Q:
-    if text.isdecimal() and len(text) <= 18:
-        return Q(number=int(text))
+def jobs_named(references: Iterable[str]) -> Q:
+    """Jobs with these numbers or UUIDs; what is neither names none."""
+    numbers, uuids = [], []
+    for text in references:
+        if text.isdecimal() and len(text) <= 18:
+            numbers.append(int(text))
+        elif uuid := uuid_of(text):
+            uuids.append(uuid)
+    return Q(number__in=numbers) | Q(pk__in=uuids)
+
+
+def uuid_of(text: str) -> UUID | None:
     try:
-        return Q(pk=UUID(text))
+        return UUID(text) if not text.isdecimal() else None
     except ValueError:
-        raise Job.DoesNotExist from None
+        return None
 
 
 def in_people_states(words: Iterable[str]) -> Q:

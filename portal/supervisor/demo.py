@@ -79,7 +79,9 @@ class Demo:
                     self._submit(waiting[0])
                     waiting.pop(0)
                 jobs = self._look()
-            except httpx.TransportError as error:
+            except httpx.HTTPError as error:
+                if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                    raise
                 logger.info("The web process does not answer (%s); trying again.", type(error).__name__)
             else:
                 if not waiting and all(job["state"] in ENDED for job in jobs):

@@ -74,11 +74,6 @@ class LinearProgram:
         for kept in (self._columns, self._values, self._lower, self._upper):
             del kept[rows:]
 
-    def set_bounds(self, row: int, lower: float, upper: float) -> None:
-        self._lower[row], self._upper[row] = lower, upper
-        if self._highs is not None:
-            self._highs.changeRowBounds(row, lower, upper)
-
     def set_value(self, row: int, column: int, value: float) -> None:
         """Change an entry that the row already has."""
         self._values[row][self._columns[row] == column] = value

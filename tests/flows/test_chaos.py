@@ -1,6 +1,6 @@
-"""Kill anything between any two steps of a job: all finish, nothing goes back, nothing is held twice.
+"""Kill anything between any two steps of a job: all finish, nothing goes back, nothing is held or paid for twice.
 
-`make chaos` runs every target at every moment; the default suite a sample.
+`make chaos` runs every target at every moment and prints how long each took to recover; the default suite a sample.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -20,31 +20,34 @@ from tests.live_portal import LivePortal, running_portal
 
 pytestmark = pytest.mark.timeout(500)
 
-TARGETS = ("worker", "beat", "web", "valkey", "postgres", "runner", "training worker")
+CONTROL_PLANE = ("worker", "beat", "web", "valkey", "postgres")
+TRAINING = ("runner", "training worker")
+WITHOUT_PROCESSES = ("WAITING_FOR_INITIAL_CONTACT", "WAITING_FOR_INITIAL_RESOURCE", "STANDBY")
 MOMENTS = (
-    "WAITING_FOR_INITIAL_RESOURCE",
-    "STANDBY",
+    *WITHOUT_PROCESSES,
     "LAUNCHING",
     "RUNNING_PROTECTED",
     "RUNNING",
     "CHECKPOINTING",
     "STOPPING",
+    "FINISHED",
 )
-SAMPLE = {
+SAMPLE = (
     ("worker", "CHECKPOINTING"),
     ("postgres", "RUNNING"),
     ("valkey", "LAUNCHING"),
     ("web", "STOPPING"),
+    ("beat", "WAITING_FOR_INITIAL_CONTACT"),
     ("runner", "RUNNING_PROTECTED"),
     ("training worker", "RUNNING"),
-}
-CASES = [
-    pytest.param(target, moment, marks=[] if (target, moment) in SAMPLE else pytest.mark.chaos)
-    for target in TARGETS
-    for moment in MOMENTS
-    if not (target in ("runner", "training worker") and moment in ("WAITING_FOR_INITIAL_RESOURCE", "STANDBY"))
+)
+CASES = [(target, moment) for target in CONTROL_PLANE for moment in MOMENTS] + [
+    (target, moment) for target in TRAINING for moment in MOMENTS if moment not in (*WITHOUT_PROCESSES, "FINISHED")
 ]
-RECOVERY_S = 120
+ENDED = ("FINISHED", "FAILED", "CANCELLED")
+TRAINING_AGAIN = ("RUNNING_PROTECTED", "FINISHED")
+ALL_DONE_S = 120
+Record = Callable[[str, object], None]
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +56,20 @@ def portal() -> Iterator[LivePortal]:
         yield portal
 
 
+@pytest.mark.parametrize(("target", "moment"), SAMPLE)
+def test_jobs_finish_whatever_is_killed(portal: LivePortal, target: str, moment: str, record_property: Record) -> None:
+    _all_finish(portal, target, moment, record_property)
+
+
+@pytest.mark.chaos
 @pytest.mark.parametrize(("target", "moment"), CASES)
-def test_every_job_finishes_whatever_is_killed(portal: LivePortal, target: str, moment: str) -> None:
+def test_every_job_finishes_whatever_is_killed_when(
+    portal: LivePortal, target: str, moment: str, record_property: Record
+) -> None:
+    _all_finish(portal, target, moment, record_property)
+
+
+def _all_finish(portal: LivePortal, target: str, moment: str, record: Record) -> None:
     shape = {"model_type": "digits_mlp", "batch_size": 60, "checkpoint": {"every_steps": 40}}
     shape |= {"throughput": {"titan_xp": [1.0, 1.8, 2.4, 2.8, 3.0, 3.1]}, "retry": {"limit": 5, "backoff_s": 0.2}}
     leaving = moment in ("CHECKPOINTING", "STOPPING")
@@ -65,42 +80,69 @@ def test_every_job_finishes_whatever_is_killed(portal: LivePortal, target: str, 
     second = portal.submit(**shape, total_steps=200, gpus={"min": 1, "max": 5})
     third = portal.submit(**shape, total_steps=60, gpus={"min": 2, "max": 6})
     jobs = [first["id"], second["id"], third["id"]]
-    _kill_at(portal, target, moment, jobs)
+    hit = _kill_at(portal, target, moment, jobs)
+    seconds = (
+        _recovery_s(portal, jobs, MOMENTS) if target in CONTROL_PLANE else _recovery_s(portal, [hit], TRAINING_AGAIN)
+    )
+    record("recovery", (target, moment, seconds))
     for job in (first, second, third):
-        ended = portal.wait_state(job["number"], "succeeded", "failed", timeout_s=RECOVERY_S)
+        ended = portal.wait_state(job["number"], "succeeded", "failed", timeout_s=ALL_DONE_S)
         assert ended["state"] == "succeeded", (ended["exit"], portal.logs())
     _check(portal, jobs)
 
 
-def _kill_at(portal: LivePortal, target: str, moment: str, jobs: list[str]) -> None:
-    """Kill as soon as one of the jobs is in the state; a state that is over in milliseconds may just have passed."""
-    ids = ", ".join(f"'{job}'" for job in jobs)
+def _among(jobs: Sequence[str]) -> str:
+    return ", ".join(f"'{job}'" for job in jobs)
+
+
+def _kill_at(portal: LivePortal, target: str, moment: str, jobs: list[str]) -> str:
+    """Kill as soon as one of the jobs is in the state, or just was: some are over in milliseconds. The job hit."""
+    been = f"EXISTS (SELECT 1 FROM jobs_jobevent e WHERE e.run_id = r.id AND e.to_state = '{moment}')"
+    if moment == "WAITING_FOR_INITIAL_CONTACT":  # where each run begins
+        been = "true"
     url = portal.database_url()
     give_up_at = time.monotonic() + 60
     with contextlib.closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
         while time.monotonic() < give_up_at:
             cursor.execute(
-                f"SELECT r.id, r.job_id FROM jobs_run r WHERE job_id IN ({ids}) AND "
-                f"(state = '{moment}' OR EXISTS (SELECT 1 FROM jobs_jobevent e WHERE e.run_id = r.id "
-                f"AND e.to_state = '{moment}'))"
+                f"SELECT r.id, r.job_id FROM jobs_run r WHERE job_id IN ({_among(jobs)}) "
+                f"AND (state = '{moment}' OR {been}) ORDER BY state = '{moment}' DESC"
             )
             found = [(str(run), str(job)) for run, job in cursor.fetchall()]
-            if found and _kill(portal, target, found):
-                return
+            hit = _kill(portal, target, found) if found else None
+            if hit:
+                return hit
             time.sleep(0.01)
     raise AssertionError(f"nothing to kill: no {target} at {moment}")
 
 
-def _kill(portal: LivePortal, target: str, runs: list[tuple[str, str]]) -> bool:
+def _recovery_s(portal: LivePortal, jobs: list[str], signs: tuple[str, ...]) -> float:
+    """From the kill until the portal is ready and one of the jobs makes its way again: one of the states that are
+    `signs`, a step of its newest launch, or the end of all."""
+    began, since = time.monotonic(), f"to_timestamp({time.time()})"
+    ids, states = _among(jobs), _among(signs)
+    query = (
+        f"SELECT 1 FROM jobs_jobevent e WHERE e.job_id IN ({ids}) AND e.to_state IN ({states}) AND e.at > {since} "
+        "UNION SELECT 1 FROM jobs_metricpoint m JOIN jobs_run r ON r.id = m.run_id "
+        f"WHERE r.job_id IN ({ids}) AND m.epoch = r.epoch AND m.at > {since} "
+        "UNION SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM jobs_job j JOIN jobs_run r ON r.id = j.run_id "
+        f"WHERE j.id IN ({ids}) AND r.state NOT IN ({_among(ENDED)}))"
+    )
+    portal.wait_for("it to recover", lambda: portal.ready() and portal.rows(query), ALL_DONE_S)
+    return time.monotonic() - began
+
+
+def _kill(portal: LivePortal, target: str, runs: list[tuple[str, str]]) -> str | None:
+    """The job whose process was killed; any of them for the control plane's."""
     if target == "training worker":
-        return any(_kill_rank(run) for run, _ in runs)
+        return next((job for run, job in runs if _kill_rank(run)), None)
     if target == "runner":
-        return any(_kill_runner(portal.data, run, job) for run, job in runs)
+        return next((job for run, job in runs if _kill_runner(portal.data, run, job)), None)
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         portal.kill(target)
-        return True
-    return False
+        return runs[0][1]
+    return None
 
 
 def _kill_rank(run: str) -> bool:
@@ -124,7 +166,7 @@ def _kill_runner(data: Path, run: str, job: str) -> bool:
 
 
 def _check(portal: LivePortal, jobs: list[str]) -> None:
-    ids = ", ".join(f"'{job}'" for job in jobs)
+    ids = _among(jobs)
     for table in ("jobs_hold", "jobs_assignment"):
         query = (
             f"SELECT count(*) FROM {table} a JOIN {table} b ON a.accelerator_id = b.accelerator_id "
@@ -141,14 +183,32 @@ def _check(portal: LivePortal, jobs: list[str]) -> None:
             == [(0,)]
         ),
     )
-    steps = portal.rows(
-        "SELECT r.job_id, r.attempt, m.epoch, min(m.step), max(m.step) FROM jobs_metricpoint m "
-        f"JOIN jobs_run r ON r.id = m.run_id WHERE r.job_id IN ({ids}) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+    _never_back(portal, ids)
+    _paid_once(portal, ids)
+
+
+def _never_back(portal: LivePortal, ids: str) -> None:
+    """Each launch goes on from a checkpoint that is no older than the newest before it."""
+    launches = portal.rows(
+        "SELECT r.job_id, r.attempt, m.epoch, min(m.step), min(m.at) FROM jobs_metricpoint m "
+        f"JOIN jobs_run r ON r.id = m.run_id WHERE r.job_id IN ({ids}) GROUP BY 1, 2, 3"
     )
     kept = portal.rows(
-        "SELECT r.job_id, r.attempt, c.step, c.at FROM jobs_checkpoint c JOIN jobs_run r ON r.id = c.run_id "
-        f"WHERE r.job_id IN ({ids})"
+        "SELECT r.job_id, c.step, c.at FROM jobs_checkpoint c JOIN jobs_run r ON r.id = c.run_id "
+        f"WHERE job_id IN ({ids})"
     )
-    for job, attempt, _, first_step, _ in steps:
-        before = max((step for j, a, step, _ in kept if j == job and a < attempt), default=0)
-        assert first_step >= before, f"{job} attempt {attempt} went back past its checkpoint at {before}"
+    for job, attempt, epoch, first_step, first_at in launches:
+        earlier = [at for j, a, e, _, at in launches if j == job and (a, e) < (attempt, epoch)]
+        # What this launch itself wrote before its first report says nothing.
+        before = max((step for j, step, at in kept if j == job and earlier and at < first_at), default=0)
+        assert first_step >= before, f"{job} attempt {attempt} epoch {epoch} went back past its checkpoint at {before}"
+
+
+def _paid_once(portal: LivePortal, ids: str) -> None:
+    """The ledger has every hold from its beginning to its end, once."""
+    wrong = portal.rows(
+        "SELECT h.id FROM jobs_hold h JOIN jobs_run r ON r.id = h.run_id LEFT JOIN accounts_ledgerentry l "
+        f"ON l.hold_id = h.id AND l.resource = 'gpu' WHERE r.job_id IN ({ids}) GROUP BY h.id, h.during "
+        "HAVING coalesce(sum(l.held_us), 0) <> round(extract(epoch FROM upper(h.during) - lower(h.during)) * 1000000)"
+    )
+    assert wrong == []

@@ -15,8 +15,9 @@ from django.db import connection
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
-from accounts.models import AuditEntry, Project, User
+from accounts.models import AuditEntry, Membership, Project, Quota, User
 from accounts.tokens import ALL_SCOPES, create_token, revoke_token
+from portal.jobs.run_tokens import run_token
 from tests.portal.api import Api
 from tests.portal.test_live import Socket
 from tests.portal.world import World
@@ -120,17 +121,89 @@ def test_pages_and_sockets_refuse_as_the_api_does() -> None:
         (email, "/admin/accounts/user/", 403),
         (email, "/ws/v1/live", 404),
     ]
-    assert AuditEntry.objects.latest("id").detail["stream"] == "project:hidden"
+    entry = AuditEntry.objects.latest("id")
+    assert (entry.detail["streams"], entry.address) == (["project:hidden"], "10.1.2.3")
 
 
 async def _subscribe(user: User, session: SessionBase, streams: list[str]) -> None:
-    socket = Socket(user, session)
+    socket = Socket(user, session, client=("10.1.2.3", 999))
     await socket.connect()
     await socket.say(json.dumps({"subscribe": streams}))
     for _ in streams:
         await socket.hear()
     await socket.send_input({"type": "websocket.disconnect", "code": 1000})
     await socket.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "usage?project=hidden", None, 404),
+        ("GET", "quotas/QUOTA", None, 404),
+        ("DELETE", "tokens/TOKEN", None, 404),
+        ("POST", "jobs", {"command": "x", "project": "hidden", "total_steps": 1}, 400),
+        ("POST", "jobs", {"command": "x", "project": "own", "total_steps": 1, "resume_from": {"job": "JOB"}}, 400),
+        ("POST", "jobs/bulk", {"action": "cancel", "ids": ["JOB", "999999"]}, 200),
+    ],
+)
+def test_what_a_query_or_body_names_is_noticed(
+    world: World, method: str, path: str, body: dict[str, Any] | None, status: int
+) -> None:
+    job = world.submit()
+    hidden = Project.objects.create(key="hidden", name="Hidden")
+    quota = Quota.objects.create(project=hidden, kind="gpus", limit=1)
+    token, _ = create_token(user=world.user, name="ana's")
+    eve = User.objects.create_user("eve@example.org", "x")
+    own = Project.objects.create(key="own", name="Own")
+    Membership.objects.create(project=own, user=eve)
+    names = {"QUOTA": quota.pk, "TOKEN": token.pk, "JOB": job.number}
+    for name, value in names.items():
+        path = path.replace(name, str(value))
+    sent = json.loads(json.dumps(body).replace('"JOB"', str(job.number)))
+    assert Api(eve).request(method, f"{path}", sent).status == status
+    assert [who for who, *_ in denied()] == ["eve@example.org"]
+
+
+def test_what_is_not_there_in_ones_own_project_is_no_denial(world: World) -> None:
+    job = world.submit()
+    api = Api(world.user)
+    for path in (f"jobs/{job.number}/artifacts/999", "projects/vision/bundles/" + "0" * 64, "usage?project=none"):
+        assert api.get(path).status == 404, path
+    assert api.get("jobs?project=vision&state=nonsense").status == 400
+    assert denied() == []
+
+
+@pytest.mark.parametrize("act", ["cancel", "hold", "patch", "resubmit"])
+def test_what_is_done_to_others_jobs_is_kept(world: World, boss: Api, act: str) -> None:
+    own, others = Api(world.user), world.submit()
+    mine = world.submit()
+    for api, job in ((own, mine), (boss, others)):
+        path = f"jobs/{job.number}"
+        answer = api.request("PATCH", path, {"name": "x"}) if act == "patch" else api.post(f"{path}/{act}", {})
+        assert answer.status in (200, 201)
+    entries = AuditEntry.objects.filter(action=f"job.{act}")
+    assert [(e.actor_email, e.target) for e in entries] == [("root@example.org", f"job {others.number}")]
+
+
+def test_a_run_s_token_opens_no_other_run(world: World) -> None:
+    job = world.submit()
+    world.round()
+    run = world.run(job)
+    body = {"epoch": run.epoch, "seq": 1, "sent_at": 0.0}
+    for token in (run_token(run.pk, run.epoch + 1), "nonsense"):
+        assert Api(token=token).post(f"runs/{run.pk}/reports", body).status == 401
+    assert denied() == [("", f"/api/v1/runs/{run.pk}/reports", 401)]
+
+
+def test_failed_sign_ins_at_the_administration_are_kept(world: World) -> None:
+    data = {"username": world.user.email, "password": "wrong"}
+    assert Client().post("/admin/login/", data).status_code == 200
+    assert [e.target for e in AuditEntry.objects.filter(action="session.refused")] == [world.user.email]
+
+
+@pytest.mark.parametrize("path", ["projects/vision%00", "projects/vision/secrets/A%00", "live/project:vision%00"])
+def test_a_path_with_nul_leads_nowhere(world: World, boss: Api, path: str) -> None:
+    assert boss.get(path).status == 404
 
 
 def test_dead_tokens_are_noticed_and_made_up_ones_are_not(world: World) -> None:

@@ -212,6 +212,8 @@ def test_an_invitation_makes_an_account_once(world: World, manager: Api) -> None
     assert secret not in json.dumps(list(Invitation.objects.values()), default=str)
     assert secret not in manager.get("projects/vision/invitations").text
     browser = Browser()
+    seen = browser.send("post", "invitations/look", {"secret": secret}).json()
+    assert (seen["email"], seen["role"], seen["project_name"]) == ("new@example.org", "viewer", "Vision")
     weak = browser.send("post", "invitations/accept", {"secret": secret, "name": "New", "password": "12345"})
     assert weak.status_code == 400
     taken = {"secret": secret, "name": "New", "password": "correct horse battery"}
@@ -253,7 +255,17 @@ def test_invitations_end(world: World, manager: Api, how: str) -> None:
     body = {"secret": secret, "password": "correct horse battery"}
     refused = Browser().send("post", "invitations/accept", body)
     assert refused.status_code == 404
+    assert Browser().send("post", "invitations/look", {"secret": secret}).status_code == 404
     assert not User.objects.filter(email="new@example.org").exists()
+
+
+def test_many_may_join_from_one_address(world: World, manager: Api) -> None:
+    """A whole team behind one address, in a minute."""
+    for n in range(30):
+        secret = secret_of(invite(manager, email=f"p{n}@example.org"))
+        assert Browser().send("post", "invitations/look", {"secret": secret}).status_code == 200
+        body = {"secret": secret, "password": "correct horse battery"}
+        assert Browser().send("post", "invitations/accept", body).status_code == 200
 
 
 def test_an_invitation_is_mailed_where_mail_is_set_up(world: World, manager: Api, settings: Any) -> None:

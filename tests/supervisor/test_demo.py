@@ -1,4 +1,8 @@
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,6 +15,7 @@ from portal.supervisor.demo import Demo, fitting_speedup, verdict
 from portal.supervisor.demo_report import report
 from tests.portal.api import Api
 from tests.portal.world import World
+from tests.supervisor.running import ROOT, free_port
 
 
 def ended(number: int, **changes: Any) -> dict[str, Any]:
@@ -101,3 +106,21 @@ def test_only_with_a_policy_to_choose_it_may_choose_one() -> None:
     body = {"name": "static_partition", "parameters": {"n": 2}}
     assert Api(token=demo_module._make_token(DEFAULT_SCOPES)).put("policy", body).status == 403
     assert Api(token=demo_module._make_token(Scope)).put("policy", body).status == 200
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_ends_by_itself_with_a_table(data: Path) -> None:
+    """As `DEMO_EXIT=1 make demo` runs it, with a policy to choose and few steps."""
+    place = data / "portal"
+    environment = os.environ | {
+        "DEMO_EXIT": "1",
+        "EVENKEEL_DATA": str(place),
+        "EVENKEEL_PORT": str(free_port()),
+        "EVENKEEL_SPEEDUP": "20",
+    }
+    command = [sys.executable, "manage.py", "demo", "--steps", "60", "--policy", "static_partition:n=2"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert [line.split()[0] for line in said.splitlines() if " succeeded " in line] == ["#1", "#2", "#3", "#4"]
+    assert "completion of the workload" in said

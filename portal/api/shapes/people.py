@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from portal.api.shapes.accounts import Project, Token
+from portal.api.shapes.accounts import Project
 from portal.api.shapes.base import Page, Role, Shape
 
 INHERITED = "Key of the project above that the role comes from; null: it was given here."
@@ -120,7 +120,3 @@ class BrowserSessions(Shape):
 
 class Ended(Shape):
     ended: int
-
-
-class TokenList(Page):
-    results: list[Token]

@@ -20,6 +20,7 @@ from portal.jobs.models import Assignment, Cluster, Command, Hold, IdempotencyKe
 from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.admission import admit
+from portal.jobs.services.current import audit_for_others
 from portal.jobs.services.moves import StaleRun, move
 from portal.material import claims
 from scheduling.lifecycle import LIVE, Event, State
@@ -197,6 +198,7 @@ def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
                 move(run, Event.CANCEL, at=now, text=f"#{job.number} cancelled{who}{reason and ': ' + reason}")
                 end_assignments(run, now)
                 end_processes(run, now)
+                audit_for_others(user, job, "job.cancel", {"reason": reason} if reason else None)
                 transaction.on_commit(wakeups.wake)
         except StaleRun:
             continue
