@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from accounts import quotas, usage
@@ -26,10 +26,12 @@ from scheduling.lifecycle import LIVE, WAITING, State
 
 def live_jobs(condition: Q | None = None) -> list[LiveJob]:
     """Every job that has not ended, as quotas count it: two queries."""
-    planned: dict[object, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    rows = Assignment.objects.filter(during__upper_inf=True)
-    for run, kind in rows.values_list("run_id", "accelerator__node__accelerator_type"):
-        planned[run][kind] += 1
+    planned: dict[object, dict[str, int]] = defaultdict(dict)
+    rows = Assignment.objects.filter(during__upper_inf=True).values_list(
+        "run_id", "accelerator__node__accelerator_type"
+    )
+    for run, kind, count in rows.annotate(count=Count("pk")):
+        planned[run][kind] = count
     jobs = Job.objects.filter(in_states(LIVE), condition or Q())
     columns = ("project_id", "owner_id", "run_id", "run__state", "min_gpus", "accelerator_types")
     return [
