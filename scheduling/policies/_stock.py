@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.policies._limits import Rooms
-from scheduling.policies._view import View, present_gang, words
+from scheduling.policies._view import View, fixed_gangs, words
 
 
 class Stock:
@@ -14,14 +14,10 @@ class Stock:
 
     def __init__(self, snapshot: Snapshot, field: View) -> None:
         self.field, self.free, self.rooms = field, dict(field.free), Rooms(field)
-        type_of = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
-        self.counts: dict[str, Gang] = {}
-        for job in (*field.fixed, *field.running):
-            gang = present_gang(job, type_of)
-            if gang is not None:
-                self.counts[job.id] = gang
+        self.counts: dict[str, Gang] = fixed_gangs(snapshot, field)
         for job in field.running:
-            self._book(job, self.counts[job.id])
+            assert job.gang is not None  # whoever runs without one takes no part
+            self.give(job, job.gang)
 
     def give(self, job: Job, gang: Gang) -> None:
         self.counts[job.id] = gang

@@ -147,6 +147,12 @@ def present_gang(job: Job, type_of: dict[int, str]) -> Gang | None:
     return Gang(type_of.get(job.gpu_ids[0], ""), len(job.gpu_ids))
 
 
+def fixed_gangs(snapshot: Snapshot, field: View) -> dict[str, Gang]:
+    """What the jobs that keep what they have hold."""
+    type_of = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    return {job.id: gang for job in field.fixed if (gang := present_gang(job, type_of))}
+
+
 class _Latest:
     """The newest view: within a round the policy and the round itself look at one snapshot."""
 

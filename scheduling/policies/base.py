@@ -28,7 +28,7 @@ class Policy(Protocol):
     timed: ClassVar[bool]
     # A policy may also say `strict_order = True`: jobs that hold GPUs keep them to their end, nobody starts before
     # those ahead of it in the queue, and the reason of whoever waits for one ahead has that job's id under `by`.
-    # And `packs`: it reads the snapshot's pairs.
+    # `packs`: it reads the snapshot's pairs. `preempts`: with counts of its own, whoever runs may be left out.
 
     @property
     def parameters(self) -> BaseModel: ...

@@ -24,7 +24,68 @@ def api(db: None) -> Api:
 
 def test_a_change_of_what_was_read_is_taken(api: Api) -> None:
     etag = api.get("policy").headers["ETag"]
+    assert api.put("policy", CHOICE, If_Match=etag).status == 200
+    assert api.get("policy").headers["ETag"] != etag
+
+
+def test_a_change_of_what_has_changed_is_refused(api: Api) -> None:
+    etag = api.get("policy").headers["ETag"]
+    api.put("policy", CHOICE)
+    refused = api.put("policy", BACK, If_Match=etag)
+    assert (refused.status, refused.json["title"]) == (412, "Changed meanwhile")
+    assert api.get("policy").json["name"] == "static_partition"
+
+
+@pytest.mark.parametrize("given", ['"nonsense"', 'W/"x"', "x"])
+def test_a_tag_that_is_none_is_refused(api: Api, given: str) -> None:
+    assert api.put("policy", CHOICE, If_Match=given).status == 412
+
+
+def test_any_of_several_tags_or_none_at_all_will_do(api: Api) -> None:
+    etag = api.get("policy").headers["ETag"]
+    assert api.put("policy", CHOICE, If_Match=f'"other", {etag}').status == 200
+    assert api.put("policy", BACK, If_Match="*").status == 200
+    assert api.put("policy", CHOICE).status == 200
+
+
+def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
+    for path in ("policy", "policies", "model-types", "schema"):
+        first = api.client.get(f"/api/v1/{path}", headers=api.headers)
+        again = api.client.get(f"/api/v1/{path}", headers=api.headers | {"If-None-Match": first["ETag"]})
+        assert (again.status_code, again.content) == (304, b""), path
+
+
+def test_what_a_project_uses_is_nobodys_edit(api: Api) -> None:
+    before = api.get("projects/vision")
+    api.post("jobs", {"command": "x", "project": "vision", "total_steps": 1})
+    after = api.get("projects/vision")
+    assert after.json["jobs_queued"] == before.json["jobs_queued"] + 1
+    assert before.headers["ETag"] != after.headers["ETag"]
+    assert api.request("PATCH", "projects/vision", {"name": "One"}, If_Match=before.headers["ETag"]).status == 200
+    assert api.request("PATCH", "projects/vision", {"name": "Two"}, If_Match=after.headers["ETag"]).status == 412
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_changes_at_once_one_is_refused() -> None:
+    World()
+    api = Api(User.objects.create_superuser("root@example.org", "x"))
+    etag = api.get("policy").headers["ETag"]
     assert _at_once(api, "PUT", [("policy", CHOICE, etag)] * 4) == [200, 412, 412, 412]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_read_at_different_moments_wait_for_each_other_too() -> None:
+    """What changes by itself is in the tag as well, but not in what is compared: the tags differ, the version not."""
+    World()
+    root = User.objects.create_superuser("root@example.org", "x")
+    api = Api(root)
+    tags = []
+    for _ in range(4):
+        tags.append(api.get("projects/vision").headers["ETag"])
+        api.post("jobs", {"command": "x", "project": "vision", "total_steps": 1})
+    assert len(set(tags)) == 4
+    changes = [("projects/vision", {"name": f"Name {n}"}, tag) for n, tag in enumerate(tags)]
+    assert _at_once(api, "PATCH", changes) == [200, 412, 412, 412]
 
 
 def _at_once(api: Api, method: str, changes: list[tuple[str, Any, str]]) -> list[int]:
@@ -46,18 +107,3 @@ def _at_once(api: Api, method: str, changes: list[tuple[str, Any, str]]) -> list
     for thread in threads:
         thread.join(30)
     return sorted(statuses)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_who_read_at_different_moments_wait_for_each_other_too() -> None:
-    """What changes by itself is in the tag as well, but not in what is compared: the tags differ, the version not."""
-    World()
-    root = User.objects.create_superuser("root@example.org", "x")
-    api = Api(root)
-    tags = []
-    for _ in range(4):
-        tags.append(api.get("projects/vision").headers["ETag"])
-        api.post("jobs", {"command": "x", "project": "vision", "total_steps": 1})
-    assert len(set(tags)) == 4
-    changes = [("projects/vision", {"name": f"Name {n}"}, tag) for n, tag in enumerate(tags)]
-    assert _at_once(api, "PATCH", changes) == [200, 412, 412, 412]

@@ -1,0 +1,240 @@
+"""Shortest remaining time first on several accelerator types: elastic, restarts paid for, slowdown bounded.
+
+Every decision maximises sum_m w_m / t_m(gang) over one gang per job within the GPUs of each type. t_m is the time to
+the end on that gang with what starting it would cost; of a job that runs on the type it is shortened by what leaving
+and coming back would cost, so that nobody is moved for less than that. w_m is the job's weight until its slowdown (time
+in the system by time alone on the fastest gang) reaches `bound`, and grows with the square of it from there on.
+On one type of machine and with free moves this is shortest remaining processing time, which has the least mean
+completion time of all policies (Schrage 1968); the weight is the usual guard against its starvation of long jobs. GPUs
+that are left then go to whoever gains the most from one more, where the time it saves exceeds a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import groupby
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.policies._limits import Rooms
+from scheduling.policies._lp import Engine, Floats, LinearProgram
+from scheduling.policies._stock import no_type
+from scheduling.policies._view import Span, View, fixed_gangs, view, words
+from scheduling.policies.base import Parameters as BaseParameters
+
+#: Shares of a job above this are as good as whole; what is left of the others goes out by density.
+_WHOLE = 1.0 - 1e-6
+#: A job is never closer to its end than this, for its weight to stay finite.
+_LEAST_S = 1.0
+
+
+class Parameters(BaseParameters):
+    bound: float = Field(
+        default=3.0, ge=1.0, le=1_000.0, description="Slowdown from which on a job weighs more than its length says."
+    )
+    review_seconds: float = Field(
+        default=360.0, gt=0, le=86_400, description="While jobs wait, their slowdown is looked at this often."
+    )
+    solver: Engine = Field(default="highs", description="Linear programming engine.")
+    solver_time_limit_s: float = Field(default=30.0, gt=0, le=600, description="Then nobody is moved.")
+
+
+class ShortestRemainingTime:
+    name: ClassVar[str] = "shortest_remaining_time"
+    title: ClassVar[str] = "Shortest remaining time, slowdown bounded"
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+    elastic: ClassVar[bool] = False  # it weighs restarts itself
+    timed: ClassVar[bool] = False
+    preempts: ClassVar[bool] = True
+
+    def __init__(self, parameters: Any = None) -> None:
+        self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        field = view(snapshot)
+        hands = _Hands(field, {job.id: self._weight(field, job, snapshot.now) for job in field.taking_part})
+        for _, level in groupby(field.taking_part, key=lambda job: job.priority):
+            hands.choose(list(level), self.parameters)
+        hands.grow()
+        waiting = any(job.id not in hands.counts for job in field.taking_part)
+        return Allocation(
+            counts=hands.counts | fixed_gangs(snapshot, field),
+            reasons={**field.reasons, **hands.reasons()},
+            figures={"free_gpus": float(sum(hands.free.values()))},
+            next_wake_at=snapshot.now + self.parameters.review_seconds if waiting else None,
+        )
+
+    def _weight(self, field: View, job: Job, now: float) -> float:
+        alone = field.alone(job)
+        steps = job.done_steps + job.remaining_steps
+        if alone <= 0.0 or steps <= 0.0:
+            return job.weight
+        slowdown = (now - job.submitted_at + job.remaining_steps / alone) / (steps / alone)
+        return float(job.weight * max(1.0, slowdown / self.parameters.bound) ** 2)
+
+
+class _Hands:
+    """What is given out, within GPUs and limits."""
+
+    def __init__(self, field: View, weights: Mapping[str, float]) -> None:
+        self.field, self.weights = field, weights
+        self.free, self.rooms = dict(field.free), Rooms(field)
+        self.counts: dict[str, Gang] = {}
+        self._jobs = {job.id: job for job in field.taking_part}
+
+    # Who runs, and on which type --------------------------------------------------------------------
+
+    def choose(self, jobs: Sequence[Job], parameters: Parameters) -> None:
+        """The gangs of the jobs' minimums that are worth most together, in what is left."""
+        options = [(job, kind, span) for job in jobs for kind, span in self.field.spans(job).items()]
+        options = [(job, kind, span) for job, kind, span in options if span.low <= self.free[kind]]
+        if not options:
+            return
+        worth = np.array([self._worth(job, kind, span) for job, kind, span in options])
+        shares = self._shares(options, worth, parameters)
+        density = worth / np.array([span.low for _, _, span in options])
+        whole = np.flatnonzero(shares >= _WHOLE)
+        rest = np.flatnonzero(shares < _WHOLE)
+        for n in (*whole[np.argsort(-density[whole], kind="stable")], *rest[np.argsort(-density[rest], kind="stable")]):
+            job, kind, span = options[n]
+            gang = Gang(kind, span.low)
+            if job.id not in self.counts and self._fits(job, gang):
+                self._give(job, gang)
+
+    def _worth(self, job: Job, kind: str, span: Span) -> float:
+        seconds = job.remaining_steps / span.at(span.low)
+        if job.gang is not None and job.gang.type == kind:
+            seconds -= job.restart_cost_s
+        else:
+            seconds += job.restart_cost_s if job.gang is not None else job.launch_s
+        return self.weights[job.id] / max(seconds, _LEAST_S)
+
+    def _shares(self, options: Sequence[tuple[Job, str, Span]], worth: Floats, parameters: Parameters) -> Floats:
+        """Of the linear program; few jobs are split by it, at most one for each type."""
+        rows: dict[tuple[str, str], list[int]] = {}
+        for n, (job, kind, _) in enumerate(options):
+            rows.setdefault(("job", job.id), []).append(n)
+            rows.setdefault(("type", kind), []).append(n)
+        program = LinearProgram(worth / worth.max(), maximise=True, bounds=np.ones(len(options)))
+        for (what, name), columns in rows.items():
+            if what == "type":
+                program.add_row(columns, [float(options[n][2].low) for n in columns], 0.0, float(self.free[name]))
+            elif len(columns) > 1:
+                program.add_row(columns, [1.0] * len(columns), 0.0, 1.0)
+        return program.solve(parameters.solver, parameters.solver_time_limit_s).values
+
+    # How many GPUs each has -------------------------------------------------------------------------
+
+    def grow(self) -> None:
+        """Whoever held more goes back to that first, by what it is worth; then one more wherever it pays most."""
+        held = [job for job in self.field.running if self._may_keep(job)]
+        for job in sorted(held, key=lambda job: (-self._slope(job, job.gang.count if job.gang else 0), job.id)):
+            assert job.gang is not None
+            extra = min(job.gang.count - self.counts[job.id].count, self.free[job.gang.type])
+            self._raise(job, self.counts[job.id].count + extra)
+        settled: set[str] = set()
+        while True:
+            before = dict(self.counts)
+            self._grow_all(settled)
+            given_up = [job for job in self._moved(before) if not self._pays(job)]
+            if not given_up:
+                return
+            for job in given_up:
+                assert job.gang is not None
+                settled.add(job.id)
+                self._give_back(job, job.gang)
+
+    def _may_keep(self, job: Job) -> bool:
+        gang = self.counts.get(job.id)
+        return gang is not None and job.gang is not None and job.gang.type == gang.type and job.gang.count > gang.count
+
+    def _grow_all(self, settled: set[str]) -> None:
+        heap = [step for key in self.counts if key not in settled and (step := self._next(self._jobs[key]))]
+        heapify(heap)
+        while heap:
+            _, key, count = heappop(heap)
+            job = self._jobs[key]
+            if self._raise(job, count) and (step := self._next(job)):
+                heappush(heap, step)
+
+    def _next(self, job: Job) -> tuple[float, str, int] | None:
+        """The next count at which the job is faster, with what each of those GPUs is worth, negated."""
+        gang = self.counts[job.id]
+        span = self.field.spans(job)[gang.type]
+        now = span.at(gang.count)
+        most = min(span.high, len(span.steps_per_s) - 1, gang.count + self.free[gang.type])
+        faster = next((n for n in range(gang.count + 1, most + 1) if span.at(n) > now), None)
+        return (-self._slope(job, faster), job.id, faster) if faster is not None else None
+
+    def _slope(self, job: Job, count: int) -> float:
+        gang = self.counts[job.id]
+        span = self.field.spans(job)[gang.type]
+        gain = span.at(count) - span.at(gang.count)
+        return self.weights[job.id] * gain / max(job.remaining_steps, 1.0) / max(count - gang.count, 1)
+
+    def _moved(self, before: Mapping[str, Gang]) -> list[Job]:
+        """Running jobs that grew beyond what they hold."""
+        grown = (job for job in self.field.running if self.counts.get(job.id) != before.get(job.id))
+        return [job for job in grown if job.gang is not None and job.gang.type == self.counts[job.id].type]
+
+    def _pays(self, job: Job) -> bool:
+        """Whether the time that growing saves the job exceeds its restart."""
+        assert job.gang is not None
+        span = self.field.spans(job)[job.gang.type]
+        gang = self.counts[job.id]
+        if gang.count <= job.gang.count:
+            return True
+        saved = job.remaining_steps / span.at(job.gang.count) - job.remaining_steps / span.at(gang.count)
+        return saved > job.restart_cost_s
+
+    # GPUs and limits --------------------------------------------------------------------------------
+
+    def _fits(self, job: Job, gang: Gang) -> bool:
+        return gang.count <= self.free[gang.type] and self.rooms.over(job, gang) is None
+
+    def _give(self, job: Job, gang: Gang) -> None:
+        self.counts[job.id] = gang
+        self.free[gang.type] -= gang.count
+        self.rooms.book(job, gang)
+
+    def _give_back(self, job: Job, gang: Gang) -> None:
+        """Down to `gang`."""
+        now = self.counts[job.id]
+        self.free[now.type] += now.count
+        self.rooms.book(job, now, sign=-1)
+        self._give(job, gang)
+
+    def _raise(self, job: Job, count: int) -> bool:
+        now = self.counts[job.id]
+        if count <= now.count or count - now.count > self.free[now.type]:
+            return False
+        self._give_back(job, Gang(now.type, 0))
+        fits = self._fits(job, Gang(now.type, count))
+        self._give_back(job, Gang(now.type, count) if fits else now)
+        return fits
+
+    # Words ------------------------------------------------------------------------------------------
+
+    def reasons(self) -> dict[str, Reason]:
+        return {job.id: self._reason(job) for job in self.field.taking_part}
+
+    def _reason(self, job: Job) -> Reason:
+        gang = self.counts.get(job.id)
+        if gang is not None:
+            text = f"Of the jobs here it is among those that end soonest for what they hold, so it has {words(gang)}."
+            return Reason("ends_soon", text, {"weight": self.weights[job.id]})
+        spans = self.field.spans(job)
+        if not spans:
+            return no_type(job)
+        over = self.rooms.reason(job, [Gang(kind, span.low) for kind, span in spans.items()])
+        if over is not None:
+            return over
+        text = (
+            "Jobs that end sooner for the GPUs they hold, or have been slowed down more, are ahead; "
+            "it counts more the longer it waits for its length."
+        )
+        return Reason("others_end_sooner", text, {"weight": self.weights[job.id]})

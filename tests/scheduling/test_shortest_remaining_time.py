@@ -1,0 +1,82 @@
+"""Shortest remaining time: who runs, where, on how many GPUs, and when it leaves things as they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.domain import Gang, Job, Node
+from scheduling.policies import load_policy
+from scheduling.policies.shortest_remaining_time import ShortestRemainingTime
+from scheduling.simulator import simulate
+from scheduling.simulator.trace import Cluster, TraceJob
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+
+NAME = "shortest_remaining_time"
+
+
+def given(*jobs: Job, nodes: object = 1, **parameters: object) -> list[Gang | None]:
+    counts = load_policy(NAME, parameters).allocate(make_snapshot(*jobs, nodes=nodes, now=0.0)).counts
+    assert counts is not None
+    return [counts.get(job.id) for job in jobs]
+
+
+def trace(*jobs: tuple[float, float]) -> list[TraceJob]:
+    """(arrival, seconds alone) of jobs for one GPU."""
+    return [
+        TraceJob(str(n), n, arrival_s, seconds, {"k1": make_curve(1.0)}, min_gpus=1, max_gpus=1)
+        for n, (arrival_s, seconds) in enumerate(jobs, 1)
+    ]
+
+
+def one_gpu(launch_s: float = 0.0) -> Cluster:
+    return Cluster((Node("a", "k1", (0,)),), {}, launch_s, 0.0, 0.0)
+
+
+def test_on_one_gpu_with_free_moves_it_is_shortest_remaining_time_first() -> None:
+    # By hand: A 0-10, C 10-15, A 15-105 (never behind B, whose 200 s are longer), B 105-305.
+    result = simulate(trace((0, 100), (5, 200), (10, 5)), one_gpu(), NAME, {"bound": 1_000.0})
+    assert result["jct_s"]["mean"] == pytest.approx((105 + 300 + 5) / 3)
+    assert result["restarts"] == 1
+
+
+def test_nobody_is_moved_for_less_than_a_restart() -> None:
+    runs = make_job(holds=[0], curve=make_curve(1.0), max_gpus=1, remaining_steps=100.0, restart_cost_s=30.0)
+    for seconds, moved in ((80.0, False), (60.0, True)):
+        new = make_job(curve=make_curve(1.0), max_gpus=1, remaining_steps=seconds)
+        assert [gang is not None for gang in given(runs, new)] == [not moved, moved]
+
+
+def test_a_long_job_does_not_starve() -> None:
+    """Short jobs fill the GPU for good; the long one gets through all the same, the sooner the lower the bound."""
+    jobs = trace((0, 1_000), *((20.0 * n, 20.0) for n in range(1, 400)))
+    ends = {}
+    for bound in (2.0, 6.0):
+        found = simulate(jobs, one_gpu(), NAME, {"bound": bound, "review_seconds": 60.0})
+        assert found["finished"] == len(jobs)
+        ends[bound] = found["slowdown"]["max"]
+    assert ends[2.0] < ends[6.0] < 9.0
+
+
+def test_the_fast_gpu_goes_to_whom_it_helps_most() -> None:
+    nodes = (*make_nodes(1, type="fast"), *make_nodes(1, type="slow", first_id=10))
+    modest = make_job(curves={"fast": make_curve(1.1), "slow": make_curve(1.0)}, max_gpus=1, remaining_steps=900.0)
+    eager = make_job(curves={"fast": make_curve(5.0), "slow": make_curve(1.0)}, max_gpus=1, remaining_steps=1_000.0)
+    assert given(modest, eager, nodes=nodes) == [Gang("slow", 1), Gang("fast", 1)]
+
+
+def test_all_that_fit_run_before_anybody_has_more() -> None:
+    jobs = [make_job(curve=make_curve(1.0, 1.9, 2.7, 3.4), remaining_steps=100.0 * n) for n in (1, 2, 3)]
+    # The fourth GPU saves the shortest job the largest part of its time.
+    assert given(*jobs, nodes=4) == [Gang("titan_xp", 2), Gang("titan_xp", 1), Gang("titan_xp", 1)]
+
+
+@pytest.mark.parametrize(("remaining", "count"), [(1_000.0, 4), (50.0, 2)])
+def test_a_job_grows_where_the_time_saved_exceeds_its_restart(remaining: float, count: int) -> None:
+    job = make_job(holds=[0, 1], curve=make_curve(1.0, 2.0, 3.0, 4.0), remaining_steps=remaining, restart_cost_s=30.0)
+    assert given(job, nodes=4) == [Gang("titan_xp", count)]
+
+
+def test_it_says_why() -> None:
+    short, long = (make_job(curve=make_curve(1.0), max_gpus=1, remaining_steps=s) for s in (10.0, 500.0))
+    reasons = ShortestRemainingTime().allocate(make_snapshot(short, long, nodes=1, now=0.0)).reasons
+    assert (reasons[short.id].token, reasons[long.id].token) == ("ends_soon", "others_end_sooner")
