@@ -67,7 +67,7 @@ class Case:
 
 def cases(kinds: set[str], *, tuning: bool) -> Iterator[Case]:
     seeds = (1, 2) if tuning else (101, 102, 103)
-    shapes = {
+    shapes: dict[str, list[tuple[int, float | None, bool]]] = {
         "continuous": [(300, 1.5, False), (300, 2.2, False)],
         "multi": [(200, 0.6, True)],
         "static": [(150, None, False), (150, None, True)],

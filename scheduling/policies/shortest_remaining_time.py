@@ -3,7 +3,7 @@
 Every decision maximises sum_m w_m / t_m(gang) over one gang per job within the GPUs of each type. t_m is the time to
 the end on that gang with what starting it would cost; of a job that runs on the type it is shortened by what leaving
 and coming back would cost, so that nobody is moved for less than that. w_m is the job's weight until its slowdown (time
-in the system by time alone on the fastest gang) reaches `bound`, and grows with the square of it from there on.
+in the system by time alone on the fastest gang) reaches `bound`, and grows with the fourth power of it from there on.
 On one type of machine and with free moves this is shortest remaining processing time, which has the least mean
 completion time of all policies (Schrage 1968); the weight is the usual guard against its starvation of long jobs. GPUs
 that are left then go to whoever gains the most from one more, where the time it saves exceeds a restart.
@@ -30,11 +30,13 @@ from scheduling.policies.base import Parameters as BaseParameters
 _WHOLE = 1.0 - 1e-6
 #: A job is never closer to its end than this, for its weight to stay finite.
 _LEAST_S = 1.0
+#: By which power of its slowdown beyond the bound a job weighs more.
+_STEEPNESS = 4.0
 
 
 class Parameters(BaseParameters):
     bound: float = Field(
-        default=3.0, ge=1.0, le=1_000.0, description="Slowdown from which on a job weighs more than its length says."
+        default=1.5, ge=1.0, le=1_000.0, description="Slowdown from which on a job weighs more than its length says."
     )
     review_seconds: float = Field(
         default=360.0, gt=0, le=86_400, description="While jobs wait, their slowdown is looked at this often."
@@ -74,7 +76,7 @@ class ShortestRemainingTime:
         if alone <= 0.0 or steps <= 0.0:
             return job.weight
         slowdown = (now - job.submitted_at + job.remaining_steps / alone) / (steps / alone)
-        return float(job.weight * max(1.0, slowdown / self.parameters.bound) ** 2)
+        return float(job.weight * max(1.0, slowdown / self.parameters.bound) ** _STEEPNESS)
 
 
 class _Hands:

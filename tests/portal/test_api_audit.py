@@ -131,8 +131,7 @@ async def _subscribe(user: User, session: SessionBase, streams: list[str]) -> No
     await socket.say(json.dumps({"subscribe": streams}))
     for _ in streams:
         await socket.hear()
-    await socket.send_input({"type": "websocket.disconnect", "code": 1000})
-    await socket.wait(5)
+    await socket.leave()
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,10 @@ class Socket(ApplicationCommunicator):
     async def say(self, text: str) -> None:
         await self.send_input({"type": "websocket.receive", "text": text})
 
+    async def leave(self) -> None:
+        await self.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wait(5)
+
     async def hear(self) -> dict[str, Any]:
         return dict(json.loads((await self.receive_output(5))["text"]))
 
@@ -196,8 +200,7 @@ async def _subscribe(user: User, session: SessionBase) -> None:
     while (answer := await socket.hear())["type"] == "diff":
         pass
     assert answer["type"] == "error"
-    await socket.send_input({"type": "websocket.disconnect", "code": 1000})
-    await socket.wait(5)
+    await socket.leave()
 
 
 def _sign_out(browser: Client) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from scheduling.domain import Gang, Job, Node
 from scheduling.policies import load_policy
 from scheduling.policies.shortest_remaining_time import ShortestRemainingTime
-from scheduling.simulator import simulate
+from scheduling.simulator import run_policy, simulate
+from scheduling.simulator.engine import Options
 from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 NAME = "shortest_remaining_time"
 
 
-def given(*jobs: Job, nodes: object = 1, **parameters: object) -> list[Gang | None]:
+def given(*jobs: Job, nodes: Sequence[Node] | int = 1, **parameters: object) -> list[Gang | None]:
     counts = load_policy(NAME, parameters).allocate(make_snapshot(*jobs, nodes=nodes, now=0.0)).counts
     assert counts is not None
     return [counts.get(job.id) for job in jobs]
@@ -47,14 +50,15 @@ def test_nobody_is_moved_for_less_than_a_restart() -> None:
 
 
 def test_a_long_job_does_not_starve() -> None:
-    """Short jobs fill the GPU for good; the long one gets through all the same, the sooner the lower the bound."""
-    jobs = trace((0, 1_000), *((20.0 * n, 20.0) for n in range(1, 400)))
-    ends = {}
-    for bound in (2.0, 6.0):
-        found = simulate(jobs, one_gpu(), NAME, {"bound": bound, "review_seconds": 60.0})
-        assert found["finished"] == len(jobs)
-        ends[bound] = found["slowdown"]["max"]
-    assert ends[2.0] < ends[6.0] < 9.0
+    """Short jobs leave a tenth of the GPU; the long one gets through, the sooner the lower the bound."""
+    jobs = trace((0, 1_000), *((20.0 * n, 18.0) for n in range(1, 1_000)))
+    ends = []
+    for bound in (1.5, 1_000.0):
+        values = {"bound": bound, "review_seconds": 60.0}
+        end = run_policy(jobs, one_gpu(), NAME, values, Options()).outcome.runs[0].finished_at
+        assert end is not None
+        ends.append(end)
+    assert ends[0] < 0.9 * ends[1]
 
 
 def test_the_fast_gpu_goes_to_whom_it_helps_most() -> None:
