@@ -112,7 +112,13 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
     actions = ("deactivate", "reactivate", "grant_administration", "revoke_administration")
     fieldsets = (
         (None, {"fields": ("email", "password", "first_name", "last_name")}),
-        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "admin_by_directory")}),
+        (
+            "Rights",
+            {
+                "fields": ("is_active", "is_staff", "is_superuser", "admin_by_directory"),
+                "description": "Changed by the actions of the list: deactivate, reactivate, make administrator.",
+            },
+        ),
         ("Service account", {"fields": ("kind", "project")}),
         ("Dates", {"fields": ("last_login", "date_joined", "deactivated_at")}),
     )

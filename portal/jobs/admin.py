@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from unfold.admin import TabularInline
 from unfold.decorators import action
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from accounts.admin import AuditedAdmin, ReadOnlyAdmin, actor_of
 from portal.jobs.describe import people_state
@@ -63,8 +64,8 @@ class NodeAdmin(ReadOnlyAdmin):
 
 
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
-    policy_name = forms.ChoiceField(choices=[(name, name) for name in POLICIES])
-    policy_parameters = forms.JSONField(required=False)
+    policy_name = forms.ChoiceField(choices=[(name, name) for name in POLICIES], widget=UnfoldAdminSelectWidget)
+    policy_parameters = forms.JSONField(required=False, widget=UnfoldAdminTextareaWidget)
 
     class Meta:
         model = Cluster

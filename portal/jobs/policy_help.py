@@ -14,6 +14,8 @@ from portal.jobs.policies import describe_policies, notes
 
 _BOUNDS = {"minimum": "from", "exclusiveMinimum": "more than", "maximum": "to", "exclusiveMaximum": "less than"}
 _TYPES = {"number": "a number", "integer": "a whole number", "boolean": "true or false", "string": "a text"}
+#: With the classes that the administration's own stylesheet has.
+_CELL = '<td class="pr-3 py-1 align-top">'
 
 
 def allowed(schema: dict[str, Any]) -> str:
@@ -32,7 +34,7 @@ def parameters_help(cluster: Cluster) -> SafeString:
     said = format_html_join("", "<li>{}</li>", ((note,) for note in notes(cluster)))
     return format_html(
         "<p>A JSON object; what is left out has its default. "
-        '<a href="/policy">The portal\'s policy page</a> has forms for it.</p>'
+        '<a class="text-primary-600 underline" href="/policy">The portal\'s policy page</a> has forms for it.</p>'
         "<ul>{}</ul>{}",
         said,
         format_html_join("", "{}", ((_policy(one, cluster.policy_name),) for one in describe_policies())),
@@ -42,12 +44,13 @@ def parameters_help(cluster: Cluster) -> SafeString:
 def _policy(described: dict[str, Any], in_force: str) -> SafeString:
     rows = format_html_join(
         "",
-        "<tr><td><code>{}</code></td><td>{}</td><td><code>{}</code></td><td>{}</td></tr>",
+        f"<tr>{_CELL}<code>{{}}</code></td>{_CELL}{{}}</td>{_CELL}<code>{{}}</code></td>{_CELL}{{}}</td></tr>",
         _rows(described["schema"].get("properties", {})),
     )
     return format_html(
-        "<details{}><summary><code>{}</code> {}</summary><table><thead><tr><th>parameter</th><th>may be</th>"
-        "<th>default</th><th>meaning</th></tr></thead><tbody>{}</tbody></table></details>",
+        '<details{}><summary class="cursor-pointer py-1"><code class="underline">{}</code> {}</summary>'
+        '<table class="text-left"><thead><tr><th>parameter</th><th>may be</th><th>default</th><th>meaning</th></tr>'
+        "</thead><tbody>{}</tbody></table></details>",
         " open" if described["name"] == in_force else "",
         described["name"],
         described["description"],

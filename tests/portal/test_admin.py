@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -179,16 +180,17 @@ def test_the_policy_is_set_validated_audited_and_undone(world: World, boss: Clie
 
 def test_what_the_parameters_may_be_stands_beside_them(world: World, boss: Client) -> None:
     page = boss.get(reverse("admin:jobs_cluster_change", args=[world.cluster.pk])).content.decode()
-    assert '<a href="/policy">' in page
+    assert 'href="/policy"' in page
     assert "Largest variance of relative throughput" in page
-    assert page.count("<details open><summary><code>") == 1
-    assert "<details open><summary><code>f_scheduling</code>" in page
-    row = "<td><code>v_bound</code></td><td>a number, from 0, to 1</td><td><code>0.05</code></td>"
-    assert row in page
+    shown = page[page.index("<details open>") : page.index("</details>")]
+    assert page.count("<details open>") == 1
+    assert ">f_scheduling</code>" in shown
+    row = [" ".join(re.sub("<[^>]+>", " ", row).split()) for row in shown.split("<tr>") if "<code>v_bound<" in row]
+    assert row[0].startswith("v_bound a number, from 0, to 1 0.05 Largest variance")
     assert "&quot;absolute&quot; or &quot;relative&quot;" in page
     assert "With the jobs of now" in page
     for name in POLICIES:
-        assert f"<summary><code>{name}</code>" in page
+        assert f">{name}</code>" in page
 
 
 def test_saving_a_cluster_leaves_what_rounds_wrote(world: World, boss: Client) -> None:
