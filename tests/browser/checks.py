@@ -1,0 +1,18 @@
+"""What holds of every page, whatever is on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+AXE = Path(__file__).resolve().parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def check_fits_and_is_accessible(page: Page) -> None:
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.evaluate(f"{AXE.read_text()}; null")  # a script tag is refused by our Content-Security-Policy
+    found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})")
+    broken = [(v["id"], v["nodes"][0]["html"][:160]) for v in found["violations"]]
+    assert broken == []

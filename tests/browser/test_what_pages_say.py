@@ -1,0 +1,174 @@
+"""Numbers, reasons and pictures of a cluster in which one job runs and one waits; invitations; the mode it runs in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, Route, expect
+
+from tests.browser.checks import check_fits_and_is_accessible
+from tests.live_portal import LivePortal
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+WIDTHS = pytest.mark.parametrize("width", [1440, 390])
+#: Each needs all six accelerators, so that one waits for the other.
+WIDE: dict[str, Any] = {"total_steps": 1_000_000, "gpus": {"min": 6, "max": 6}}
+
+
+@dataclass(frozen=True)
+class Jobs:
+    running: int
+    waiting: int
+    last: int
+
+
+@pytest.fixture(scope="module")
+def jobs(live_portal: LivePortal) -> Iterator[Jobs]:
+    running = live_portal.submit(name="holds-all", **WIDE)["number"]
+    live_portal.wait_state(running, "running")
+    waiting = live_portal.submit(name="waits-behind", **WIDE)["number"]
+    last = live_portal.submit(name="waits-last", **WIDE)["number"]
+    # Out of protection nothing changes any more: reasons stay as they are.
+    live_portal.wait_for("the last reason", lambda: live_portal.job(running)["reason"]["token"] == "keeps")
+    live_portal.wait_for("a place", lambda: live_portal.job(last)["reason"]["token"] == "no_room")
+    yield Jobs(running, waiting, last)
+    with live_portal.api() as api:
+        for number in (last, waiting, running):
+            api.post(f"jobs/{number}/cancel").raise_for_status()
+
+
+def asked(portal: LivePortal, path: str) -> dict[str, Any]:
+    with portal.api() as api:
+        return dict(api.get(path).raise_for_status().json())
+
+
+def open_page(page: Page, path: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(path)
+
+
+def panel(page: Page, title: str) -> Locator:
+    return page.get_by_role("region", name=title)
+
+
+def hover_text(place: Locator, text: str) -> Locator:
+    return place.locator("svg title").filter(has_text=text).first
+
+
+@WIDTHS
+def test_the_overview_says_what_the_cluster_does(page: Page, live_portal: LivePortal, jobs: Jobs, width: int) -> None:
+    tiles = asked(live_portal, "live/cluster")["state"]["tiles"]
+    open_page(page, "/", width)
+    names = ("Utilisation", "Queue", "Slowdown variance", "Spend")
+    tile = {name: page.get_by_role("group", name=name) for name in names}
+    expect(tile["Utilisation"].locator(".v")).to_have_text("100%")
+    expect(tile["Utilisation"]).to_contain_text("6 of 6 GPUs hold a job")
+    expect(tile["Queue"].locator(".v")).to_have_text("2jobs")
+    expect(tile["Queue"]).to_contain_text("oldest waits")
+    expect(tile["Slowdown variance"].locator(".v")).to_have_text("0.000")
+    assert float(tiles["spend_per_hour"]) > 0
+    expect(tile["Spend"].locator(".v")).to_contain_text(tiles["spend_per_hour"])
+    queue = panel(page, "Queue").get_by_role("listitem")
+    expect(queue).to_have_count(2)
+    for row, name, number in zip(queue.all(), ("waits-behind", "waits-last"), (jobs.waiting, jobs.last), strict=True):
+        job = live_portal.job(number)
+        expect(row.locator(".p")).to_have_text(str(job["queue_position"]))
+        expect(row).to_contain_text(name)
+        assert job["reason"]["text"]
+        expect(row.locator(".why")).to_have_text(job["reason"]["text"])
+    expect(panel(page, "Running").get_by_text("holds-all")).to_be_visible()
+    picture = panel(page, "Allocation")
+    expect(picture.get_by_role("img", name=re.compile("Which job held which GPU"))).to_be_visible()
+    expect(hover_text(picture, f"#{jobs.running} holds-all: ")).to_be_attached()
+    expect(page.locator(".fault")).to_have_count(0)
+    check_fits_and_is_accessible(page)
+
+
+@WIDTHS
+def test_the_page_of_a_running_job_says_why_and_what_it_costs(
+    page: Page, live_portal: LivePortal, jobs: Jobs, width: int
+) -> None:
+    why = asked(live_portal, f"jobs/{jobs.running}/explanation")
+    price = asked(live_portal, f"jobs/{jobs.running}/cost")["rate_per_gpu_hour"]
+    open_page(page, f"/jobs/{jobs.running}", width)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("holds-all")
+    life = panel(page, "Life of this job")
+    expect(life.get_by_role("img", name=re.compile("States and GPUs of this job"))).to_be_visible()
+    expect(hover_text(life, "Running (RUNNING")).to_be_attached()
+    expect(hover_text(life, "6 GPUs: ")).to_be_attached()
+    expect(panel(page, "Why 6 GPUs now")).to_contain_text(why["text"])
+    cost = panel(page, "Cost")
+    expect(cost).to_contain_text("GPU-hours of")
+    expect(cost).to_contain_text(f"{float(price):.2f} per GPU-hour")
+    expect(cost).to_contain_text("Estimated from")
+    expect(page.locator(".fault")).to_have_count(0)
+    check_fits_and_is_accessible(page)
+
+
+@WIDTHS
+def test_the_page_of_a_waiting_job_says_what_is_ahead_of_it(
+    page: Page, live_portal: LivePortal, jobs: Jobs, width: int
+) -> None:
+    why = asked(live_portal, f"jobs/{jobs.last}/explanation")
+    open_page(page, f"/jobs/{jobs.last}", width)
+    card = panel(page, "Why it waits")
+    expect(card).to_contain_text(why["text"])
+    expect(card).to_contain_text(why["would_change"])
+    ahead = card.get_by_role("row").filter(has_text="waits-behind")
+    expect(ahead).to_contain_text("Queued")
+    expect(ahead.get_by_role("cell").nth(1)).to_have_text("6")
+    expect(hover_text(panel(page, "Life of this job"), "Queued (")).to_be_attached()
+    expect(panel(page, "Cost")).to_contain_text("no limit")
+    expect(page.locator(".fault")).to_have_count(0)
+    check_fits_and_is_accessible(page)
+
+
+@WIDTHS
+def test_an_invitation_says_by_whom_to_what_and_makes_the_account(
+    browser: Browser, live_portal: LivePortal, width: int
+) -> None:
+    email = f"guest{width}@example.org"
+    with live_portal.api() as api:
+        made = api.post("projects/default/invitations", json={"email": email, "role": "viewer"}).raise_for_status()
+    context = browser.new_context(base_url=live_portal.base_url, viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.goto("/invitation#made-up")
+    expect(page.get_by_role("heading", level=1)).to_have_text("This link does not work")
+    expect(page.get_by_role("alert")).to_contain_text("unknown, used, expired or revoked")
+    page.goto("about:blank")  # another # alone loads nothing anew
+    page.goto(made.json()["link"])
+    form = page.get_by_role("form", name="Accept the invitation")
+    name = asked(live_portal, "projects/default")["name"]
+    expect(form).to_contain_text(f"{live_portal.admin_email} invites {email} to {name} as viewer")
+    check_fits_and_is_accessible(page)
+    form.get_by_label("Name").fill("Gast")
+    form.get_by_label("Password").fill("correct-horse-battery")
+    form.get_by_role("button", name="Make the account").click()
+    panel(page, "Accelerators").wait_for()
+    assert page.request.get("/api/v1/session").json()["user"]["email"] == email
+    members = asked(live_portal, "projects/default/members")["results"]
+    assert [row["role"] for row in members if row["user"]["email"] == email] == ["viewer"]
+    page.goto("about:blank")
+    page.goto(made.json()["link"])
+    expect(page.get_by_role("alert")).to_contain_text("used, expired")
+    context.close()
+
+
+@WIDTHS
+@pytest.mark.parametrize("path", ["/", "/jobs", "/submit", "/policy", "/tokens", "/nowhere"])
+def test_single_trust_mode_is_said_on_every_page(page: Page, path: str, width: int) -> None:
+    """Whoever runs the tests, the answer is that of an installation that nobody started as root."""
+
+    def in_single_trust_mode(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"single_trust_mode": True})
+
+    page.route("**/api/v1/session", in_single_trust_mode)
+    open_page(page, path, width)
+    expect(page.get_by_text("single-trust mode").filter(visible=True)).to_have_count(1)
+    expect(page.get_by_label("Search jobs by number or name")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
