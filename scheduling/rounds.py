@@ -18,7 +18,7 @@ from scheduling.policies._limits import broken, cut_down
 from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
-from scheduling.timesharing import share_time
+from scheduling.timesharing import share_time, with_least_gangs
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,10 @@ def _allocate(displaced: Displaced, policy: Policy) -> tuple[Allocation, Displac
 
 
 def _ask(snapshot: Snapshot, policy: Policy) -> Allocation:
-    return share_time(snapshot, view(snapshot), policy) if policy.timed else policy.allocate(snapshot)
+    if not policy.timed:
+        return policy.allocate(snapshot)
+    snapshot = with_least_gangs(snapshot)
+    return share_time(snapshot, view(snapshot), policy)
 
 
 def _checked(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from scheduling._compatible import share_time_as_reference
 from scheduling._hands import Hands, reasons_of
@@ -17,7 +18,7 @@ from scheduling._ledger import EDGE_S, Key, Ledger, account, compute, signature_
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
-from scheduling.policies._view import View, queue_key
+from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
 
 
@@ -46,6 +47,21 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
         figures={**ledger.figures, "deviation": _deviation(ledger, snapshot)},
         next_wake_at=ledger.round_end if field.taking_part else None,
     )
+
+
+def with_least_gangs(snapshot: Snapshot) -> Snapshot:
+    """Fractions are of a job's least gang: where nothing here trains on that (its batch does not fit on so few), it is
+    the least on which something does."""
+    field = view(snapshot)
+    least = {}
+    for job in field.taking_part:
+        lows = [span.low for span in field.spans(job).values()]
+        if lows and min(lows) > job.min_gpus:
+            least[job.id] = min(lows)
+    if not least:
+        return snapshot
+    jobs = (replace(job, min_gpus=least[job.id]) if job.id in least else job for job in snapshot.jobs)
+    return replace(snapshot, jobs=tuple(jobs))
 
 
 def _ranked(ledger: Ledger, snapshot: Snapshot, jobs: Mapping[str, Job]) -> list[tuple[Key, str]]:

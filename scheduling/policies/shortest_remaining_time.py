@@ -12,6 +12,7 @@ that are left then go to whoever gains the most from one more, where the time it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Any, ClassVar
@@ -79,6 +80,30 @@ class ShortestRemainingTime:
         return float(job.weight * max(1.0, slowdown / self.parameters.bound) ** _STEEPNESS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Option:
+    job: Job
+    gang: Gang
+    worth: float
+
+
+def _shares(options: Sequence[_Option], free: Mapping[str, int], all_of: set[str], parameters: Parameters) -> Floats:
+    """Of the linear program; few jobs are split by it, at most one for each type. Those in `all_of` must run."""
+    of_job: dict[str, list[int]] = {}
+    of_type: dict[str, list[int]] = {}
+    for n, option in enumerate(options):
+        of_job.setdefault(option.job.id, []).append(n)
+        of_type.setdefault(option.gang.type, []).append(n)
+    worth = np.array([option.worth for option in options])
+    program = LinearProgram(worth / worth.max(), maximise=True, bounds=np.ones(len(options)))
+    for kind, columns in of_type.items():
+        program.add_row(columns, [float(options[n].gang.count) for n in columns], 0.0, float(free[kind]))
+    for key, columns in of_job.items():
+        if len(columns) > 1 or key in all_of:
+            program.add_row(columns, [1.0] * len(columns), 1.0 if key in all_of else 0.0, 1.0)
+    return program.solve(parameters.solver, parameters.solver_time_limit_s).values
+
+
 class _Hands:
     """What is given out, within GPUs and limits."""
 
@@ -91,43 +116,64 @@ class _Hands:
     # Who runs, and on which type --------------------------------------------------------------------
 
     def choose(self, jobs: Sequence[Job], parameters: Parameters) -> None:
-        """The gangs of the jobs' minimums that are worth most together, in what is left."""
-        options = [(job, kind, span) for job in jobs for kind, span in self.field.spans(job).items()]
-        options = [(job, kind, span) for job, kind, span in options if span.low <= self.free[kind]]
+        """The gangs that are worth most together in what is left: minimums, and larger ones once all have those."""
+        free = dict(self.free)
+        options = [
+            _Option(job, Gang(kind, span.low), self._worth(job, kind, span, span.low))
+            for job in jobs
+            for kind, span in self.field.spans(job).items()
+            if span.low <= free[kind]
+        ]
+        self._take(options, parameters)
+        chosen = [job for job in jobs if job.id in self.counts]
+        larger = [option for job in chosen for option in self._larger(job, free)]
+        if len(chosen) == len(jobs) and larger:
+            for job in chosen:
+                self._give_back(job, None)
+            self._take(
+                [option for option in options if option.job.id not in self.counts] + larger, parameters, all_of=chosen
+            )
+
+    def _larger(self, job: Job, free: Mapping[str, int]) -> list[_Option]:
+        """Gangs beyond the minimums: what it holds, and each some half larger than the one before."""
+        options = []
+        for kind, span in self.field.spans(job).items():
+            most = min(span.high, len(span.steps_per_s) - 1, free[kind])
+            held = job.gang.count if job.gang is not None and job.gang.type == kind else 0
+            count, counts = span.low, {held}
+            while count < most:
+                count = min(most, count + max(1, count // 2))
+                counts.add(count)
+            # The least count that is as fast.
+            least = {
+                next(n for n in range(span.low, count + 1) if span.at(n) == span.at(count))
+                for count in counts
+                if span.low < count <= most
+            }
+            options += [_Option(job, Gang(kind, n), self._worth(job, kind, span, n)) for n in least if n > span.low]
+        return options
+
+    def _take(self, options: list[_Option], parameters: Parameters, all_of: Sequence[Job] = ()) -> None:
         if not options:
             return
-        worth = np.array([self._worth(job, kind, span) for job, kind, span in options])
-        shares = self._shares(options, worth, parameters)
-        density = worth / np.array([span.low for _, _, span in options])
+        shares = _shares(options, self.free, {job.id for job in all_of}, parameters)
+        density = np.array([option.worth / option.gang.count for option in options])
         whole = np.flatnonzero(shares >= _WHOLE)
         rest = np.flatnonzero(shares < _WHOLE)
         for n in (*whole[np.argsort(-density[whole], kind="stable")], *rest[np.argsort(-density[rest], kind="stable")]):
-            job, kind, span = options[n]
-            gang = Gang(kind, span.low)
+            job, gang = options[n].job, options[n].gang
             if job.id not in self.counts and self._fits(job, gang):
                 self._give(job, gang)
 
-    def _worth(self, job: Job, kind: str, span: Span) -> float:
-        seconds = job.remaining_steps / span.at(span.low)
-        if job.gang is not None and job.gang.type == kind:
+    def _worth(self, job: Job, kind: str, span: Span, count: int) -> float:
+        seconds = job.remaining_steps / span.at(count)
+        if job.gang is None:
+            seconds += job.launch_s
+        elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the least it may grow back
             seconds -= job.restart_cost_s
         else:
-            seconds += job.restart_cost_s if job.gang is not None else job.launch_s
+            seconds += job.restart_cost_s
         return self.weights[job.id] / max(seconds, _LEAST_S)
-
-    def _shares(self, options: Sequence[tuple[Job, str, Span]], worth: Floats, parameters: Parameters) -> Floats:
-        """Of the linear program; few jobs are split by it, at most one for each type."""
-        rows: dict[tuple[str, str], list[int]] = {}
-        for n, (job, kind, _) in enumerate(options):
-            rows.setdefault(("job", job.id), []).append(n)
-            rows.setdefault(("type", kind), []).append(n)
-        program = LinearProgram(worth / worth.max(), maximise=True, bounds=np.ones(len(options)))
-        for (what, name), columns in rows.items():
-            if what == "type":
-                program.add_row(columns, [float(options[n][2].low) for n in columns], 0.0, float(self.free[name]))
-            elif len(columns) > 1:
-                program.add_row(columns, [1.0] * len(columns), 0.0, 1.0)
-        return program.solve(parameters.solver, parameters.solver_time_limit_s).values
 
     # How many GPUs each has -------------------------------------------------------------------------
 
@@ -203,20 +249,21 @@ class _Hands:
         self.free[gang.type] -= gang.count
         self.rooms.book(job, gang)
 
-    def _give_back(self, job: Job, gang: Gang) -> None:
-        """Down to `gang`."""
-        now = self.counts[job.id]
+    def _give_back(self, job: Job, gang: Gang | None) -> None:
+        """Down to `gang`; None: to nothing."""
+        now = self.counts.pop(job.id)
         self.free[now.type] += now.count
         self.rooms.book(job, now, sign=-1)
-        self._give(job, gang)
+        if gang is not None:
+            self._give(job, gang)
 
     def _raise(self, job: Job, count: int) -> bool:
         now = self.counts[job.id]
         if count <= now.count or count - now.count > self.free[now.type]:
             return False
-        self._give_back(job, Gang(now.type, 0))
+        self._give_back(job, None)
         fits = self._fits(job, Gang(now.type, count))
-        self._give_back(job, Gang(now.type, count) if fits else now)
+        self._give(job, Gang(now.type, count) if fits else now)
         return fits
 
     # Words ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 from scheduling.policies.max_min_fairness import MaxMinFairness
 from scheduling.rounds import plan_round
-from tests.builders import make_job, make_nodes, make_snapshot
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 ROUND_S = 100.0
 
@@ -192,3 +192,9 @@ def test_what_is_remembered_is_plain_and_goes_with_the_policy() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_idle_cluster_asks_for_no_wake_up(count: int) -> None:
     assert Cluster(a=count).step().next_wake_at is None
+
+
+def test_a_job_that_does_not_train_on_its_minimum_gets_the_least_on_which_it_does() -> None:
+    needs_two = make_job(curve=make_curve(0.0, 1.5, 2.0), max_gpus=3)
+    plan = plan_round(make_snapshot(needs_two, make_job(max_gpus=1), nodes=4), load_policy("max_min_fairness"))
+    assert sorted(len(move.gpu_ids) for move in plan.moves) == [1, 2]
