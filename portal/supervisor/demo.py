@@ -3,7 +3,8 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -11,11 +12,11 @@ from typing import Any
 
 import httpx
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from accounts.models import Scope, User
-from accounts.tokens import DEFAULT_SCOPES, create_token
+from accounts.tokens import DEFAULT_SCOPES, create_token, revoke_token
 from portal.supervisor.demo_report import report
 from scheduling.simulator import parse_policy
 
@@ -158,8 +159,7 @@ def demonstrate(finish: Callable[[int], None] | None, options: Options) -> None:
 
 
 def _demonstrate(options: Options) -> int:
-    headers = {"Authorization": f"Bearer {_make_token(Scope if options.policy else DEFAULT_SCOPES)}"}
-    with httpx.Client(base_url=f"{settings.LOCAL_URL}/api/v1/", headers=headers, timeout=10, trust_env=False) as api:
+    with _signed_in(Scope if options.policy else DEFAULT_SCOPES) as api:
         if options.policy:
             name, values = parse_policy(options.policy)
             api.put("policy", json={"name": name, "parameters": values}).raise_for_status()
@@ -190,10 +190,20 @@ def verdict(jobs: list[dict[str, Any]], *, elastic: bool = True) -> int:
     return 0
 
 
-def _make_token(scopes: Iterable[Scope]) -> str:
+@contextmanager
+def _signed_in(scopes: Iterable[Scope]) -> Iterator[httpx.Client]:
+    """The API as the first administrator, with a token that ends with it."""
     administrator = User.objects.filter(is_superuser=True, is_active=True).earliest("pk")
-    _, text = create_token(
-        user=administrator, name=f"demo {timezone.now():%H:%M}", expires_in_days=1, scopes=tuple(scopes)
-    )
+    name = f"demo {timezone.now():%H:%M}"
+    token, text = create_token(user=administrator, name=name, expires_in_days=1, scopes=tuple(scopes))
     connection.close()
-    return text
+    headers = {"Authorization": f"Bearer {text}"}
+    try:
+        with httpx.Client(
+            base_url=f"{settings.LOCAL_URL}/api/v1/", headers=headers, timeout=10, trust_env=False
+        ) as api:
+            yield api
+    finally:
+        with suppress(DatabaseError):  # the portal may be on its way down
+            revoke_token(actor=administrator, token=token)
+            connection.close()

@@ -104,8 +104,11 @@ def test_only_with_a_policy_to_choose_it_may_choose_one() -> None:
     World()
     User.objects.create_superuser("root@example.org", "x")
     body = {"name": "static_partition", "parameters": {"n": 2}}
-    assert Api(token=demo_module._make_token(DEFAULT_SCOPES)).put("policy", body).status == 403
-    assert Api(token=demo_module._make_token(Scope)).put("policy", body).status == 200
+    for scopes, status in ((DEFAULT_SCOPES, 403), (Scope, 200)):
+        with demo_module._signed_in(scopes) as client:
+            token = client.headers["Authorization"].removeprefix("Bearer ")
+            assert Api(token=token).put("policy", body).status == status
+        assert Api(token=token).get("policy").status == 401
 
 
 @pytest.mark.timeout(300)
