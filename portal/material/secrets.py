@@ -21,7 +21,7 @@ MIN_BYTES = SHORTEST_BYTES
 MAX_BYTES = 48 << 10  # an environment variable may have 128 KiB, name and all
 MAX_SECRETS = 200
 MAX_USERS = 20
-#: Names in job files: of secrets to inject, and of the token for the code.
+#: Names in job files: of secrets to inject, and of the token for the code. What is put in here are names of tables.
 _USERS = f"""
     SELECT used.name, (array_agg(job.number ORDER BY job.number))[1:%s]
     FROM {Job._meta.db_table} job JOIN {Run._meta.db_table} run ON run.id = job.run_id,
@@ -31,7 +31,7 @@ _USERS = f"""
     ) used
     WHERE job.project_id = %s AND run.state = ANY(%s) AND used.name = ANY(%s)
     GROUP BY used.name
-"""  # noqa: S608  # nosec B608 - names of tables
+"""  # noqa: S608  # nosec B608
 
 
 @transaction.atomic
