@@ -100,6 +100,7 @@ class ControlPlane:
 
     def _child(self, name: str, command: list[str]) -> Child:
         env = {**os.environ, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
+        env.pop("EVENKEEL_OWNER_DATABASE_URL", None)  # the start's alone
         layout = self._layout
         return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs)
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import psutil
 import psycopg2
+import pytest
 import uvicorn
 
 from portal.supervisor.control_plane import ControlPlane
@@ -116,6 +117,14 @@ def test_a_proxy_is_believed_where_one_is_named(layout: Layout, settings: Any) -
     assert not believes()
     settings.FORWARDED_ALLOW_IPS = "10.0.0.7"
     assert believes()
+
+
+def test_the_owner_of_the_database_stays_unknown_to_what_is_started(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENKEEL_OWNER_DATABASE_URL", "postgresql://owner:hush@/x")
+    for child in ControlPlane(layout)._children():
+        assert "hush" not in str(child._env)
 
 
 def test_external_services_start_nothing_embedded(data: Path, embedded_services: Layout) -> None:
