@@ -21,6 +21,8 @@ from scheduling.policies.base import Policy
 _CHANGE = 0.05
 #: Rounds end this much early rather than a hair too late.
 EDGE_S = 1e-6
+#: Debts and surpluses beyond this are not carried from one computation to the next.
+FORGOTTEN_S = 4 * 3_600.0
 
 Key = tuple[str, ...]
 
@@ -95,8 +97,8 @@ def signature_of(snapshot: Snapshot, field: View, policy: Policy) -> str:
 
 
 def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) -> None:
+    ledger.had = _carried(ledger, snapshot)
     ledger.signature, ledger.computed_at = signature, snapshot.now
-    ledger.had = defaultdict(dict)
     try:
         answer = policy.allocate(snapshot)
     except SolverError as error:
@@ -109,6 +111,26 @@ def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) 
     ledger.problem = ""
     ledger.shares = _in_turns(answer.shares or {})
     ledger.reasons, ledger.figures, ledger.policy = dict(answer.reasons), dict(answer.figures), dict(answer.memory)
+
+
+def _carried(ledger: Ledger, snapshot: Snapshot) -> defaultdict[str, dict[str, float]]:
+    """What live jobs had beyond what they were promised, negative where they are owed: new fractions begin with it.
+
+    At most FORGOTTEN_S of either: some promises cannot be kept, and what was given away for idle is soon forgiven.
+    """
+    since = max(0.0, snapshot.now - ledger.computed_at) if ledger.shares else 0.0
+    promised: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for key, by_type in ledger.shares.items():
+        for job in key:
+            for kind, share in by_type.items():
+                promised[job][kind] += share * since
+    carried: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for job in snapshot.jobs:
+        had, due = ledger.had.get(job.id, {}), promised.get(job.id, {})
+        for kind in {*had, *due}:
+            beyond = had.get(kind, 0.0) - due.get(kind, 0.0)
+            carried[job.id][kind] = min(max(beyond, -FORGOTTEN_S), FORGOTTEN_S)
+    return carried
 
 
 def _in_turns(shares: Mapping[Key, Mapping[str, float]]) -> dict[Key, dict[str, float]]:
