@@ -121,9 +121,9 @@ def _carried(ledger: Ledger, snapshot: Snapshot) -> defaultdict[str, dict[str, f
     since = max(0.0, snapshot.now - ledger.computed_at) if ledger.shares else 0.0
     promised: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for key, by_type in ledger.shares.items():
-        for job in key:
+        for member in key:
             for kind, share in by_type.items():
-                promised[job][kind] += share * since
+                promised[member][kind] += share * since
     carried: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for job in snapshot.jobs:
         had, due = ledger.had.get(job.id, {}), promised.get(job.id, {})

@@ -1,12 +1,13 @@
 """Shortest remaining time first on several accelerator types: elastic, restarts paid for, slowdown bounded.
 
-Every decision maximises sum_m w_m / t_m(gang) over one gang per job within the GPUs of each type. t_m is the time to
-the end on that gang with what starting it would cost; of a job that runs on the type it is shortened by what leaving
-and coming back would cost, so that nobody is moved for less than that. w_m is the job's weight until its slowdown (time
-in the system by time alone on the fastest gang) reaches `bound`, and grows with the fourth power of it from there on.
-On one type of machine and with free moves this is shortest remaining processing time, which has the least mean
-completion time of all policies (Schrage 1968); the weight is the usual guard against its starvation of long jobs. GPUs
-that are left then go to whoever gains the most from one more, where the time it saves exceeds a restart.
+Every decision maximises sum_m w_m sqrt(t_m) / t_m(gang) over one gang per job within the GPUs of each type. t_m(gang)
+is the time to the end on that gang with what starting it would cost; of a job that runs there it is shortened by what
+leaving and coming back would cost, so that nobody is moved for less than that. t_m is the time on the fastest gang: its
+root weighs between length, which says best who runs (shortest remaining processing time has the least mean completion
+time on one machine: Schrage 1968), and relative speed, which says best who runs where: an hour of a fast GPU saves as
+much whoever's it is. w_m is the job's weight until its slowdown (time in the system by time alone on the fastest gang)
+reaches `bound`, and grows with the fourth power of it from there on, against starvation. GPUs that are left go to
+whoever gains the most from one more, where the time it saves exceeds a restart.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from scheduling.policies.base import Parameters as BaseParameters
 _WHOLE = 1.0 - 1e-6
 #: A job is never closer to its end than this, for its weight to stay finite.
 _LEAST_S = 1.0
+#: 1: the length of a job decides all; 0: only how much faster it is on one gang than on another.
+_BY_LENGTH = 0.5
 #: By which power of its slowdown beyond the bound a job weighs more.
 _STEEPNESS = 4.0
 
@@ -166,14 +169,15 @@ class _Hands:
                 self._give(job, gang)
 
     def _worth(self, job: Job, kind: str, span: Span, count: int) -> float:
-        seconds = job.remaining_steps / span.at(count)
         if job.gang is None:
-            seconds += job.launch_s
+            extra_s = job.launch_s
         elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the least it may grow back
-            seconds -= job.restart_cost_s
+            extra_s = -job.restart_cost_s
         else:
-            seconds += job.restart_cost_s
-        return self.weights[job.id] / max(seconds, _LEAST_S)
+            extra_s = job.restart_cost_s
+        here_s = max(job.remaining_steps / span.at(count) + extra_s, _LEAST_S)
+        best_s = max(job.remaining_steps / self.field.alone(job) + extra_s, _LEAST_S)
+        return float(self.weights[job.id] * best_s ** (1.0 - _BY_LENGTH) / here_s)
 
     # How many GPUs each has -------------------------------------------------------------------------
 
