@@ -72,8 +72,8 @@ def _left_out(field: View, job: Job, ahead: int, rooms: Rooms) -> Reason:
     over = rooms.reason(job, [Gang(kind, each.low) for kind, each in spans.items()])
     if over is not None:
         return over
-    text = (
-        f"The minimums of {ahead} jobs ahead leave too few GPUs; this one needs at least "
-        f"{words(Gang(name, span.low))} and starts when they are free."
+    cause = {0: "Too few GPUs are free", 1: "The minimum of the job ahead leaves too few GPUs"}.get(
+        ahead, f"The minimums of {ahead} jobs ahead leave too few GPUs"
     )
+    text = f"{cause}; this one needs at least {words(Gang(name, span.low))} and starts when they are free."
     return Reason("no_room", text, {"type": name, "needs": span.low})

@@ -148,3 +148,22 @@ def test_the_fallback_starts_minimums_and_moves_nobody() -> None:
 def test_wrong_parameters_are_named() -> None:
     with pytest.raises(Exception, match="v_bound"):
         parse_parameters(FScheduling.Parameters, {"v_bound": -1})
+
+
+@pytest.mark.parametrize(
+    ("others", "cause"),
+    [
+        ([], "Too few GPUs are free"),
+        ([3], "The minimum of the job ahead leaves too few GPUs"),
+        ([2, 1], "The minimums of 2 jobs ahead leave too few GPUs"),
+    ],
+)
+def test_who_does_not_fit_reads_how_many_are_ahead(others: list[int], cause: str) -> None:
+    last = make_job(gpus=4, number=9_000_000)
+    locked = make_job(gpus=1, holds=[0], state=State.RUNNING_PROTECTED)
+    snapshot = make_snapshot(locked, *(make_job(gpus=n) for n in others), last, nodes=4)
+    reason = FScheduling().allocate(snapshot).reasons[last.id]
+    assert (
+        reason.text
+        == f"{cause}; this one needs at least 4 \N{MULTIPLICATION SIGN} titan_xp and starts when they are free."
+    )
