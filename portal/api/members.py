@@ -75,6 +75,12 @@ class MembersView(APIView):
 class MemberView(APIView):
     parser_classes = [JsonParser]
 
+    @operation("get_member", Member, access=Access.VIEWER, tag="projects", path=["project", "person"])
+    def get(self, request: Request, project: str, person: int, query: Query) -> Response:
+        """Somebody's role in the project, and where it comes from."""
+        row, _ = access_project(signed_in(request), project)
+        return Response(_describe(row, memberships_reaching(row).filter(user_id=person)[:1].get()))
+
     @operation(
         "change_member",
         Member,

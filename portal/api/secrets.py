@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.access import Access
+from portal.api.editing import only
 from portal.api.inputs import Body, PageQuery, Query
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
@@ -51,6 +52,16 @@ class SecretsView(APIView):
 
 class SecretView(APIView):
     parser_classes = [JsonParser]
+
+    @operation(
+        "get_secret", Secret, access=Access.MEMBER, tag="secrets", path=["project", "secret"], problems=(403,),
+        version=only("changed_at"),
+    )  # fmt: skip
+    def get(self, request: Request, project: str, secret: str, query: Query) -> Response:
+        """A secret without its value."""
+        owner = project_for_member(signed_in(request), project)
+        row = owner.secrets.select_related("changed_by").get(name=secret)
+        return Response(_describe(row, secrets.used_by(owner, [row.name])))
 
     @operation(
         "set_secret", Secret, access=Access.MANAGER, scope="admin", tag="secrets", path=["project", "secret"],

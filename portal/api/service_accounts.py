@@ -22,6 +22,7 @@ from accounts.people import (
 from accounts.selectors import access_project
 from accounts.tokens import WiderToken, create_token
 from portal.api.access import Access
+from portal.api.editing import only
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query
 from portal.api.operations import operation, signed_in
@@ -88,6 +89,19 @@ class ServiceAccountsView(APIView):
 
 class ServiceAccountView(APIView):
     parser_classes = [JsonParser]
+
+    @operation(
+        "get_service_account",
+        ServiceAccount,
+        access=Access.MANAGER,
+        tag="service accounts",
+        path=["project", "account"],
+        version=only("role", "is_active"),
+    )
+    def get(self, request: Request, project: str, account: int, query: Query) -> Response:
+        """A service account of the project."""
+        row, _ = access_project(signed_in(request), project, role=MANAGER)
+        return Response(_describe(_accounts(row).get(pk=account), row))
 
     @operation(
         "change_service_account",

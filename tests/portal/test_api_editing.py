@@ -65,6 +65,23 @@ def test_what_a_project_uses_is_nobodys_edit(api: Api) -> None:
     assert api.request("PATCH", "projects/vision", {"name": "Two"}, If_Match=after.headers["ETag"]).status == 412
 
 
+@pytest.mark.parametrize(
+    ("path", "method", "body"),
+    [
+        ("projects/vision/members/{member}", "PATCH", {"role": "viewer"}),
+        ("projects/vision/service-accounts/{account}", "PATCH", {"role": "viewer"}),
+        ("projects/vision/secrets/TOKEN", "PUT", {"value": "the new value"}),
+    ],
+)
+def test_roles_accounts_and_secrets_have_tags_too(api: Api, path: str, method: str, body: dict[str, str]) -> None:
+    made = api.post("projects/vision/service-accounts", {"name": "ci", "role": "member"}).json
+    assert api.put("projects/vision/secrets/TOKEN", {"value": "the old value"}).status == 201
+    path = path.format(member=User.objects.get(email="ana@example.org").pk, account=made["id"])
+    tag = api.get(path).headers["ETag"]
+    assert api.request(method, path, body, If_Match=tag).status == 200
+    assert api.request(method, path, body, If_Match=tag).status == 412
+
+
 @pytest.mark.django_db(transaction=True)
 def test_of_two_changes_at_once_one_is_refused() -> None:
     World()

@@ -1123,7 +1123,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Somebody's role in the project, and where it comes from
+         * @description Somebody's role in the project, and where it comes from.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["get_member"];
         put?: never;
         post?: never;
         /**
@@ -1217,7 +1223,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * A secret without its value
+         * @description A secret without its value.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["get_secret"];
         /**
          * Set a secret's value; 201 where it is new
          * @description Set a secret's value; 201 where it is new. Launches from now on get the new value.
@@ -1273,7 +1285,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * A service account of the project
+         * @description A service account of the project.
+         *
+         *     **Access:** Managers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["get_service_account"];
         put?: never;
         post?: never;
         delete?: never;
@@ -8707,10 +8725,87 @@ export interface operations {
             };
         };
     };
-    remove_member: {
+    get_member: {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                /** @description Id of the person. */
+                person: number;
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_member: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id of the person. */
                 person: number;
@@ -8773,6 +8868,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Too many requests */
             429: {
                 headers: {
@@ -8790,7 +8894,10 @@ export interface operations {
     change_member: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id of the person. */
                 person: number;
@@ -8842,6 +8949,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9105,10 +9221,87 @@ export interface operations {
             };
         };
     };
-    set_secret: {
+    get_secret: {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                /** @description Key of the project. */
+                project: string;
+                /** @description Name of the secret. */
+                secret: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Secret"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_secret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Key of the project. */
                 project: string;
@@ -9175,6 +9368,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Too large */
             413: {
                 headers: {
@@ -9210,7 +9412,10 @@ export interface operations {
     delete_secret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Key of the project. */
                 project: string;
@@ -9257,6 +9462,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9454,10 +9668,87 @@ export interface operations {
             };
         };
     };
-    change_service_account: {
+    get_service_account: {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                /** @description Id of the service account. */
+                account: number;
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccount"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_service_account: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id of the service account. */
                 account: number;
@@ -9509,6 +9800,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
