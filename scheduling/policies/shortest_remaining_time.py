@@ -1,13 +1,13 @@
 """Shortest remaining time first on several accelerator types: elastic, restarts paid for, slowdown bounded.
 
-Every decision maximises sum_m w_m sqrt(t_m) / t_m(gang) over one gang per job within the GPUs of each type. t_m(gang)
-is the time to the end on that gang with what starting it would cost; of a job that runs there it is shortened by what
-leaving and coming back would cost, so that nobody is moved for less than that. t_m is the time on the fastest gang: its
-root weighs between length, which says best who runs (shortest remaining processing time has the least mean completion
-time on one machine: Schrage 1968), and relative speed, which says best who runs where: an hour of a fast GPU saves as
-much whoever's it is. w_m is the job's weight until its slowdown (time in the system by time alone on the fastest gang)
-reaches `bound`, and grows with the fourth power of it from there on, against starvation. GPUs that are left go to
-whoever gains the most from one more, where the time it saves exceeds a restart.
+Every decision maximises sum_m w_m sqrt(s_m(gang) / t_m(gang)) over one gang per job within the GPUs of each type. s_m
+is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that runs
+there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that. Length says
+best who runs (shortest remaining processing time has the least mean completion time on one machine: Schrage 1968), and
+relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m is the job's weight
+until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, and grows with the fourth
+power of it from there on, against starvation. GPUs that are left go to whoever gains the most from one more, where the
+time it saves exceeds a restart.
 """
 
 from __future__ import annotations
@@ -175,9 +175,12 @@ class _Hands:
             extra_s = -job.restart_cost_s
         else:
             extra_s = job.restart_cost_s
-        here_s = max(job.remaining_steps / span.at(count) + extra_s, _LEAST_S)
-        best_s = max(job.remaining_steps / self.field.alone(job) + extra_s, _LEAST_S)
-        return float(self.weights[job.id] * best_s ** (1.0 - _BY_LENGTH) / here_s)
+        here_s = max(job.remaining_steps / span.at(count), _LEAST_S)
+        best_s = max(job.remaining_steps / self.field.alone(job), _LEAST_S)
+        relative_speed = best_s / here_s
+        return float(
+            self.weights[job.id] * relative_speed ** (1.0 - _BY_LENGTH) / max(here_s + extra_s, _LEAST_S) ** _BY_LENGTH
+        )
 
     # How many GPUs each has -------------------------------------------------------------------------
 
