@@ -1,13 +1,13 @@
 """Shortest remaining time first on several accelerator types: elastic, restarts paid for, slowdown bounded.
 
 Every decision maximises sum_m w_m sqrt(s_m(gang) / t_m(gang)) over one gang per job within the GPUs of each type. s_m
-is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that runs
-there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that. Length says
-best who runs (shortest remaining processing time has the least mean completion time on one machine: Schrage 1968), and
-relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m is the job's weight
-until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, and grows with the fourth
-power of it from there on, against starvation. GPUs that are left go to whoever gains the most from one more, where the
-time it saves exceeds a restart.
+is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that
+runs there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that.
+Length says best who runs (shortest remaining processing time has the least mean completion time on one machine:
+Schrage 1968), and relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m
+is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, and
+grows with the fourth power of it from there on, against starvation. GPUs that are left go to whoever gains the most
+from one more, where the time it saves exceeds a restart.
 """
 
 from __future__ import annotations
