@@ -53,10 +53,15 @@ def executor_for(name: str) -> Executor:
 def run_round() -> None:
     """Observe, snapshot, plan, commit, dispatch; one at a time per cluster."""
     wakeups.clear(wakeups.ROUND_KEY)
+    if left_s := wakeups.rest_left_s():
+        wakeups.wake(left_s)
+        return
     for cluster in Cluster.objects.all():
         with cluster_lock(cluster.pk) as mine:
             if mine:
+                began_s = time.thread_time()
                 _round(Cluster.objects.get(pk=cluster.pk))
+                wakeups.rest(time.thread_time() - began_s)
             else:
                 # The round in progress may have taken its snapshot already.
                 wakeups.wake(0.3)

@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 ROUND_KEY, LIVE_KEY = "wake:round", "wake:live"
 #: A flag that nobody clears (its message was lost) stops blocking after this long.
 _FLAG_TTL_S = 5
+#: Rounds that take less are nobody's burden; after others twice as long, and two seconds at most, belong to the rest.
+_SHORT_S, _REST_FACTOR, _LONGEST_REST_S = 0.1, 2.0, 2.0
+_RESTS_UNTIL = "round:rests"
 #: Connections to a broker that is gone fail at once instead of holding up a request.
 _SEND: dict[str, Any] = {"retry": False, "ignore_result": True}
 
@@ -58,6 +61,26 @@ def _first(key: str, countdown_s: float) -> bool:
         return bool(cache.add(key, 1, _FLAG_TTL_S))
     slot = int((time.time() + countdown_s) * 5)
     return bool(cache.add(f"{key}:{slot}", 1, int(countdown_s) + 2))
+
+
+def rest(took_s: float) -> None:
+    """After a round that took so many seconds of a processor the next one waits: with thousands of jobs rounds would
+    otherwise take a whole core for as long as jobs come in, from the requests that bring them."""
+    if took_s < _SHORT_S:
+        return
+    rest_s = min(_REST_FACTOR * took_s, _LONGEST_REST_S)
+    try:
+        cache.set(_RESTS_UNTIL, time.time() + rest_s, rest_s + 1)
+    except RedisError as error:
+        logger.warning("rounds do not rest (%s)", error)
+
+
+def rest_left_s() -> float:
+    """Seconds until a round may run."""
+    try:
+        return max(0.0, cache.get(_RESTS_UNTIL, 0.0) - time.time())
+    except RedisError:
+        return 0.0
 
 
 def clear(key: str) -> None:

@@ -1,0 +1,38 @@
+"""Rounds leave time to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.core.cache import cache
+
+from portal.jobs import tasks, wakeups
+from portal.jobs.models import Cluster
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    cache.clear()
+    yield
+    cache.clear()
+
+
+def test_after_a_long_round_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    World()
+    rounds: list[Cluster] = []
+    asked: list[float] = []
+    monkeypatch.setattr(tasks, "_round", rounds.append)
+    monkeypatch.setattr(wakeups, "wake", asked.append)
+    wakeups.rest(0.05)
+    tasks.run_round()
+    assert (len(rounds), asked) == (1, [])
+    wakeups.rest(0.7)
+    tasks.run_round()
+    assert len(rounds) == 1
+    assert 0 < asked[0] <= 1.4
+    wakeups.rest(60.0)
+    assert 1.4 < wakeups.rest_left_s() <= 2.0
