@@ -78,7 +78,7 @@ def rest(took_s: float) -> None:
 def rest_left_s() -> float:
     """Seconds until a round may run."""
     try:
-        return max(0.0, cache.get(_RESTS_UNTIL, 0.0) - time.time())
+        return max(0.0, float(cache.get(_RESTS_UNTIL, 0.0)) - time.time())
     except RedisError:
         return 0.0
 
