@@ -42,16 +42,15 @@ def _hides(there: QuerySet[Any], visible: QuerySet[Any]) -> bool:
     return there.exists() and not visible.filter(pk__in=there.order_by().values("pk")).exists()
 
 
-#: By the name of a part of the address, of the query or of the body. What has no list of those that the user may see
-#: is hidden if it is there: otherwise it would have been found.
+#: By the name of a part of the address, of the query or of the body.
 _HIDES: dict[str, Callable[[User, str], bool]] = {
     "job": _hides_job,
     "project": _hides_project,
     "parent": _hides_project,
     "stream": lambda user, name: name.startswith("project:") and _hides_project(user, name.removeprefix("project:")),
-    "token": lambda user, pk: ApiToken.objects.filter(pk=int(pk)).exclude(user=user).exists(),
-    "quota": lambda user, pk: Quota.objects.filter(pk=int(pk)).exists(),
 }
+#: What is there and all the same not found is hidden.
+_THERE: dict[str, type[ApiToken | Quota]] = {"token": ApiToken, "quota": Quota}
 _IN_QUERY = _IN_BODY = ("project", "parent", "job")
 
 
@@ -60,7 +59,8 @@ def note_denial(request: Request, status: int) -> None:
         return
     user = getattr(request, "_user", None)  # as far as it is known: asking might raise again
     actor = user if isinstance(user, User) else None
-    if status != 403 and not (actor and _hides_something(actor, request)):
+    hidden = actor is not None and (_hides_something(actor, request) or (status == 404 and _is_there(request)))
+    if status != 403 and not hidden:
         return
     _note(request, actor, status)
 
@@ -86,6 +86,11 @@ def _note(request: Request | HttpRequest, actor: User | None, status: int, more:
 
 def _hides_something(user: User, request: Request) -> bool:
     return any(_HIDES[name](user, value) for name, value in _named(request) if "\0" not in value)
+
+
+def _is_there(request: Request) -> bool:
+    where = request.parser_context["kwargs"]
+    return any(rows.objects.filter(pk=where[name]).exists() for name, rows in _THERE.items() if name in where)
 
 
 def _named(request: Request) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,8 @@ from scheduling.policies.base import Parameters as BaseParameters
 
 #: Shares of a job above this are as good as whole; what is left of the others goes out by density.
 _WHOLE = 1.0 - 1e-6
+#: Of a gang beyond the minimum a job has to have half, to be given all of it.
+_SOME = 0.5
 #: A job is never closer to its end than this, for its weight to stay finite.
 _LEAST_S = 1.0
 #: 1: the length of a job decides all; 0: only how much faster it is on one gang than on another.
@@ -90,8 +92,20 @@ class _Option:
     worth: float
 
 
-def _shares(options: Sequence[_Option], free: Mapping[str, int], all_of: set[str], parameters: Parameters) -> Floats:
-    """Of the linear program; few jobs are split by it, at most one for each type. Those in `all_of` must run."""
+def _ranked(
+    options: Sequence[_Option], free: Mapping[str, int], parameters: Parameters, *, all_run: bool = False
+) -> list[tuple[_Option, float]]:
+    """The options with their shares in the linear program, whole ones first, then by worth per GPU."""
+    if not options:
+        return []
+    shares = _shares(options, free, parameters, all_run=all_run)
+    density = np.array([option.worth / option.gang.count for option in options])
+    order = np.lexsort((-density, shares < _WHOLE))
+    return [(options[n], float(shares[n])) for n in order]
+
+
+def _shares(options: Sequence[_Option], free: Mapping[str, int], parameters: Parameters, *, all_run: bool) -> Floats:
+    """Few jobs are split, at most one for each type. With `all_run` every job has a gang."""
     of_job: dict[str, list[int]] = {}
     of_type: dict[str, list[int]] = {}
     for n, option in enumerate(options):
@@ -101,9 +115,9 @@ def _shares(options: Sequence[_Option], free: Mapping[str, int], all_of: set[str
     program = LinearProgram(worth / worth.max(), maximise=True, bounds=np.ones(len(options)))
     for kind, columns in of_type.items():
         program.add_row(columns, [float(options[n].gang.count) for n in columns], 0.0, float(free[kind]))
-    for key, columns in of_job.items():
-        if len(columns) > 1 or key in all_of:
-            program.add_row(columns, [1.0] * len(columns), 1.0 if key in all_of else 0.0, 1.0)
+    for columns in of_job.values():
+        if len(columns) > 1 or all_run:
+            program.add_row(columns, [1.0] * len(columns), 1.0 if all_run else 0.0, 1.0)
     return program.solve(parameters.solver, parameters.solver_time_limit_s).values
 
 
@@ -127,15 +141,20 @@ class _Hands:
             for kind, span in self.field.spans(job).items()
             if span.low <= free[kind]
         ]
-        self._take(options, parameters)
-        chosen = [job for job in jobs if job.id in self.counts]
-        larger = [option for job in chosen for option in self._larger(job, free)]
-        if len(chosen) == len(jobs) and larger:
-            for job in chosen:
-                self._give_back(job, None)
-            self._take(
-                [option for option in options if option.job.id not in self.counts] + larger, parameters, all_of=chosen
-            )
+        for option, _ in _ranked(options, self.free, parameters):
+            if option.job.id not in self.counts and self._fits(option.job, option.gang):
+                self._give(option.job, option.gang)
+        larger = [option for job in jobs if job.id in self.counts for option in self._larger(job, free)]
+        if larger and all(job.id in self.counts for job in jobs):
+            self._exchange(_ranked(options + larger, free, parameters, all_run=True))
+
+    def _exchange(self, ranked: Sequence[tuple[_Option, float]]) -> None:
+        """From the minimums to the gangs of the program. Twice, since some wait for GPUs that others give up."""
+        wished = [option for option, share in ranked if share >= _SOME]
+        for option in (*wished, *wished):
+            before = self.counts[option.job.id]
+            self._give_back(option.job, None)
+            self._give(option.job, option.gang if self._fits(option.job, option.gang) else before)
 
     def _larger(self, job: Job, free: Mapping[str, int]) -> list[_Option]:
         """Gangs beyond the minimums: what it holds, and each some half larger than the one before."""
@@ -155,18 +174,6 @@ class _Hands:
             }
             options += [_Option(job, Gang(kind, n), self._worth(job, kind, span, n)) for n in least if n > span.low]
         return options
-
-    def _take(self, options: list[_Option], parameters: Parameters, all_of: Sequence[Job] = ()) -> None:
-        if not options:
-            return
-        shares = _shares(options, self.free, {job.id for job in all_of}, parameters)
-        density = np.array([option.worth / option.gang.count for option in options])
-        whole = np.flatnonzero(shares >= _WHOLE)
-        rest = np.flatnonzero(shares < _WHOLE)
-        for n in (*whole[np.argsort(-density[whole], kind="stable")], *rest[np.argsort(-density[rest], kind="stable")]):
-            job, gang = options[n].job, options[n].gang
-            if job.id not in self.counts and self._fits(job, gang):
-                self._give(job, gang)
 
     def _worth(self, job: Job, kind: str, span: Span, count: int) -> float:
         if job.gang is None:

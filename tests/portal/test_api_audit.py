@@ -163,6 +163,15 @@ def test_what_a_query_or_body_names_is_noticed(
     assert [who for who, *_ in denied()] == ["eve@example.org"]
 
 
+def test_a_wrong_body_is_no_denial(world: World, boss: Api) -> None:
+    quota = Quota.objects.create(project=world.project, kind="gpus", limit=1)
+    made = boss.post("projects/vision/service-accounts", {"name": "ci", "role": "member"}).json
+    token = create_token(user=User.objects.get(pk=made["id"]), name="ci")[0]
+    assert boss.put(f"quotas/{quota.pk}", {"limit": "much"}).status == 400
+    assert boss.post(f"tokens/{token.pk}/rotate", {"overlap_hours": "long"}).status == 400
+    assert denied() == []
+
+
 def test_what_is_not_there_in_ones_own_project_is_no_denial(world: World) -> None:
     job = world.submit()
     api = Api(world.user)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
 
 import pytest
+from hypothesis import given as given_by
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from scheduling.domain import Gang, Job, Node
 from scheduling.policies import load_policy
@@ -72,6 +77,26 @@ def test_all_that_fit_run_before_anybody_has_more() -> None:
     jobs = [make_job(curve=make_curve(1.0, 1.9, 2.7, 3.4), remaining_steps=100.0 * n) for n in (1, 2, 3)]
     # The fourth GPU saves the shortest job the largest part of its time.
     assert given(*jobs, nodes=4) == [Gang("titan_xp", 2), Gang("titan_xp", 1), Gang("titan_xp", 1)]
+
+
+@settings(max_examples=150, deadline=None)
+@given_by(data=st.data())
+def test_nobody_who_fits_is_left_out_for_larger_gangs(data: st.DataObject) -> None:
+    def drawn(number: int) -> Job:
+        speeds = data.draw(st.lists(st.floats(0.1, 5.0), min_size=3, max_size=7))
+        return make_job(
+            curves={kind: make_curve(*accumulate(speeds, initial=1.0)) for kind in ("fast", "slow")},
+            min_gpus=data.draw(st.integers(1, 3)),
+            max_gpus=8,
+            remaining_steps=data.draw(st.floats(1.0, 10_000.0)),
+            number=number,
+        )
+
+    jobs = [drawn(number) for number in range(1, data.draw(st.integers(2, 5)) + 1)]
+    nodes = (*make_nodes(5, type="fast"), *make_nodes(6, type="slow", first_id=10))
+    least = [replace(job, max_gpus=job.min_gpus) for job in jobs]
+    if None not in given(*least, nodes=nodes):
+        assert None not in given(*jobs, nodes=nodes)
 
 
 @pytest.mark.parametrize(("remaining", "count"), [(1_000.0, 4), (50.0, 2)])
