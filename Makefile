@@ -20,8 +20,9 @@ test: env frontend chromium ## the whole default suite
 lint: env ## style, types, import rules, migrations, API description
 	@scripts/lint.sh
 
-openapi: env ## write portal/api/openapi.yaml anew
+openapi: env ## write portal/api/openapi.yaml and the client's types anew
 	@$(PYTHON) manage.py spectacular --validate --fail-on-warn --file portal/api/openapi.yaml
+	@scripts/client_types.sh client/evenkeel/schemas.py
 
 bench: env ## comparisons with peers, as ratios
 	@set -e; for name in $(filter-out bench_live,$(basename $(notdir $(wildcard benchmarks/bench_*.py)))); do \

@@ -16,6 +16,11 @@ api_types() {
   (cd frontend && ../scripts/npm.sh run --silent check-api </dev/null) ||
     { echo "frontend/src/api/schema.ts is out of date: run npm run gen-api in frontend/."; return 1; }
 }
+client_types() {
+  local made
+  made=$(mktemp --suffix .py) && scripts/client_types.sh "$made" && diff -u client/evenkeel/schemas.py "$made" && rm "$made" ||
+    { echo "client/evenkeel/schemas.py is out of date: run make openapi."; return 1; }
+}
 deploy() { EVENKEEL_HTTPS=1 .venv/bin/python -W ignore manage.py check --deploy --fail-level WARNING; }
 audit() {
   local said
@@ -33,6 +38,7 @@ check .venv/bin/lint-imports
 check .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 check openapi
 check api_types
+check client_types
 check .venv/bin/bandit -q -c pyproject.toml -r manage.py portal accounts scheduling client/evenkeel
 check deploy
 check audit

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import httpx
 
-from evenkeel import resources
+from evenkeel import resources, schemas
 
 Json = dict[str, Any]
+Answer = TypeVar("Answer")
 TRIES = 5
 RETRIED = frozenset({429, 502, 503, 504})
 LONGEST_PAUSE_S = 20.0
@@ -90,27 +91,27 @@ class Client:
 
     # Jobs
 
-    def submit(self, job: Json, *, idempotency_key: str) -> Json:
+    def submit(self, job: resources.Wish, *, idempotency_key: str) -> schemas.Job:
         """The job, made once however often this is sent."""
-        return self.json("POST", "jobs", json=job, headers={"Idempotency-Key": idempotency_key})
+        return self.one(schemas.Job, "POST", "jobs", json=job, headers={"Idempotency-Key": idempotency_key})
 
-    def job(self, job: str) -> Json:
-        return self.json("GET", f"jobs/{_segment(job)}")
+    def job(self, job: str) -> schemas.JobDetail:
+        return self.one(schemas.JobDetail, "GET", f"jobs/{_segment(job)}")
 
-    def jobs(self, **filters: str) -> Iterator[Json]:
+    def jobs(self, **filters: str) -> Iterator[schemas.Job]:
         """Every job that matches, page after page."""
-        return self.pages("jobs", filters)
+        return self.rows(schemas.Job, "jobs", filters)
 
-    def cancel(self, job: str) -> Json:
-        return self.json("POST", f"jobs/{_segment(job)}/cancel")
+    def cancel(self, job: str) -> schemas.Job:
+        return self.one(schemas.Job, "POST", f"jobs/{_segment(job)}/cancel")
 
-    def logs(self, job: str, **query: int | str) -> Json:
-        return self.json("GET", f"jobs/{_segment(job)}/logs", params=query)
+    def logs(self, job: str, **query: int | str) -> schemas.Log:
+        return self.one(schemas.Log, "GET", f"jobs/{_segment(job)}/logs", params=query)
 
     # Sign-in
 
-    def session(self) -> Json:
-        return self.json("GET", "session")
+    def session(self) -> schemas.Session:
+        return self.one(schemas.Session, "GET", "session")
 
     def create_token(
         self,
@@ -123,12 +124,12 @@ class Client:
         project: str | None = None,
     ) -> str:
         """Signs in, has a token made, and signs out again."""
-        self.json("GET", "session")
-        self.json("POST", "session", repeatable=False, json={"email": email, "password": password})
+        self.session()
+        self.one(schemas.Session, "POST", "session", repeatable=False, json={"email": email, "password": password})
         wanted: Json = {"name": name, "expires_in_days": expires_in_days}
         wanted |= resources.given(scopes=list(scopes) or None, project=project)
         try:
-            answer = self.json("POST", "tokens", repeatable=False, json=wanted)
+            answer = self.one(schemas.NewToken, "POST", "tokens", repeatable=False, json=wanted)
         finally:
             self._request("DELETE", "session", repeatable=False)
         secret = answer.get("secret")
@@ -138,21 +139,19 @@ class Client:
 
     # One call
 
-    def json(self, method: str, path: str, **options: Any) -> Json:
-        value = self._value(method, path, **options)
-        if not isinstance(value, dict):
-            raise ConnectionFailed(f"{self.url} does not answer like an Evenkeel portal")
-        return value
+    def one(self, kind: type[Answer], method: str, path: str, **options: Any) -> Answer:
+        """The answer as the API description has it; that it is a JSON object is all that is checked."""
+        return cast("Answer", self._object(method, path, **options))
 
-    def pages(self, path: str, filters: Mapping[str, str] | None = None) -> Iterator[Json]:
+    def rows(self, kind: type[Answer], path: str, filters: Mapping[str, str] | None = None) -> Iterator[Answer]:
         """Every row, page after page."""
-        answer = self.json("GET", path, params=dict(filters or {}))
+        answer = self._object("GET", path, params=dict(filters or {}))
         while True:
             yield from answer["results"]
             if not answer.get("next"):
                 return
             # Only the query is taken over: behind a proxy the address in the answer may be another one.
-            answer = self.json("GET", path, params=httpx.URL(answer["next"]).params)
+            answer = self._object("GET", path, params=httpx.URL(answer["next"]).params)
 
     def stream(self, path: str, filters: Mapping[str, str] | None = None) -> Iterator[bytes]:
         """A file, piece by piece; not tried again once it has begun."""
@@ -165,11 +164,14 @@ class Client:
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self._request(method, path, **options)
 
-    def _value(self, method: str, path: str, **options: Any) -> Any:
+    def _object(self, method: str, path: str, **options: Any) -> Json:
         try:
-            return self._request(method, path, **options).json()
+            value = self._request(method, path, **options).json()
         except ValueError:
-            return None
+            value = None
+        if not isinstance(value, dict):
+            raise ConnectionFailed(f"{self.url} does not answer like an Evenkeel portal")
+        return value
 
     def _request(self, method: str, path: str, *, repeatable: bool = True, **options: Any) -> httpx.Response:
         """`repeatable`: doing it twice is as good as once, so an unclear end is tried again."""

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
+from evenkeel import schemas
+
 if TYPE_CHECKING:
     from evenkeel.client import Client
 
 Json = dict[str, Any]
+Wish = Mapping[str, object]
 Role = Literal["viewer", "member", "manager"]
 GroupBy = Literal["project", "user", "job", "day", "month", "type"]
 Scope = Literal["jobs:read", "jobs:write", "admin"]
@@ -34,164 +37,170 @@ class Resource:
 
 
 class Projects(Resource):
-    def list(self) -> Iterator[Json]:
-        return self._client.pages("projects", {"limit": "200"})
+    def list(self) -> Iterator[schemas.Project]:
+        return self._client.rows(schemas.Project, "projects", {"limit": "200"})
 
-    def get(self, key: str) -> Json:
-        return self._client.json("GET", f"projects/{part(key)}")
+    def get(self, key: str) -> schemas.ProjectDetail:
+        return self._client.one(schemas.ProjectDetail, "GET", f"projects/{part(key)}")
 
-    def create(self, key: str, name: str, *, parent: str | None = None) -> Json:
+    def create(self, key: str, name: str, *, parent: str | None = None) -> schemas.ProjectDetail:
         body = {"key": key, "name": name} | given(parent=parent)
-        return self._client.json("POST", "projects", json=body, repeatable=False)
+        return self._client.one(schemas.ProjectDetail, "POST", "projects", json=body, repeatable=False)
 
-    def change(self, key: str, changes: Json, *, if_match: str | None = None) -> Json:
+    def change(self, key: str, changes: Wish, *, if_match: str | None = None) -> schemas.ProjectDetail:
         headers = given(**{"If-Match": if_match})
-        return self._client.json("PATCH", f"projects/{part(key)}", json=changes, headers=headers)
+        return self._client.one(schemas.ProjectDetail, "PATCH", f"projects/{part(key)}", json=changes, headers=headers)
 
-    def archive(self, key: str) -> Json:
-        return self._client.json("POST", f"projects/{part(key)}/archive")
+    def archive(self, key: str) -> schemas.ProjectDetail:
+        return self._client.one(schemas.ProjectDetail, "POST", f"projects/{part(key)}/archive")
 
-    def restore(self, key: str) -> Json:
-        return self._client.json("POST", f"projects/{part(key)}/restore")
+    def restore(self, key: str) -> schemas.ProjectDetail:
+        return self._client.one(schemas.ProjectDetail, "POST", f"projects/{part(key)}/restore")
 
-    def members(self, key: str) -> Iterator[Json]:
-        return self._client.pages(f"projects/{part(key)}/members")
+    def members(self, key: str) -> Iterator[schemas.Member]:
+        return self._client.rows(schemas.Member, f"projects/{part(key)}/members")
 
-    def add_member(self, key: str, email: str, role: Role) -> Json:
+    def add_member(self, key: str, email: str, role: Role) -> schemas.Member:
         body = {"email": email, "role": role}
-        return self._client.json("POST", f"projects/{part(key)}/members", json=body)
+        return self._client.one(schemas.Member, "POST", f"projects/{part(key)}/members", json=body)
 
-    def change_member(self, key: str, person: int, role: Role) -> Json:
-        return self._client.json("PATCH", f"projects/{part(key)}/members/{person}", json={"role": role})
+    def change_member(self, key: str, person: int, role: Role) -> schemas.Member:
+        return self._client.one(schemas.Member, "PATCH", f"projects/{part(key)}/members/{person}", json={"role": role})
 
     def remove_member(self, key: str, person: int) -> None:
         self._client.send("DELETE", f"projects/{part(key)}/members/{person}")
 
-    def invitations(self, key: str) -> Iterator[Json]:
-        return self._client.pages(f"projects/{part(key)}/invitations")
+    def invitations(self, key: str) -> Iterator[schemas.Invitation]:
+        return self._client.rows(schemas.Invitation, f"projects/{part(key)}/invitations")
 
-    def invite(self, key: str, email: str, role: Role) -> Json:
+    def invite(self, key: str, email: str, role: Role) -> schemas.NewInvitation:
         body = {"email": email, "role": role}
-        return self._client.json("POST", f"projects/{part(key)}/invitations", json=body, repeatable=False)
+        return self._client.one(
+            schemas.NewInvitation, "POST", f"projects/{part(key)}/invitations", json=body, repeatable=False
+        )
 
     def revoke_invitation(self, key: str, invitation: int) -> None:
         self._client.send("DELETE", f"projects/{part(key)}/invitations/{invitation}")
 
-    def service_accounts(self, key: str) -> Iterator[Json]:
-        return self._client.pages(f"projects/{part(key)}/service-accounts")
+    def service_accounts(self, key: str) -> Iterator[schemas.ServiceAccount]:
+        return self._client.rows(schemas.ServiceAccount, f"projects/{part(key)}/service-accounts")
 
-    def create_service_account(self, key: str, wish: Json) -> Json:
-        return self._client.json("POST", f"projects/{part(key)}/service-accounts", json=wish, repeatable=False)
+    def create_service_account(self, key: str, wish: Wish) -> schemas.ServiceAccount:
+        return self._client.one(
+            schemas.ServiceAccount, "POST", f"projects/{part(key)}/service-accounts", json=wish, repeatable=False
+        )
 
-    def change_service_account(self, key: str, account: int, changes: Json) -> Json:
-        return self._client.json("PATCH", f"projects/{part(key)}/service-accounts/{account}", json=changes)
+    def change_service_account(self, key: str, account: int, changes: Wish) -> schemas.ServiceAccount:
+        return self._client.one(
+            schemas.ServiceAccount, "PATCH", f"projects/{part(key)}/service-accounts/{account}", json=changes
+        )
 
-    def service_tokens(self, key: str, account: int) -> Iterator[Json]:
-        return self._client.pages(f"projects/{part(key)}/service-accounts/{account}/tokens")
+    def service_tokens(self, key: str, account: int) -> Iterator[schemas.Token]:
+        return self._client.rows(schemas.Token, f"projects/{part(key)}/service-accounts/{account}/tokens")
 
-    def create_service_token(self, key: str, account: int, wish: Json) -> Json:
+    def create_service_token(self, key: str, account: int, wish: Wish) -> schemas.NewToken:
         path = f"projects/{part(key)}/service-accounts/{account}/tokens"
-        return self._client.json("POST", path, json=wish, repeatable=False)
+        return self._client.one(schemas.NewToken, "POST", path, json=wish, repeatable=False)
 
-    def storage(self, key: str) -> Json:
-        return self._client.json("GET", f"projects/{part(key)}/storage")
+    def storage(self, key: str) -> schemas.Storage:
+        return self._client.one(schemas.Storage, "GET", f"projects/{part(key)}/storage")
 
-    def set_storage(self, key: str, limits: Json) -> Json:
+    def set_storage(self, key: str, limits: Wish) -> schemas.Storage:
         """All of its own limits; what is left out is as the portal's settings say."""
-        return self._client.json("PUT", f"projects/{part(key)}/storage", json=limits)
+        return self._client.one(schemas.Storage, "PUT", f"projects/{part(key)}/storage", json=limits)
 
 
 class People(Resource):
-    def list(self, **filters: str | None) -> Iterator[Json]:
-        return self._client.pages("people", given(**filters))
+    def list(self, **filters: str | None) -> Iterator[schemas.Account]:
+        return self._client.rows(schemas.Account, "people", given(**filters))
 
-    def change(self, person: int, changes: Json) -> Json:
-        return self._client.json("PATCH", f"people/{person}", json=changes)
+    def change(self, person: int, changes: Wish) -> schemas.Account:
+        return self._client.one(schemas.Account, "PATCH", f"people/{person}", json=changes)
 
 
 class Audit(Resource):
-    def list(self, **filters: str | None) -> Iterator[Json]:
-        return self._client.pages("audit", given(**filters))
+    def list(self, **filters: str | None) -> Iterator[schemas.AuditEntry]:
+        return self._client.rows(schemas.AuditEntry, "audit", given(**filters))
 
     def export(self, format: AuditFormat = "csv", **filters: str | None) -> Iterator[bytes]:
         return self._client.stream("audit/export", {"format": format} | given(**filters))
 
 
 class Quotas(Resource):
-    def list(self, *, project: str | None = None, user: str | None = None) -> Iterator[Json]:
+    def list(self, *, project: str | None = None, user: str | None = None) -> Iterator[schemas.Quota]:
         """Limits that I may change."""
-        return self._client.pages("quotas", given(project=project, user=user))
+        return self._client.rows(schemas.Quota, "quotas", given(project=project, user=user))
 
-    def binding(self, project: str) -> Json:
+    def binding(self, project: str) -> schemas.BindingQuotas:
         """Limits that bind my jobs in the project, of every level, with their use; `more`: there are others."""
-        return self._client.json("GET", f"projects/{part(project)}/quotas")
+        return self._client.one(schemas.BindingQuotas, "GET", f"projects/{part(project)}/quotas")
 
-    def set(self, wish: Json) -> Json:
-        return self._client.json("POST", "quotas", json=wish, repeatable=False)
+    def set(self, wish: Wish) -> schemas.Quota:
+        return self._client.one(schemas.Quota, "POST", "quotas", json=wish, repeatable=False)
 
-    def get(self, quota: int) -> Json:
-        return self._client.json("GET", f"quotas/{quota}")
+    def get(self, quota: int) -> schemas.Quota:
+        return self._client.one(schemas.Quota, "GET", f"quotas/{quota}")
 
-    def change(self, quota: int, limit: str, *, hard: bool) -> Json:
-        return self._client.json("PUT", f"quotas/{quota}", json={"limit": limit, "hard": hard})
+    def change(self, quota: int, limit: str, *, hard: bool) -> schemas.Quota:
+        return self._client.one(schemas.Quota, "PUT", f"quotas/{quota}", json={"limit": limit, "hard": hard})
 
     def remove(self, quota: int) -> None:
         self._client.send("DELETE", f"quotas/{quota}")
 
 
 class Money(Resource):
-    def job(self, job: str) -> Json:
-        return self._client.json("GET", f"jobs/{part(job)}/cost")
+    def job(self, job: str) -> schemas.Cost:
+        return self._client.one(schemas.Cost, "GET", f"jobs/{part(job)}/cost")
 
-    def estimate(self, job_file: Json) -> Json:
-        return self._client.json("POST", "jobs/estimate", json=job_file)
+    def estimate(self, job_file: Wish) -> schemas.Estimate:
+        return self._client.one(schemas.Estimate, "POST", "jobs/estimate", json=job_file)
 
-    def usage(self, by: GroupBy = "project", **filters: str | None) -> Iterator[Json]:
-        return self._client.pages("usage", {"group_by": by} | given(**filters))
+    def usage(self, by: GroupBy = "project", **filters: str | None) -> Iterator[schemas.UsageRow]:
+        return self._client.rows(schemas.UsageRow, "usage", {"group_by": by} | given(**filters))
 
     def usage_csv(self, by: GroupBy = "project", **filters: str | None) -> str:
         return self._client.send("GET", "usage/export", params={"group_by": by} | given(**filters)).text
 
-    def rates(self) -> Iterator[Json]:
-        return self._client.pages("rates")
+    def rates(self) -> Iterator[schemas.Rate]:
+        return self._client.rows(schemas.Rate, "rates")
 
-    def set_rate(self, wish: Json) -> Json:
-        return self._client.json("POST", "rates", json=wish, repeatable=False)
+    def set_rate(self, wish: Wish) -> schemas.Rate:
+        return self._client.one(schemas.Rate, "POST", "rates", json=wish, repeatable=False)
 
-    def discounts(self, *, project: str | None = None) -> Iterator[Json]:
-        return self._client.pages("discounts", given(project=project))
+    def discounts(self, *, project: str | None = None) -> Iterator[schemas.Discount]:
+        return self._client.rows(schemas.Discount, "discounts", given(project=project))
 
-    def set_discount(self, wish: Json) -> Json:
-        return self._client.json("POST", "discounts", json=wish, repeatable=False)
+    def set_discount(self, wish: Wish) -> schemas.Discount:
+        return self._client.one(schemas.Discount, "POST", "discounts", json=wish, repeatable=False)
 
 
 class Tokens(Resource):
-    def list(self) -> Iterator[Json]:
-        return self._client.pages("tokens")
+    def list(self) -> Iterator[schemas.Token]:
+        return self._client.rows(schemas.Token, "tokens")
 
-    def rotate(self, token: int, *, overlap_hours: int = 24) -> Json:
+    def rotate(self, token: int, *, overlap_hours: int = 24) -> schemas.NewToken:
         body = {"overlap_hours": overlap_hours}
-        return self._client.json("POST", f"tokens/{token}/rotate", json=body, repeatable=False)
+        return self._client.one(schemas.NewToken, "POST", f"tokens/{token}/rotate", json=body, repeatable=False)
 
     def revoke(self, token: int) -> None:
         self._client.send("DELETE", f"tokens/{token}")
 
 
 class Secrets(Resource):
-    def list(self, project: str) -> Iterator[Json]:
-        return self._client.pages(f"projects/{part(project)}/secrets")
+    def list(self, project: str) -> Iterator[schemas.Secret]:
+        return self._client.rows(schemas.Secret, f"projects/{part(project)}/secrets")
 
-    def set(self, project: str, name: str, value: str, *, description: str | None = None) -> Json:
+    def set(self, project: str, name: str, value: str, *, description: str | None = None) -> schemas.Secret:
         body = {"value": value} | given(description=description)
-        return self._client.json("PUT", f"projects/{part(project)}/secrets/{part(name)}", json=body)
+        return self._client.one(schemas.Secret, "PUT", f"projects/{part(project)}/secrets/{part(name)}", json=body)
 
     def delete(self, project: str, name: str) -> None:
         self._client.send("DELETE", f"projects/{part(project)}/secrets/{part(name)}")
 
 
 class Artifacts(Resource):
-    def list(self, job: str) -> Iterator[Json]:
-        return self._client.pages(f"jobs/{part(job)}/artifacts")
+    def list(self, job: str) -> Iterator[schemas.Artifact]:
+        return self._client.rows(schemas.Artifact, f"jobs/{part(job)}/artifacts")
 
     def download(self, job: str, artifact: int) -> Iterator[bytes]:
         return self._client.stream(f"jobs/{part(job)}/artifacts/{artifact}")
@@ -201,24 +210,28 @@ class Artifacts(Resource):
 
 
 class Bundles(Resource):
-    def list(self, project: str) -> Iterator[Json]:
-        return self._client.pages(f"projects/{part(project)}/bundles")
+    def list(self, project: str) -> Iterator[schemas.Bundle]:
+        return self._client.rows(schemas.Bundle, f"projects/{part(project)}/bundles")
 
-    def upload(self, project: str, archive: bytes) -> Json:
+    def upload(self, project: str, archive: bytes) -> schemas.Bundle:
         """The bundle; uploading the same again changes nothing."""
         headers = {"Content-Type": "application/gzip"}
-        return self._client.json("POST", f"projects/{part(project)}/bundles", content=archive, headers=headers)
+        return self._client.one(
+            schemas.Bundle, "POST", f"projects/{part(project)}/bundles", content=archive, headers=headers
+        )
 
     def delete(self, project: str, sha256: str) -> None:
         self._client.send("DELETE", f"projects/{part(project)}/bundles/{part(sha256)}")
 
 
 class Environments(Resource):
-    def list(self, project: str) -> Iterator[Json]:
-        return self._client.pages(f"projects/{part(project)}/environments")
+    def list(self, project: str) -> Iterator[schemas.Environment]:
+        return self._client.rows(schemas.Environment, f"projects/{part(project)}/environments")
 
-    def log(self, project: str, digest: str, **query: int) -> Json:
-        return self._client.json("GET", f"projects/{part(project)}/environments/{part(digest)}/log", params=query)
+    def log(self, project: str, digest: str, **query: int) -> schemas.BuildLog:
+        return self._client.one(
+            schemas.BuildLog, "GET", f"projects/{part(project)}/environments/{part(digest)}/log", params=query
+        )
 
     def delete(self, project: str, digest: str) -> None:
         self._client.send("DELETE", f"projects/{part(project)}/environments/{part(digest)}")
@@ -227,23 +240,23 @@ class Environments(Resource):
 class Operations(Resource):
     """What is done to jobs."""
 
-    def patch(self, job: str, changes: Mapping[str, Any], *, if_match: str | None = None) -> Json:
+    def patch(self, job: str, changes: Wish, *, if_match: str | None = None) -> schemas.Job:
         headers = given(**{"If-Match": if_match})
-        return self._client.json("PATCH", f"jobs/{part(job)}", json=dict(changes), headers=headers)
+        return self._client.one(schemas.Job, "PATCH", f"jobs/{part(job)}", json=dict(changes), headers=headers)
 
-    def hold(self, job: str) -> Json:
-        return self._client.json("POST", f"jobs/{part(job)}/hold")
+    def hold(self, job: str) -> schemas.Job:
+        return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/hold")
 
-    def release(self, job: str) -> Json:
-        return self._client.json("POST", f"jobs/{part(job)}/release")
+    def release(self, job: str) -> schemas.Job:
+        return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/release")
 
-    def move(self, job: str, project: str) -> Json:
-        return self._client.json("POST", f"jobs/{part(job)}/move", json={"project": project})
+    def move(self, job: str, project: str) -> schemas.Job:
+        return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/move", json={"project": project})
 
-    def resubmit(self, job: str, changes: Json, *, idempotency_key: str) -> Json:
+    def resubmit(self, job: str, changes: Wish, *, idempotency_key: str) -> schemas.Job:
         headers = {"Idempotency-Key": idempotency_key}
-        return self._client.json("POST", f"jobs/{part(job)}/resubmit", json=changes, headers=headers)
+        return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/resubmit", json=changes, headers=headers)
 
-    def bulk(self, action: BulkAction, filters: Json, **more: Any) -> Json:
+    def bulk(self, action: BulkAction, filters: Wish, **more: Any) -> schemas.BulkAnswer:
         body = {"action": action, "filter": filters} | given(**more)
-        return self._client.json("POST", "jobs/bulk", json=body, repeatable=False)
+        return self._client.one(schemas.BulkAnswer, "POST", "jobs/bulk", json=body, repeatable=False)

@@ -9,32 +9,71 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from evenkeel.schemas import JobDetail
+
 TOKEN = "ek_test_secret"
 Json = dict[str, Any]
 
 
 def make_job(number: int, **parts: Any) -> Json:
-    return {
+    job: JobDetail = {
         "id": f"00000000-0000-0000-0000-{number:012d}",
         "number": number,
         "name": f"job-{number}",
         "project": {"key": "vision", "name": "Vision"},
         "owner": {"name": "Ada", "email": "ada@example.org"},
         "state": "queued",
+        "run_state": "WAITING_FOR_INITIAL_RESOURCE",
         "reason": {"token": "waiting", "text": "waits for GPUs"},
         "model_type": "resnet50",
         "command": None,
         "total_steps": 2000,
         "step": 0,
         "progress": 0.0,
+        "batch_size": 90,
         "gpus": {"min": 1, "max": 6, "types": []},
+        "priority": 0,
+        "nice": 0,
+        "restartable": True,
+        "labels": {},
+        "deadline_at": None,
+        "max_cost": None,
+        "max_duration_s": None,
+        "hold": None,
+        "resubmit_of": None,
+        "resumed_from": None,
+        "emulated": False,
+        "pace_missed": False,
         "allocation": None,
+        "throughput": {
+            "steps_per_s": None,
+            "predicted_steps_per_s": None,
+            "source": None,
+            "age_s": None,
+            "samples": 0,
+        },
+        "relative_throughput": None,
+        "slowdown": None,
+        "protected_until_at": None,
         "submitted_at": "2026-11-21T14:32:10.123Z",
+        "started_at": None,
+        "finished_at": None,
+        "expected_end_at": None,
+        "expected_end_low_at": None,
+        "expected_end_high_at": None,
+        "queue_position": None,
         "cost": {"so_far": "0.12", "estimated": "1.50", "currency": "USD"},
         "times": {"queueing_s": 3.0, "launching_s": 4.0, "running_s": 53.0},
+        "rescales": 0,
         "run": {"id": f"run-{number}", "attempt": 1, "epoch": 1},
         "exit": None,
-    } | parts
+        "can_cancel": True,
+        "spec": {},
+        "runs": [],
+        "checkpoints": [],
+        "curve": {},
+    }
+    return {**job, **parts}
 
 
 class Portal(ThreadingHTTPServer):

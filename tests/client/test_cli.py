@@ -242,6 +242,14 @@ class TestLooking:
         assert json.loads(run("show", "1", "--output", "json").stdout)["number"] == 1
         assert run("show", "9").exit_code == 102
 
+    def test_show_a_job_of_nobody_that_ended_without_a_word(self, run: Run, portal: Portal) -> None:
+        silent = {"reason": None, "message": None, "exit_code": None, "signal": 9}
+        portal.jobs[1] = make_job(1, state="failed", owner=None, exit=silent)
+        result = run("show", "1")
+        assert result.exit_code == 0, result.output
+        assert "vision, no owner" in result.stdout
+        assert "Exit" not in result.stdout
+
     def test_cancel_twice_and_too_late(self, run: Run, portal: Portal) -> None:
         portal.jobs = {1: make_job(1), 2: make_job(2, state="succeeded")}
         assert [run("cancel", job).exit_code for job in ("1", "1", "2", "3")] == [0, 0, 1, 102]

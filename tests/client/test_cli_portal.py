@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from evenkeel.client import Client
+from evenkeel.schemas import AcceptedInvitation
 
 from tests.live_portal import LivePortal, running_portal
 
@@ -197,7 +198,7 @@ def _people(evenkeel: Shell, portal: LivePortal) -> None:
     with Client(portal.base_url) as browser:
         browser.session()
         body = {"secret": made[0]["link"].partition("#")[2], "name": "Ada", "password": "correct-horse-battery"}
-        browser.json("POST", "invitations/accept", json=body)
+        browser.one(AcceptedInvitation, "POST", "invitations/accept", json=body)
     assert "ada@example.org" in evenkeel("people", "ls", "--search", "Ada")
     assert evenkeel.json("people", "admin", "ada@example.org", "on")["is_admin"] is True
     assert len(evenkeel.json("people", "ls", "--admins")) == 2

@@ -7,9 +7,10 @@ from pathlib import Path, PurePosixPath
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, done, print_rows
-from evenkeel.client import ApiError, Client, Json
+from evenkeel.client import ApiError, Client
 
 
 @click.group()
@@ -54,7 +55,7 @@ def rm(job: str, path: str) -> None:
     done(f"{clean(path)} is deleted.")
 
 
-def _find(client: Client, job: str, path: str) -> Json:
+def _find(client: Client, job: str, path: str) -> schemas.Artifact:
     found = [a for a in client.artifacts.list(job) if a["path"] == path]
     if not found:
         raise ApiError(404, "Not found", f"job {job} has no artifact {path}", [])

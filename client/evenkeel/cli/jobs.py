@@ -7,6 +7,7 @@ from itertools import islice
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import (
     age,
@@ -22,7 +23,7 @@ from evenkeel.cli.output import (
     table,
 )
 from evenkeel.cli.waiting import EXIT_CODES
-from evenkeel.client import Client, Json
+from evenkeel.client import Client
 
 FOLLOW_S = 1.0
 LogQuery = dict[str, int | str]
@@ -60,7 +61,7 @@ def ls(limit: int, output: str, **filters: str | None) -> None:
         click.echo("\n".join([head, *map(_coloured, lines, jobs)]))
 
 
-def _row(job: Json) -> list[object]:
+def _row(job: schemas.Job) -> list[object]:
     return [
         job["number"],
         job["name"],
@@ -69,15 +70,15 @@ def _row(job: Json) -> list[object]:
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
-        money(job.get("cost"), "so_far"),
+        money(job["cost"], "so_far"),
     ]
 
 
-def _emulated(job: Json) -> str:
-    return " (emulated)" if job.get("emulated") else ""
+def _emulated(job: schemas.Job) -> str:
+    return " (emulated)" if job["emulated"] else ""
 
 
-def _coloured(line: str, job: Json) -> str:
+def _coloured(line: str, job: schemas.Job) -> str:
     at = line.rfind(f"  {job['state']} ")
     return line if at < 0 else line[: at + 2] + state_text(job) + line[at + 2 + len(job["state"]) :]
 
@@ -97,43 +98,43 @@ def show(job: str, output: str) -> None:
     if output == "json":
         print_json(found)
         return
-    throughput, ending = found.get("throughput") or {}, found.get("exit") or {}
+    owner, ending = found["owner"], found["exit"]
     click.echo(
         pairs(
             [
                 ("Job", f"{found['number']}  {clean(found['name'])}"),
-                ("Project", f"{clean(found['project']['key'])}, {clean(found['owner']['email'])}"),
+                ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
-                ("Reason", clean((found.get("reason") or {}).get("text", ""))),
-                ("Program", clean(found.get("model_type") or found.get("command") or "")),
-                ("Steps", f"{progress_text(found)} ({found.get('progress') or 0:.0%})"),
+                ("Reason", clean(found["reason"]["text"])),
+                ("Program", clean(found["model_type"] or found["command"] or "")),
+                ("Steps", f"{progress_text(found)} ({found['progress']:.0%})"),
                 ("GPUs", gpus_text(found)),
                 ("Placed on", _places(found)),
-                ("Throughput", _speed(throughput)),
-                ("Slowdown", found.get("slowdown")),
-                ("Rescales", found.get("rescales")),
-                ("Queue", found.get("queue_position")),
-                ("Submitted", moment(found.get("submitted_at"))),
-                ("Started", moment(found.get("started_at"))),
-                ("Expected end", moment(found.get("expected_end_at"))),
-                ("Finished", moment(found.get("finished_at"))),
-                ("Cost", money(found.get("cost"), "so_far")),
-                ("Estimated", money(found.get("cost"), "estimated")),
-                ("Exit", clean(ending.get("message") or ending.get("reason") or "")),
+                ("Throughput", _speed(found["throughput"])),
+                ("Slowdown", found["slowdown"]),
+                ("Rescales", found["rescales"]),
+                ("Queue", found["queue_position"]),
+                ("Submitted", moment(found["submitted_at"])),
+                ("Started", moment(found["started_at"])),
+                ("Expected end", moment(found["expected_end_at"])),
+                ("Finished", moment(found["finished_at"])),
+                ("Cost", money(found["cost"], "so_far")),
+                ("Estimated", money(found["cost"], "estimated")),
+                ("Exit", clean(ending["message"] or ending["reason"] or "") if ending else ""),
             ]
         )
     )
 
 
-def _places(job: Json) -> str:
-    held = (job.get("allocation") or {}).get("gpus") or []
+def _places(job: schemas.Job) -> str:
+    held = job["allocation"]["gpus"] if job["allocation"] else []
     return ", ".join(f"{clean(gpu['node'])}:{gpu['index']}" for gpu in held)
 
 
-def _speed(throughput: Json) -> str:
-    seen, predicted = throughput.get("steps_per_s"), throughput.get("predicted_steps_per_s")
+def _speed(throughput: schemas.Throughput) -> str:
+    seen, predicted = throughput["steps_per_s"], throughput["predicted_steps_per_s"]
     parts = [f"{seen:.3g} steps/s"] if seen else []
-    parts += [f"{predicted:.3g} predicted ({clean(throughput.get('source'))})"] if predicted else []
+    parts += [f"{predicted:.3g} predicted ({clean(throughput['source'])})"] if predicted else []
     return ", ".join(parts)
 
 
@@ -165,7 +166,7 @@ def _follow(client: Client, job: str, query: LogQuery) -> None:
     """Prints what comes until the job has ended; a retry is a new run with a log of its own."""
     while True:
         found = client.job(job)
-        run = (found.get("run") or {}).get("id")
+        run = found["run"]["id"]
         if query.get("run", run) != run:
             _print_all(client, job, query)
             query = {"rank": query["rank"], "offset": 0}

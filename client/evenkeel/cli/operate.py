@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, print_json, state_text, table
 from evenkeel.cli.submit import set_value
@@ -16,7 +17,7 @@ from evenkeel.client import Client, Json
 from evenkeel.resources import BulkAction
 
 
-def _each(jobs: tuple[str, ...], output: str, act: Callable[[str], Json]) -> None:
+def _each(jobs: tuple[str, ...], output: str, act: Callable[[str], schemas.Job]) -> None:
     """One job after the other; the first refusal ends it."""
     changed = [act(job) for job in jobs]
     if output == "json":
@@ -128,7 +129,7 @@ def _count(client: Client, filters: Json) -> int:
     return sum(1 for _ in client.jobs(**filters))
 
 
-def _report(answer: Json, output: str) -> None:
+def _report(answer: schemas.BulkAnswer, output: str) -> None:
     if output == "json":
         print_json(answer)
         return

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from evenkeel.client import ApiError, ClientError, Json
+from evenkeel import schemas
+from evenkeel.client import ApiError, ClientError
 
 COLOURS = {
     "queued": "yellow",
@@ -30,7 +31,7 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def print_value(value: Json, output: str) -> None:
+def print_value(value: Mapping[str, object], output: str) -> None:
     """One thing: as it is, or its names and values under each other."""
     if output == "json":
         print_json(value)
@@ -38,7 +39,7 @@ def print_value(value: Json, output: str) -> None:
         click.echo(pairs([(name.replace("_", " ").capitalize(), cell_text(part)) for name, part in value.items()]))
 
 
-def print_rows(rows: Iterable[Json], heads: Mapping[str, str], output: str, *, none: str) -> None:
+def print_rows(rows: Iterable[Mapping[str, object]], heads: Mapping[str, str], output: str, *, none: str) -> None:
     """A list; `heads`: title of a column -> where its cells are, as `user.email`."""
     found = list(rows)
     if output == "json":
@@ -49,7 +50,7 @@ def print_rows(rows: Iterable[Json], heads: Mapping[str, str], output: str, *, n
         click.echo(none, err=True)
 
 
-def _at(row: Json, path: str) -> object:
+def _at(row: Mapping[str, object], path: str) -> object:
     value: Any = row
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
@@ -108,27 +109,24 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: frozens
     return "\n".join([click.style(head, bold=True), *body])
 
 
-def state_text(job: Json) -> str:
+def state_text(job: schemas.Job) -> str:
     return click.style(clean(job["state"]), fg=COLOURS.get(job["state"]))
 
 
-def gpus_text(job: Json) -> str:
+def gpus_text(job: schemas.Job) -> str:
     """What it holds, of what it may: `2 of 1-6 titan_xp`."""
-    wish = job.get("gpus") or {}
-    low, high = wish.get("min", 1), wish.get("max")
+    low, high = job["gpus"]["min"], job["gpus"]["max"]
     span = str(low) if low == high else f"{low}-{high or ''}"
-    held = job.get("allocation")
+    held = job["allocation"]
     return f"{held['count']} of {span} {held['type']}" if held else f"0 of {span}"
 
 
-def progress_text(job: Json) -> str:
-    return f"{job.get('step') or 0:,}/{job['total_steps']:,}"
+def progress_text(job: schemas.Job) -> str:
+    return f"{job['step']:,}/{job['total_steps']:,}"
 
 
-def money(cost: Json | None, key: str) -> str:
-    if not cost or cost.get(key) is None:
-        return "-"
-    return f"{cost[key]} {cost.get('currency', '')}".strip()
+def money(cost: schemas.CostNow, key: Literal["so_far", "estimated"]) -> str:
+    return "-" if cost[key] is None else f"{cost[key]} {cost['currency']}"
 
 
 def age(text: str | None, now: datetime | None = None) -> str:

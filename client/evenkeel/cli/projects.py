@@ -7,10 +7,11 @@ from typing import get_args
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, done, pairs, print_rows, print_value
 from evenkeel.cli.service_accounts import service_accounts
-from evenkeel.client import ClientError, Json
+from evenkeel.client import ClientError
 from evenkeel.resources import Role, given
 
 ROLE = click.Choice(get_args(Role))
@@ -189,16 +190,21 @@ def set_storage(project: str, output: str, **sizes: int | None) -> None:
     _print_storage(connect().projects.set_storage(project, limits), output)
 
 
-def _print_storage(answer: Json, output: str) -> None:
+def _print_storage(answer: schemas.Storage, output: str) -> None:
     if output == "json":
         print_value(answer, output)
-    else:
-        click.echo(pairs([(kind.capitalize(), _room(part)) for kind, part in answer.items()]))
+        return
+    rows = [
+        ("Checkpoints", _room(answer["checkpoints"]["bytes"], answer["checkpoints"]["hard_bytes"])),
+        ("Bundles", _room(**answer["bundles"])),
+        ("Artifacts", _room(**answer["artifacts"])),
+        ("Environments", _room(**answer["environments"])),
+    ]
+    click.echo(pairs(rows))
 
 
-def _room(part: Json) -> str:
-    most = part.get("quota_bytes") or part.get("hard_bytes")
-    return f"{part['bytes']:,} bytes" + (f" of {most:,}" if most else "")
+def _room(bytes: int, quota_bytes: int | None) -> str:
+    return f"{bytes:,} bytes" + (f" of {quota_bytes:,}" if quota_bytes else "")
 
 
 def _person(project: str, email: str) -> int:

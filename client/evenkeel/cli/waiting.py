@@ -8,9 +8,10 @@ import time
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, gpus_text, note, print_json, progress_text, span_text, state_text
-from evenkeel.client import ApiError, Client, ConnectionFailed, Json
+from evenkeel.client import ApiError, Client, ConnectionFailed
 
 FAILED_CALL, NOT_FOUND, NOT_IN_TIME = 1, 102, 101
 EXIT_CODES = {"succeeded": 0, "failed": 100, "cancelled": 103}
@@ -47,10 +48,10 @@ def finish(client: Client, name: str, timeout_s: float | None, output: str) -> N
     raise SystemExit(code)
 
 
-def _await_end(client: Client, name: str, timeout_s: float | None) -> Json:
+def _await_end(client: Client, name: str, timeout_s: float | None) -> schemas.JobDetail:
     started = heard = time.monotonic()
     line = StatusLine()
-    job: Json | None = None
+    job: schemas.JobDetail | None = None
     try:
         while True:
             try:
@@ -76,21 +77,21 @@ def _await_end(client: Client, name: str, timeout_s: float | None) -> Json:
         line.close()
 
 
-def _status(job: Json) -> str:
+def _status(job: schemas.JobDetail) -> str:
     parts = [f"job {job['number']}", state_text(job), progress_text(job), f"GPUs {gpus_text(job)}"]
-    speed = (job.get("throughput") or {}).get("steps_per_s")
+    speed = job["throughput"]["steps_per_s"]
     if speed:
         parts.append(f"{speed:.3g} steps/s")
-    if job["state"] == "queued" and job.get("reason"):
-        parts.append(clean(job["reason"].get("text", "")))
+    if job["state"] == "queued":
+        parts.append(clean(job["reason"]["text"]))
     return "  ".join(parts)
 
 
-def _ending(job: Json) -> str:
-    times = job.get("times") or {}
+def _ending(job: schemas.JobDetail) -> str:
+    times = job["times"]
     text = f"Job {job['number']} {state_text(job)} at step {progress_text(job)}"
-    text += f" after {span_text(sum(value or 0 for value in times.values()))}" if times else ""
-    reason = (job.get("exit") or {}).get("message")
+    text += f" after {span_text(times['queueing_s'] + times['launching_s'] + times['running_s'])}"
+    reason = job["exit"]["message"] if job["exit"] else None
     return f"{text}: {clean(reason)}" if reason and job["state"] != "succeeded" else text
 
 
