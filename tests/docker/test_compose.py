@@ -36,7 +36,7 @@ def test_docker_itself_accepts_it() -> None:
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
         pytest.skip("docker compose is not installed")
-    names = ("EVENKEEL_DB_PASSWORD", "EVENKEEL_REDIS_PASSWORD", "EVENKEEL_SECRET_KEY")
+    names = ("EVENKEEL_DB_PASSWORD", "EVENKEEL_APP_PASSWORD", "EVENKEEL_REDIS_PASSWORD", "EVENKEEL_SECRET_KEY")
     env = {"PATH": "/usr/bin:/bin:/usr/local/bin", **dict.fromkeys(names, "example")}
     finished = subprocess.run(
         [docker, "compose", "-f", str(COMPOSE), "config", "--quiet"],
@@ -58,13 +58,16 @@ def test_every_lasting_service_has_a_health_check(compose: dict[str, Any]) -> No
 def test_what_is_depended_on_and_mounted_exists(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         assert set(service.get("depends_on", {})) <= set(compose["services"])
-        assert {mount.split(":")[0] for mount in service.get("volumes", [])} <= set(compose["volumes"])
+        mounted = {mount.split(":")[0] for mount in service.get("volumes", [])}
+        files = {name for name in mounted if name.startswith("./")}
+        assert mounted - files <= set(compose["volumes"])
+        assert all((COMPOSE.parent / name).is_file() for name in files)
 
 
 def test_no_password_is_written_down(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for name, value in service["environment"].items():
-            if name in {"POSTGRES_PASSWORD", "REDISCLI_AUTH", "EVENKEEL_SECRET_KEY"}:
+            if name in {"POSTGRES_PASSWORD", "EVENKEEL_APP_PASSWORD", "REDISCLI_AUTH", "EVENKEEL_SECRET_KEY"}:
                 assert str(value).startswith("${")
 
 

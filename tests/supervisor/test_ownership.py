@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,14 +12,16 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg2
 import pytest
+import yaml
 from psycopg2.errors import InsufficientPrivilege, RaiseException
 
 from portal.supervisor.layout import APPLICATION, DATABASE, OWNER, Layout
 from portal.supervisor.ownership import separation
-from portal.supervisor.postgres import Postgres
+from portal.supervisor.postgres import Postgres, installed
 from tests.live_portal import LivePortal
 from tests.supervisor.running import ROOT, portal_env
 
@@ -76,6 +79,28 @@ def prepared() -> Iterator[Layout]:
     finally:
         server.stop()
         shutil.rmtree(data)
+
+
+@pytest.fixture
+def new_server() -> Iterator[Layout]:
+    """With the owner's role and an empty database only."""
+    with tempfile.TemporaryDirectory(prefix="evenkeel-data-") as place:
+        Path(place).chmod(0o755)
+        layout = Layout(Path(place))
+        layout.prepare()
+        server = Postgres(layout, durable=False)
+        server.start()
+        try:
+            with connected(layout.owner_database_url) as cursor:
+                cursor.execute(f"DROP OWNED BY {APPLICATION}")
+                cursor.execute(f"DROP ROLE {APPLICATION}")
+            yield layout
+        finally:
+            server.stop()
+
+
+def filled(value: str, variables: dict[str, str]) -> str:
+    return re.sub(r"\$\{(\w+):\?\}", lambda name: variables[name[1]], value)
 
 
 def manage(layout: Layout, *words: str, **extra: str) -> str:
@@ -186,6 +211,42 @@ def test_an_external_server_has_a_pair_of_roles_too(prepared: Layout) -> None:
             change = " SET target = 'x'" if statement == "UPDATE" else ""
             with pytest.raises(InsufficientPrivilege):
                 cursor.execute(f"{statement} accounts_auditentry{change}")
+        cursor.execute(ENTRY)
+
+
+def test_the_compose_file_has_the_pair(new_server: Layout) -> None:
+    """On a server as the postgres image leaves it: POSTGRES_USER, its database, and then our script."""
+    compose = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
+    passwords = {
+        "EVENKEEL_DB_PASSWORD": new_server.secret("postgres_password"),
+        "EVENKEEL_APP_PASSWORD": "it's-a_$-\"word",
+    }
+    image = {name: filled(value, passwords) for name, value in compose["postgres"]["environment"].items()}
+    place = {"PATH": f"{installed()}:/usr/bin:/bin", "PGHOST": str(new_server.postgres_sockets)}
+    script = next(mount.split(":")[0] for mount in compose["postgres"]["volumes"] if "initdb.d" in mount)
+    command = ["sh", str(ROOT / "docker" / script)]
+    env = {**place, **image, "PGPASSWORD": image["POSTGRES_PASSWORD"]}
+    subprocess.run(command, env=env, check=True, capture_output=True, timeout=30)
+
+    urls = {**passwords, "EVENKEEL_APP_PASSWORD": quote(passwords["EVENKEEL_APP_PASSWORD"])}
+    address = f"@/evenkeel?host={new_server.postgres_sockets}"
+    named = ("DATABASE_URL", "EVENKEEL_OWNER_DATABASE_URL")
+    setup, web = (
+        {
+            name: filled(compose[service]["environment"][name], urls).replace("@postgres:5432/evenkeel", address)
+            for name in named
+            if name in compose[service]["environment"]
+        }
+        for service in ("setup", "web")
+    )
+    assert set(web) == {"DATABASE_URL"}
+    manage(new_server, "migrate", **setup)
+    manage(new_server, "bootstrap", **setup)
+    with connected(web["DATABASE_URL"]) as cursor:
+        assert set(owners(cursor)) == {OWNER, APPLICATION}
+        for statement in REFUSED:
+            with pytest.raises(InsufficientPrivilege):
+                cursor.execute(statement)
         cursor.execute(ENTRY)
 
 
