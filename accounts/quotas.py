@@ -25,7 +25,7 @@ NOTICES = (80, 100)
 
 @dataclass(frozen=True, slots=True)
 class LiveJob:
-    """A job that has not ended, as quotas count it."""
+    """A job that has not ended, as quotas count it, or so many that they count alike."""
 
     project_id: int
     user_id: int | None
@@ -34,6 +34,7 @@ class LiveJob:
     types: tuple[str, ...] = ()
     #: GPUs by accelerator type.
     held: Mapping[str, int] = field(default_factory=dict)
+    count: int = 1
 
 
 #: (project, user) -> microseconds of hundredths of a GPU, and products (see accounts.pricing).
@@ -87,7 +88,7 @@ def used(quota: Quota, levels: Levels, jobs: Iterable[LiveJob], spending: Spendi
     """Present use, in the limit's unit. A hard limit counts what was let in, a soft one what goes on now."""
     if quota.kind in AT_ONCE:
         mine = (job for job in jobs if counts(quota, levels, job.project_id, job.user_id))
-        return Fraction(sum(takes(quota, job) for job in mine))
+        return Fraction(sum(takes(quota, job) * job.count for job in mine))
     rows = [row for (project, user), row in spending.items() if counts(quota, levels, project, user)]
     if quota.kind == Kind.GPU_HOURS:
         return Fraction(sum(gpu for gpu, _ in rows), 100 * 10**6)
@@ -95,7 +96,7 @@ def used(quota: Quota, levels: Levels, jobs: Iterable[LiveJob], spending: Spendi
 
 
 def takes(quota: Quota, job: LiveJob) -> int:
-    """How much of an at-once limit one job takes."""
+    """How much of an at-once limit one such job takes."""
     if quota.kind == Kind.QUEUED_JOBS:
         return int(job.waiting)
     if quota.kind == Kind.RUNNING_JOBS:

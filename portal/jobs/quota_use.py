@@ -21,22 +21,27 @@ from portal.jobs.holding import CURRENCY, held, open_holds
 from portal.jobs.models import Assignment, Job
 from portal.jobs.selectors import in_states
 from scheduling import domain
-from scheduling.lifecycle import LIVE, WAITING, State
+from scheduling.lifecycle import LIVE, WAITING
 
 
 def live_jobs(condition: Q | None = None) -> list[LiveJob]:
-    """Every job that has not ended, as quotas count it: two queries."""
+    """Every job that has not ended, as quotas count it; those that wait are counted by the database."""
     planned: dict[object, dict[str, int]] = defaultdict(dict)
     rows = Assignment.objects.filter(during__upper_inf=True).values_list(
         "run_id", "accelerator__node__accelerator_type"
     )
     for run, kind, count in rows.annotate(count=Count("pk")):
         planned[run][kind] = count
-    jobs = Job.objects.filter(in_states(LIVE), condition or Q())
-    columns = ("project_id", "owner_id", "run_id", "run__state", "min_gpus", "accelerator_types")
+    jobs = Job.objects.filter(condition or Q()).order_by()
+    alike = ("project_id", "owner_id", "min_gpus", "accelerator_types")
+    waiting = jobs.filter(in_states(WAITING)).values_list(*alike).annotate(count=Count("pk"))
+    others = jobs.filter(in_states(LIVE - WAITING)).values_list(*alike, "run_id")
     return [
-        LiveJob(project, owner, State(state) in WAITING, least, tuple(types), planned.get(run, {}))
-        for project, owner, run, state, least, types in jobs.values_list(*columns)
+        LiveJob(project, owner, waiting=True, min_gpus=least, types=tuple(types), count=count)
+        for project, owner, least, types, count in waiting
+    ] + [
+        LiveJob(project, owner, waiting=False, min_gpus=least, types=tuple(types), held=planned.get(run, {}))
+        for project, owner, least, types, run in others
     ]
 
 
