@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 from scheduling._hands import Hands, reasons_of
-from scheduling._ledger import EDGE_S, Ledger, account, compute, signature_of
+from scheduling._ledger import EDGE_S, Ledger, compute, signature_of
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
-from scheduling.policies._reference import in_fixed_order
+from scheduling.policies._reference import drawn_order, in_fixed_order
 from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
 
@@ -31,7 +30,12 @@ class Round:
     """What the present round gave out, and what the reference keeps from one computation to the next."""
 
     gangs: dict[str, Gang] = field(default_factory=dict)
-    credited: int = 0  # jobs that were there at the last computation, each with half a round of credit
+    ends: dict[str, float] = field(default_factory=dict)  # of each of them, in the order in which it is credited
+    stops: dict[str, float] = field(default_factory=dict)  # when a gang gives its GPUs back before the round's end
+    left: dict[str, float] = field(default_factory=dict)  # job -> whole steps to go
+    number: int = 0  # rounds so far
+    had: dict[str, dict[str, float]] = field(default_factory=dict)  # job -> type -> seconds since the last computation
+    worked: dict[str, float] = field(default_factory=dict)  # type -> the same of all jobs that were there then
     deficits: dict[str, dict[str, float]] = field(default_factory=dict)  # job -> type -> seconds due and not had
 
     @classmethod
@@ -40,86 +44,118 @@ class Round:
         if not kept:
             return cls()
         gangs = {key: Gang(kind, count) for key, (kind, count) in kept["gangs"].items()}
-        return cls(gangs, kept["credited"], {key: dict(by_type) for key, by_type in kept["deficits"].items()})
+        ends, stops, left, worked = (dict(kept[name]) for name in ("ends", "stops", "left", "worked"))
+        had, deficits = ({key: dict(times) for key, times in kept[name].items()} for name in ("had", "deficits"))
+        return cls(gangs, ends, stops, left, kept["number"], had, worked, deficits)
 
     def dump(self) -> dict[str, Any]:
         gangs = {key: [gang.type, gang.count] for key, gang in self.gangs.items()}
-        return {"gangs": gangs, "credited": self.credited, "deficits": self.deficits}
+        names = "ends", "stops", "left", "number", "had", "worked", "deficits"
+        return {"gangs": gangs, **{name: getattr(self, name) for name in names}}
+
+    def credit(self, began: float, credit_s: float) -> None:
+        """What everybody has had in the round that is over; last bits count, since they decide between equals."""
+        for key, end in self.ends.items():
+            kind, times = self.gangs[key].type, self.had.setdefault(key, {})
+            times[kind] = times.get(kind, credit_s) + (end - began)
+            self.worked[kind] = self.worked.get(kind, 0.0) + (end - began)
+
+    def begin(self, field: View, at: float, round_s: float) -> float:
+        """Only whole steps are made in a round, and it ends when all have made theirs: the answer is when. Parts of
+        steps that are made all the same must not end a job a round too early, so then it stops before that."""
+        jobs = [job for job in sorted(field.taking_part, key=queue_key) if job.id in self.gangs]
+        speeds = {job.id: field.steps_per_s(job, self.gangs[job.id]) for job in jobs}
+        left = {job.id: max(self.left.get(job.id, 1.0), job.remaining_steps) for job in field.taking_part}
+        made = {key: min(max(1, int(speed * round_s)), left[key]) for key, speed in speeds.items()}
+        ends = {key: at + steps / speeds[key] for key, steps in made.items()}
+        self.ends = dict(sorted(ends.items(), key=lambda item: -item[1]))
+        self.left = {key: steps - made.get(key, 0.0) for key, steps in left.items()}
+        until, self.stops = max(ends.values(), default=at + round_s), {}
+        for job in jobs:
+            if self.left[job.id] > 0 and job.remaining_steps <= speeds[job.id] * (until - at):
+                self.stops[job.id] = at + (job.remaining_steps - self.left[job.id]) / speeds[job.id]
+        return until
+
+    def hold(self, key: str, now: float) -> bool:
+        """Whether a gang of this round has its GPUs now."""
+        return now < self.stops.get(key, math.inf) - EDGE_S
+
+    def wakes_at(self, now: float, end: float) -> float:
+        return min((at for at in self.stops.values() if at > now + EDGE_S), default=end)
 
 
 def share_time_as_reference(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
     """Whole gangs until the end of the round."""
-    settings = policy.parameters
-    assert isinstance(settings, FractionParameters)
     ledger, now = Ledger.load(snapshot.memory), Round.load(snapshot.memory)
-    _credit_ended(ledger, now, snapshot)
-    account(ledger, snapshot)
     present = {job.id: job for job in snapshot.jobs}
     if snapshot.now >= ledger.round_end - EDGE_S or now.gangs.keys().isdisjoint(present):
-        _recompute(ledger, now, snapshot, field, policy, least_s=settings.recompute_seconds)
-        hands = _fill_types(ledger, now, snapshot, field, policy)
-        if not hands.counts:
-            _recompute(ledger, now, snapshot, field, policy, least_s=0.0)
-            hands = _fill_types(ledger, now, snapshot, field, policy)
-        now.gangs = dict(hands.counts)
-        ledger.round_end = snapshot.now + settings.round_seconds
-    else:
-        hands = Hands(field)
-        for key, gang in now.gangs.items():
-            if key in present:
-                hands.give(present[key], gang)
+        _new_round(ledger, now, snapshot, field, policy)
+    hands = Hands(field)
+    for key, gang in now.gangs.items():
+        if key in present and now.hold(key, snapshot.now):
+            hands.give(present[key], gang)
     return Allocation(
         counts=hands.counts,
         reasons={**ledger.reasons, **reasons_of(ledger, snapshot, field, hands)},
         memory={MEMORY: ledger.dump(), ROUND: now.dump()},
         figures=ledger.figures,
-        next_wake_at=ledger.round_end if field.taking_part else None,
+        next_wake_at=now.wakes_at(snapshot.now, ledger.round_end) if field.taking_part else None,
     )
 
 
-def _credit_ended(ledger: Ledger, now: Round, snapshot: Snapshot) -> None:
-    """A job that ended within the round had its GPUs until now."""
-    present = {job.id for job in snapshot.jobs}
-    for key, gang in now.gangs.items():
-        if key not in present:
-            ledger.had[key][gang.type] = ledger.had[key].get(gang.type, 0.0) + snapshot.now - ledger.at
-    now.gangs = {key: gang for key, gang in now.gangs.items() if key in present}
+def _new_round(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, policy: Policy) -> None:
+    """Time is what rounds add up to, free of the clock's last bits."""
+    settings = policy.parameters
+    assert isinstance(settings, FractionParameters)
+    at = ledger.round_end if abs(snapshot.now - ledger.round_end) <= EDGE_S else snapshot.now
+    now.credit(ledger.at, settings.round_seconds / 2.0)
+    ledger.at = at
+    _recompute(ledger, now, snapshot, field, policy, least_s=settings.recompute_seconds)
+    hands = _fill_types(ledger, now, field, policy)
+    if not hands.counts:
+        _recompute(ledger, now, snapshot, field, policy, least_s=0.0)
+        hands = _fill_types(ledger, now, field, policy)
+    now.gangs = dict(hands.counts)
+    ledger.round_end = now.begin(field, at, settings.round_seconds)
 
 
 def _recompute(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, policy: Policy, *, least_s: float) -> None:
     """Fractions anew where jobs came or ended, but not more often than every `least_s` seconds."""
-    signature = signature_of(snapshot, field, policy)
+    settings = policy.parameters
+    assert isinstance(settings, FractionParameters)
+    signature, credit_s = signature_of(snapshot, field, policy), settings.round_seconds / 2.0
     # It takes a computation at time 0 for none.
-    if signature == ledger.signature or (
-        0.0 < snapshot.now < ledger.computed_at + least_s and ledger.computed_at > 0.0
-    ):
+    if signature == ledger.signature or (0.0 < ledger.at < ledger.computed_at + least_s and ledger.computed_at > 0.0):
         return
-    elapsed = 0.0 if math.isinf(ledger.computed_at) else snapshot.now - ledger.computed_at
+    elapsed = 0.0 if math.isinf(ledger.computed_at) else ledger.at - ledger.computed_at
     deficits: dict[str, dict[str, float]] = {}
     for job in snapshot.jobs:
-        due, had = ledger.shares.get((job.id,), {}), ledger.had.get(job.id, {})
+        due, had = ledger.shares.get((job.id,), {}), now.had.get(job.id, {})
         before = now.deficits.get(job.id, {})
         deficits[job.id] = {
-            kind: before.get(kind, 0.0) + due.get(kind, 0.0) * elapsed - had.get(kind, 0.0) for kind in field.types
+            kind: before.get(kind, 0.0) + (due.get(kind, 0.0) * elapsed - (had.get(kind, credit_s) - credit_s))
+            for kind in field.types
         }
-    now.deficits, now.credited = deficits, len(snapshot.jobs)
+    now.deficits, now.had = deficits, {}
+    now.worked = dict.fromkeys(field.types, credit_s * len(snapshot.jobs))
     compute(ledger, snapshot, policy, signature)
+    ledger.computed_at = ledger.at
+    ledger.had.clear()  # it has deficits instead
 
 
-def _fill_types(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, policy: Policy) -> Hands:
+def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hands:
     """Type after type, each by descending (priority, deficit, fraction)."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
     kinds = in_fixed_order(field.types)
     if settings.variant == "agnostic":
-        Random(int(snapshot.now)).shuffle(kinds)  # noqa: S311
+        kinds = [kinds[place] for place in drawn_order(len(kinds), now.number)]
+    now.number += 1
     hands, jobs = Hands(field), sorted(field.taking_part, key=queue_key)
-    credit = settings.round_seconds / 2.0
     waits = getattr(policy, "strictly_shared", False)
     for kind in kinds:
-        worked = credit * now.credited + sum(had.get(kind, 0.0) for had in ledger.had.values())
-        ranked = sorted(jobs, key=lambda job: _rank(ledger, now, job, kind, credit, worked), reverse=True)
-        for job in ranked:
+        ranks = {job.id: _rank(ledger, now, job, kind, settings.round_seconds / 2.0) for job in jobs}
+        for job in sorted(jobs, key=lambda job: ranks[job.id], reverse=True):
             gang = Gang(kind, job.min_gpus)
             if waits and not ledger.shares.get((job.id,), {}).get(kind):
                 continue
@@ -132,8 +168,8 @@ def _fill_types(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, pol
     return hands
 
 
-def _rank(ledger: Ledger, now: Round, job: Job, kind: str, credit: float, worked: float) -> tuple[float, float, float]:
-    share = ledger.shares.get((job.id,), {}).get(kind, 0.0)
-    part = (credit + ledger.had.get(job.id, {}).get(kind, 0.0)) / worked if worked > 0 else 0.0
+def _rank(ledger: Ledger, now: Round, job: Job, kind: str, credit_s: float) -> tuple[float, float, float]:
+    share, worked = ledger.shares.get((job.id,), {}).get(kind, 0.0), now.worked.get(kind, 0.0)
+    part = now.had.get(job.id, {}).get(kind, credit_s) / worked if worked > 0 else 0.0
     priority = share / part if part > 0 else share * _FIRST
     return priority, now.deficits.get(job.id, {}).get(kind, 0.0), share

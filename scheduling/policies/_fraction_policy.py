@@ -9,9 +9,9 @@ from pydantic import Field
 
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.policies._fractions import Fractions, build
-from scheduling.policies._lp import Engine, Floats
-from scheduling.policies._reference import blind, middle
-from scheduling.policies._shares import Shares, expand
+from scheduling.policies._lp import Engine
+from scheduling.policies._reference import blind
+from scheduling.policies._shares import Shares
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -79,21 +79,6 @@ class FractionPolicy(ABC):
         apart = self.apart or settings.compatible
         found = build(snapshot, variant=variant, pair_threshold=settings.pair_threshold, apart=apart)
         return blind(found) if variant != settings.variant and found.jobs else found
-
-    def hand_out(
-        self,
-        found: Fractions,
-        values: Floats,
-        needs: Floats | None = None,
-        costs: Floats | None = None,
-        *,
-        raised: bool = True,
-    ) -> Shares:
-        """The columns' values as shares of jobs that each reach its need (steps/s by job), or the best by `costs`.
-        Under the reference's rules what they leave open is spread as there; `raised`: nobody's need could be larger."""
-        if not self.parameters.compatible:
-            return expand(found, values, needs)
-        return expand(found, middle(found, needs, costs, raised=raised and needs is not None))
 
     @abstractmethod
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]: ...

@@ -6,17 +6,20 @@ policy that starts jobs in order and never moves them is `fifo_gang`. Source: Ga
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
-from scheduling.policies._fractions import Fractions
-from scheduling.policies._memory import promised
+from scheduling.policies._fractions import Fractions, build
+from scheduling.policies._memory import promised, remembered
 from scheduling.policies._ordered import maximise_in_order
+from scheduling.policies._reference_queue import Queue
 from scheduling.policies._shares import Shares
 from scheduling.policies._view import queue_key
+
+_DRAWN = "drawn"
 
 
 class Fifo(FractionPolicy):
@@ -27,26 +30,27 @@ class Fifo(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         if self.parameters.compatible:
-            return self._in_turn(snapshot, found)
+            queue, _ = self._queue(snapshot, found)
+            shares: Shares = {(job,): {kind: 1.0} for job, kind in queue.in_order()}
+            return float(len(shares)), shares
         position = np.empty(len(found.jobs), dtype=np.int64)
         position[sorted(range(len(found.jobs)), key=lambda n: queue_key(found.jobs[n]))] = np.arange(len(found.jobs))
         return maximise_in_order(found, position, self.parameters.solver, self.parameters.solver_time_limit_s)
 
-    def _in_turn(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
-        """The reference's rule: each job in order gets the fastest type with room, or (agnostic) keeps the one that it
-        has and else gets any; who finds no room holds up all behind."""
-        free, shares = found.capacity.copy(), dict[tuple[str, ...], dict[str, float]]()
-        order = sorted(range(len(found.jobs)), key=lambda n: queue_key(found.jobs[n]))
-        kept = promised(snapshot) if self.parameters.variant == "agnostic" else {}
-        order.sort(key=lambda n: found.jobs[n].id not in kept)
-        for n in order:
-            job, row = found.jobs[n], found.throughput[found.group_of[n]]
-            (fits,) = np.nonzero(free >= job.min_gpus)
-            if not len(fits):
-                break
-            first = kept.get(job.id)
-            kind = found.types.index(next(iter(first))) if first else int(fits[np.argmax(row[fits])])
-            if row[kind] > 0:
-                free[kind] -= job.min_gpus
-                shares[(job.id,)] = {found.types[kind]: 1.0}
-        return float(len(shares)), shares
+    def fractions(self, snapshot: Snapshot) -> Fractions:
+        if not self.parameters.compatible:
+            return super().fractions(snapshot)
+        # Even agnostic it gives nobody a type on which they do not run.
+        return build(snapshot, variant="perf", pair_threshold=self.parameters.pair_threshold, apart=True)
+
+    def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
+        return {_DRAWN: self._queue(snapshot, found)[1]} if self.parameters.compatible else {}
+
+    def _queue(self, snapshot: Snapshot, found: Fractions) -> tuple[Queue, int]:
+        """The reference's rule, and how many random numbers it has used up."""
+        queue, drawn = Queue(found), int(remembered(snapshot).get(_DRAWN, 0))
+        if self.parameters.variant != "agnostic":
+            queue.by_speed()
+            return queue, drawn
+        before = {job: next(iter(by_type)) for job, by_type in promised(snapshot).items() if by_type}
+        return queue, queue.blindly(before, drawn)

@@ -16,7 +16,8 @@ from scheduling.policies._fractions import Fractions
 from scheduling.policies._latest import Race, minimise
 from scheduling.policies._lp import Floats
 from scheduling.policies._memory import remembered
-from scheduling.policies._shares import Shares
+from scheduling.policies._shares import Shares, expand
+from scheduling.policies._spread import least_late
 
 
 class FinishTimeFairness(FractionPolicy):
@@ -28,8 +29,10 @@ class FinishTimeFairness(FractionPolicy):
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
         spent = np.array([max(0.0, snapshot.now - job.submitted_at) for job in found.jobs])
         race = Race(steps, _needed(snapshot, found, isolated) + steps / isolated, spent)
+        if self.parameters.compatible:
+            return least_late(found, race)
         rho, values = minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
-        return rho, self.hand_out(found, values, race.needs(rho)[0])
+        return rho, expand(found, values, race.needs(rho)[0])
 
     def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
         isolated = _isolated(found)

@@ -15,7 +15,8 @@ from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats
 from scheduling.policies._needs import Tangents, optimise
-from scheduling.policies._shares import Shares
+from scheduling.policies._shares import Shares, expand
+from scheduling.policies._spread import raised
 
 
 def steps_per_level(found: Fractions) -> Floats:
@@ -34,7 +35,9 @@ class MaxMinFairness(FractionPolicy):
         tangents = Tangents(found, found.program(costs, extra=1))
         limits = self.parameters.solver, self.parameters.solver_time_limit_s
         level, values, _ = optimise(tangents, lambda t: (per_level * t, per_level), _beyond(found, per_level), *limits)
-        return level, self.hand_out(found, values, per_level * level)
+        if self.parameters.compatible:
+            return level, raised(found, per_level)
+        return level, expand(found, values, per_level * level)
 
 
 def _beyond(found: Fractions, per_level: Floats) -> float:

@@ -14,7 +14,8 @@ from scheduling.domain import Snapshot
 from scheduling.policies._filling import fill
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._shares import Shares
+from scheduling.policies._shares import Shares, expand
+from scheduling.policies._spread import raised
 from scheduling.policies.max_min_fairness import steps_per_level
 
 
@@ -27,4 +28,6 @@ class MaxMinFairnessWaterFilling(FractionPolicy):
         per_level = steps_per_level(found)
         limits = self.parameters.solver, self.parameters.solver_time_limit_s
         level, values = fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
-        return float((level / weights).min()), self.hand_out(found, values, level * per_level)
+        needs = level * per_level
+        shares = raised(found, needs) if self.parameters.compatible else expand(found, values, needs)
+        return float((level / weights).min()), shares

@@ -14,7 +14,8 @@ from pydantic import Field
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._shares import Shares
+from scheduling.policies._shares import Shares, expand
+from scheduling.policies._spread import best
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -30,7 +31,8 @@ class MaxSumThroughput(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
-        worth = found.worth_of_columns(per_step)
-        program = found.program(worth)
+        program = found.program(found.worth_of_columns(per_step))
         solution = program.solve(self.parameters.solver, self.parameters.solver_time_limit_s)
-        return solution.objective, self.hand_out(found, solution.values, costs=worth)
+        if self.parameters.compatible:
+            return solution.objective, best(found, per_step)
+        return solution.objective, expand(found, solution.values)

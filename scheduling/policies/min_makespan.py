@@ -15,7 +15,8 @@ from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._latest import Race, minimise
 from scheduling.policies._reference import searched
-from scheduling.policies._shares import Shares
+from scheduling.policies._shares import Shares, expand
+from scheduling.policies._spread import met
 
 
 class MinMakespan(FractionPolicy):
@@ -28,4 +29,5 @@ class MinMakespan(FractionPolicy):
         theta, values = minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
         if self.parameters.compatible:
             theta = searched(theta)
-        return theta, self.hand_out(found, values, race.needs(theta)[0], raised=False)
+            return theta, met(found, race.needs(theta)[0])
+        return theta, expand(found, values, race.needs(theta)[0])
