@@ -1,0 +1,24 @@
+"""Usage that is forgotten: what was held `half_life_s` ago counts half.
+
+Slurm, "Multifactor Priority Plugin", PriorityDecayHalfLife; there the decay is applied once in every
+PriorityCalcPeriod, here it is continuous, which is its limit for short periods.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def decayed(amount: float, seconds: float, half_life_s: float | None) -> float:
+    """What is left of `amount` after so many seconds; without a half-life all of it."""
+    return amount if half_life_s is None else amount * 2.0 ** (-seconds / half_life_s)
+
+
+def held(from_at: float, to_at: float, now: float, half_life_s: float | None) -> float:
+    """Seconds of one GPU held from a time to another, as they count now: the integral of 2^(-(now - t)/half-life)."""
+    if to_at <= from_at:
+        return 0.0
+    if half_life_s is None:
+        return to_at - from_at
+    rate = math.log(2.0) / half_life_s
+    return (math.exp(-rate * (now - to_at)) - math.exp(-rate * (now - from_at))) / rate
