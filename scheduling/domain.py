@@ -89,6 +89,12 @@ class Job:
     done_steps: float = 0.0
     deadline: float | None = None
     limits: tuple[str, ...] = ()  # keys of the snapshot's limits that bind it, outermost level first
+    user: str = ""  # whose it is, as `members` and `usage` of the snapshot have it
+    eligible_at: float | None = None  # since when it could have run; None: since its submission
+    held_since: float | None = None  # since when it holds what it holds
+    time_limit_s: float | None = None  # training ends after so long, finished or not
+    qos: str = ""
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,22 @@ class Entity:
     parent: str | None = None
     weight: float = 1.0
     inner: str = "fairness"  # fairness | fifo
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A level of service: its priority among the others, and jobs of which levels it may put out."""
+
+    priority: int = 0
+    preempts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A set of nodes with a priority of its own; without names all nodes."""
+
+    priority: int = 0
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +156,13 @@ class Snapshot:
     #: Project tree by key; a project that is missing stands at the top with weight 1.
     entities: Mapping[str, Entity] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)  # per GPU-hour by accelerator type
+    #: Shares of a project's members against each other and against the projects below it: {project: {user: shares}}.
+    members: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    #: Decayed GPU-seconds as of `usage_at`, what is held now left out: {project: {user: {type: seconds}}}.
+    usage: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    usage_at: float = 0.0
+    qos: Mapping[str, Qos] = field(default_factory=dict)
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
     #: Still occupied by processes that are on their way out; nobody may be given these now.
     blocked_gpu_ids: frozenset[int] = frozenset()
 

@@ -21,6 +21,7 @@ POLICIES = {
     "min_cost_slo": "scheduling.policies.min_cost_slo.MinCostSlo",
     "fifo": "scheduling.policies.fifo.Fifo",
     "shortest_job_first": "scheduling.policies.shortest_job_first.ShortestJobFirst",
+    "multifactor": "scheduling.policies.multifactor.Multifactor",
     "shortest_remaining_time": "scheduling.policies.shortest_remaining_time.ShortestRemainingTime",
     "min_mean_jct": "scheduling.policies.min_mean_jct.MinMeanJct",
     "isolated": "scheduling.policies.isolated.Isolated",

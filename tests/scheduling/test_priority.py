@@ -286,8 +286,10 @@ def test_half_of_it_is_left_after_a_half_life() -> None:
 
 
 def one_each(**values: float) -> Columns:
-    names = ("age", "assoc", "fair_share", "job_size", "partition", "qos", "site", "nice")
-    return Columns(**{name: np.array([values.get(name, 0.0)]) for name in names})
+    def column(name: str) -> Floats:
+        return np.array([values.get(name, 0.0)])
+
+    return Columns(*map(column, ("age", "assoc", "fair_share", "job_size", "partition", "qos", "site", "nice")))
 
 
 class TestNeuron:

@@ -1,0 +1,166 @@
+"""Starts in order of priority, and around those who must wait.
+
+Who does not fit is given the earliest time at which its gang will be free (a reservation), from the expected ends of
+the others. Somebody behind may start now where it delays no reservation: of the first that waits only (EASY; Lifka,
+"The ANL/IBM SP Scheduling System", 1995), or of all (conservative; Mu'alem and Feitelson, 2001).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.policies._stock import Stock
+from scheduling.policies._timetable import Timetable
+from scheduling.policies._view import View, present_gang, words
+
+Kind = Literal["none", "easy", "conservative"]
+#: Processes on their way out, and jobs that are past their expected end, are taken to be gone after so long.
+_SOON_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """When and on what a job could start, and how long it would take."""
+
+    at: float
+    gang: Gang
+    duration_s: float
+
+
+@dataclass
+class Backfill:
+    """`default_s`: how long a job takes of which neither speed nor time limit is known."""
+
+    snapshot: Snapshot
+    view: View
+    stock: Stock
+    kind: Kind
+    default_s: float
+    sizes: Literal["min", "max"] = "min"
+    tables: dict[str, Timetable] = field(default_factory=dict)
+    reasons: dict[str, Reason] = field(default_factory=dict)
+    first: Job | None = None  # of those that wait for GPUs
+    #: Who is expected to leave GPUs of a type, and when; in order of time.
+    leaving: dict[str, list[tuple[float, int, Job]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        now = self.snapshot.now
+        of = {gpu: node.type for node in self.snapshot.nodes for gpu in node.gpu_ids}
+        for job in (*self.view.running, *self.view.fixed):
+            gang = present_gang(job, of)
+            if gang is not None:
+                left_s = self.duration_s(job, gang)
+                at = now + (left_s if left_s > 0 else _SOON_S)
+                self.leaving.setdefault(gang.type, []).append((at, gang.count, job))
+        for name in self.view.types:
+            ends = sorted(self.leaving.get(name, ()), key=lambda end: end[:2])
+            self.leaving[name] = ends
+            stopping = sum(of.get(gpu) == name for gpu in self.snapshot.blocked_gpu_ids)
+            ways = [(at, count) for at, count, _ in ends] + [(now + _SOON_S, stopping)]
+            self.tables[name] = Timetable(now, self.stock.free[name], ways)
+
+    def duration_s(self, job: Job, gang: Gang) -> float:
+        """Seconds until the job ends on a gang, from its steps and speed, its time limit, or the default."""
+        known = bool(job.curves) and gang.type in job.curves
+        speed = self.view.steps_per_s(job, gang) if known else 0.0
+        steps_s = job.remaining_steps / speed if speed > 0 else math.inf
+        limit_s = math.inf if job.time_limit_s is None else job.time_limit_s
+        seconds = min(steps_s, limit_s)
+        return self.default_s if math.isinf(seconds) else seconds + job.restart_cost_s
+
+    def run(self, queue: Sequence[Job]) -> None:
+        for ahead, job in enumerate(queue):
+            sizes = self._sizes(job)
+            over = self.stock.over_limit(job, sizes) if sizes else None
+            if over is not None:  # it holds up nobody: when its limit lets it start is not known
+                self.reasons[job.id] = over
+            elif not sizes:
+                self.reasons[job.id] = self.stock.no_room(job, sizes)
+            else:
+                self._place(job, sizes, ahead)
+
+    def _sizes(self, job: Job) -> dict[str, int]:
+        whole = self.sizes == "max" and job.max_gpus is not None
+        return {name: span.high if whole else span.low for name, span in self.view.spans(job).items()}
+
+    def _place(self, job: Job, sizes: Mapping[str, int], ahead: int) -> None:
+        if self.first is not None and self.kind == "none":
+            self.reasons[job.id] = self._behind(job, None)
+            return
+        slot = self._slot(job, [Gang(name, count) for name, count in sizes.items()])
+        if slot is None:
+            self.reasons[job.id] = self.stock.no_room(job, sizes)
+            return
+        starts = slot.at <= self.snapshot.now
+        if starts:
+            self.stock.give(job, slot.gang)
+            self.reasons[job.id] = self._started(slot)
+        else:
+            self.reasons[job.id] = self._waits(job, slot) if self.first is None else self._behind(job, slot)
+        if starts or self.first is None or self.kind == "conservative":
+            self.tables[slot.gang.type].take(slot.gang.count, slot.at, slot.duration_s)
+        if not starts and self.first is None:
+            self.first = job
+
+    def _slot(self, job: Job, gangs: Iterable[Gang]) -> Slot | None:
+        """The gang on which it ends first; starts that a limit forbids now are none."""
+        slots = []
+        for gang in gangs:
+            duration_s = self.duration_s(job, gang)
+            at = self.tables[gang.type].earliest(gang.count, duration_s)
+            now = at <= self.snapshot.now
+            if not math.isinf(at) and (not now or self.stock.allows(job, gang)):
+                slots.append(Slot(at, gang, duration_s))
+        return min(slots, key=lambda slot: (slot.at + slot.duration_s, slot.gang.type), default=None)
+
+    def freed_by(self, slot: Slot) -> Job | None:
+        """Whose end makes the slot's start possible: the last to leave its type before it."""
+        ends = [job for at, _, job in self.leaving[slot.gang.type] if at <= slot.at]
+        return ends[-1] if ends else None
+
+    def _started(self, slot: Slot) -> Reason:
+        if self.first is None:
+            text = f"It has the highest priority of those that wait, so it starts on {words(slot.gang)}."
+            return Reason("started", text)
+        text = (
+            f"It fits beside what is reserved for #{self.first.number}, whose start it does not delay, "
+            f"so it starts on {words(slot.gang)}."
+        )
+        return Reason("backfilled", text, {"by": self.first.id})
+
+    def _waits(self, job: Job, slot: Slot) -> Reason:
+        free = self.stock.free[slot.gang.type]
+        missing = max(0, slot.gang.count - free)
+        whose = self.freed_by(slot)
+        end = f", when #{whose.number} is expected to end" if whose else ""
+        wait = span(slot.at - self.snapshot.now)
+        text = (
+            f"It is next: {missing} more {slot.gang.type} {'has' if missing == 1 else 'have'} to become free for "
+            f"{words(slot.gang)}, expected in {wait}{end}."
+        )
+        return Reason("resources", text, self._detail(slot, whose, missing=missing))
+
+    def _behind(self, job: Job, slot: Slot | None) -> Reason:
+        assert self.first is not None
+        text = f"#{self.first.number} and others of higher priority are ahead"
+        if slot is None:
+            return Reason("priority", f"{text}; this one starts after them.", {"by": self.first.id})
+        whose = self.freed_by(slot) if self.kind == "conservative" else None
+        text += f"; without delaying them it can start in {span(slot.at - self.snapshot.now)}."
+        return Reason("priority", text, self._detail(slot, whose) | {"by": self.first.id})
+
+    def _detail(self, slot: Slot, whose: Job | None, **more: int) -> dict[str, object]:
+        detail: dict[str, object] = {"expected_start_at": slot.at, "type": slot.gang.type, "needs": slot.gang.count}
+        return detail | more | ({"freed_by": whose.id} if whose else {})
+
+
+def span(seconds: float) -> str:
+    """For sentences: one unit."""
+    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"

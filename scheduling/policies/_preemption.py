@@ -1,0 +1,73 @@
+"""Whom a higher level of service puts out: checkpointed and queued again, never a job under protection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.policies._stock import Stock
+from scheduling.policies._view import View, words
+
+#: (place in the order of priority, priority)
+Rank = Mapping[str, tuple[int, int]]
+
+
+def make_room(
+    snapshot: Snapshot, field: View, queue: Sequence[Job], sizes: Callable[[Job], list[Gang]], rank: Rank
+) -> tuple[View, dict[str, Reason]]:
+    """The view without those who are put out, with their reasons; the others plan in what they leave.
+
+    For each waiting job whose level may put others out and whose gang is not free, as few GPUs as possible are taken
+    from jobs of the levels below it, lowest priority first.
+    """
+    levels = {key: set(qos.preempts) for key, qos in snapshot.qos.items() if qos.preempts}
+    if not levels or not any(job.qos in levels for job in queue):
+        return field, {}
+    stock, out = Stock(snapshot, field), dict[str, Reason]()
+    for job in queue:
+        gangs = [gang for gang in sizes(job) if stock.allows(job, gang)]
+        fits = [gang for gang in gangs if gang.count <= stock.free[gang.type]]
+        if fits:
+            stock.give(job, max(fits, key=lambda gang: field.steps_per_s(job, gang)))
+        elif job.qos in levels:
+            victims = [each for each in field.running if each.qos in levels[job.qos] and each.id not in out]
+            plans = [(gang, chosen) for gang in gangs if (chosen := _fewest(stock, gang, victims, rank))]
+            if plans:
+                gang, chosen = min(plans, key=lambda plan: (_gpus(plan[1]), -field.steps_per_s(job, plan[0])))
+                for victim in chosen:
+                    assert victim.gang is not None
+                    stock.free[victim.gang.type] += victim.gang.count
+                    stock.rooms.book(victim, victim.gang, -1)
+                    out[victim.id] = _put_out(job, gang)
+                stock.give(job, gang)
+    if not out:
+        return field, {}
+    return replace(field, running=tuple(job for job in field.running if job.id not in out)), out
+
+
+def _gpus(jobs: Sequence[Job]) -> int:
+    return sum(job.gang.count for job in jobs if job.gang)
+
+
+def _fewest(stock: Stock, gang: Gang, victims: Sequence[Job], rank: Rank) -> list[Job]:
+    """Enough of them for the gang, lowest priority first, without those that are not needed in the end."""
+    missing = gang.count - stock.free[gang.type]
+    chosen: list[Job] = []
+    for job in sorted(victims, key=lambda job: rank[job.id], reverse=True):
+        if job.gang is not None and job.gang.type == gang.type and missing > 0:
+            chosen.append(job)
+            missing -= job.gang.count
+    if missing > 0:
+        return []
+    for job in sorted(chosen, key=lambda job: rank[job.id]):
+        assert job.gang is not None
+        if missing + job.gang.count <= 0:
+            chosen.remove(job)
+            missing += job.gang.count
+    return chosen
+
+
+def _put_out(job: Job, gang: Gang) -> Reason:
+    text = f"#{job.number} of level {job.qos} needs {words(gang)}; this job is checkpointed and queued again."
+    return Reason("preempted", text, {"by": job.id, "qos": job.qos})

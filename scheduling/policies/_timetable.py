@@ -1,0 +1,50 @@
+"""Which GPUs will be free when, as far as it can be foreseen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Timetable:
+    """Free GPUs of one type as a step function of time: `free[n]` from `times[n]` to `times[n + 1]`."""
+
+    def __init__(self, now: float, free: int, releases: Iterable[tuple[float, int]] = ()) -> None:
+        at: dict[float, int] = {}
+        for moment, count in releases:
+            at[max(moment, now)] = at.get(max(moment, now), 0) + count
+        moments = sorted(at.keys() - {now})
+        self.times: Floats = np.array([now, *moments])
+        self.free: Ints = free + np.cumsum([at.get(now, 0), *(at[moment] for moment in moments)], dtype=np.int64)
+
+    def earliest(self, count: int, duration_s: float) -> float:
+        """When so many GPUs are free together for so long; infinite where they never are."""
+        enough = self.free >= count
+        short = np.flatnonzero(~enough)
+        if not len(short):
+            return float(self.times[0])
+        places = np.flatnonzero(enough)
+        following = np.searchsorted(short, places)
+        until = np.append(self.times[short], math.inf)[following]
+        fits = places[until >= self.times[places] + duration_s]
+        return float(self.times[fits[0]]) if len(fits) else math.inf
+
+    def take(self, count: int, start: float, duration_s: float) -> None:
+        first, last = self._cut(start), self._cut(start + duration_s)
+        self.free[first:last] -= count
+
+    def _cut(self, at: float) -> int:
+        """The index of the step that begins then, which is made where there is none."""
+        if math.isinf(at):
+            return len(self.times)
+        place = int(np.searchsorted(self.times, at))
+        if place == len(self.times) or self.times[place] != at:
+            self.times = np.insert(self.times, place, at)
+            self.free = np.insert(self.free, place, self.free[place - 1])
+        return place

@@ -1,0 +1,99 @@
+"""What each job of a snapshot comes to under the multifactor sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduling.domain import Job, Snapshot
+from scheduling.priority.fair_share import Form, Key, Standing, standings
+from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
+from scheduling.priority.standing import leaves, tree_of
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """Everything that the sum depends on beside the snapshot. Times in seconds; no half-life: nothing is forgotten."""
+
+    weights: Weights
+    form: Form = "classic"
+    half_life_s: float | None = 7 * 86_400.0
+    max_age_s: float = 7 * 86_400.0
+    favor_small: bool = False
+    dampening: float = 1.0
+    billing: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Priorities in the order of `jobs`, the factors they are made of, and the fair-share tree."""
+
+    jobs: Sequence[Job]
+    columns: Columns
+    priorities: Priorities
+    standings: Mapping[Key, Standing]
+
+    @property
+    def order(self) -> list[int]:
+        """Indices of the jobs, highest priority first, then who was there first."""
+        submitted = np.array([job.submitted_at for job in self.jobs])
+        numbers = np.array([job.number for job in self.jobs], dtype=np.int64)
+        return [int(n) for n in np.lexsort((numbers, submitted, -self.priorities.total))]
+
+
+def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula) -> Scores:
+    found = standings(tree_of(snapshot, formula.half_life_s, formula.billing), formula.form, formula.dampening)
+    columns = Columns(
+        age=age_factor(snapshot.now - _column(_eligible(job) for job in jobs), formula.max_age_s),
+        assoc=np.zeros(len(jobs)),
+        fair_share=_column(found[leaf].factor for leaf in leaves(jobs)),
+        job_size=size_factor(_parts(snapshot, jobs), favor_small=formula.favor_small),
+        partition=_ranks(jobs, "partition", {key: each.priority for key, each in snapshot.partitions.items()}),
+        qos=_ranks(jobs, "qos", {key: each.priority for key, each in snapshot.qos.items()}),
+        site=_column(max(job.priority, 0) for job in jobs),
+        nice=_column(max(-job.priority, 0) for job in jobs),
+        resources=_resources(snapshot, jobs, formula.weights.resources),
+    )
+    return Scores(jobs, columns, priorities(formula.weights, columns), found)
+
+
+def _column(values: object) -> Floats:
+    return np.fromiter(values, dtype=np.float64)  # type: ignore[call-overload, no-any-return]
+
+
+def _eligible(job: Job) -> float:
+    """Since when its waiting counts."""
+    since = job.submitted_at if job.eligible_at is None else job.eligible_at
+    return max(since, job.not_before or since)
+
+
+def _sizes(snapshot: Snapshot) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for node in snapshot.nodes:
+        if not node.lost:
+            sizes[node.type] = sizes.get(node.type, 0) + len(node.gpu_ids)
+    return sizes
+
+
+def _parts(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
+    """The GPUs that each needs at least, as a part of the cluster's."""
+    return _column(job.min_gpus for job in jobs) / max(1, sum(_sizes(snapshot).values()))
+
+
+def _ranks(jobs: Sequence[Job], of: str, priority: Mapping[str, int]) -> Floats:
+    """Its priority over the highest one; one without counts nothing."""
+    most = max((each for each in priority.values() if each > 0), default=1)
+    return np.clip(_column(priority.get(getattr(job, of), 0) for job in jobs) / most, 0.0, 1.0)
+
+
+def _resources(snapshot: Snapshot, jobs: Sequence[Job], wanted: Mapping[str, float]) -> dict[str, Floats]:
+    """ "gpu", or the name of a type: what a job needs of it at least over what there is."""
+    sizes = _sizes(snapshot)
+    found = {}
+    for name in wanted:
+        whole = sum(sizes.values()) if name == "gpu" else sizes.get(name, 0)
+        needs = _column(job.min_gpus if name == "gpu" or set(job.types) == {name} else 0 for job in jobs)
+        found[name] = np.clip(needs / whole, 0.0, 1.0) if whole else np.zeros(len(jobs))
+    return found

@@ -1,0 +1,40 @@
+"""The fair-share tree of a snapshot: projects and their members, with decayed usage and what is held now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from scheduling.domain import Job, Snapshot
+from scheduling.priority.decay import decayed, held
+from scheduling.priority.fair_share import Account, Leaf, Tree
+
+
+def tree_of(snapshot: Snapshot, half_life_s: float | None, billing: Mapping[str, float]) -> Tree:
+    """`billing`: what a GPU-second of a type counts; 1 where it says nothing. Whoever has a job or used something is
+    in the tree, member or not."""
+    users = {Leaf(project, user): shares for project, all_ in snapshot.members.items() for user, shares in all_.items()}
+    usage: dict[Leaf, float] = {}
+    passed_s = snapshot.now - snapshot.usage_at
+    for project, of_project in snapshot.usage.items():
+        for user, by_type in of_project.items():
+            weighted = sum(seconds * billing.get(kind, 1.0) for kind, seconds in by_type.items())
+            usage[Leaf(project, user)] = decayed(weighted, passed_s, half_life_s)
+    for job in snapshot.jobs:
+        leaf = Leaf(job.project, job.user)
+        usage[leaf] = usage.get(leaf, 0.0) + _held_now(job, snapshot.now, half_life_s, billing)
+    for leaf in usage:
+        users.setdefault(leaf, 1.0)
+    accounts = {key: Account(entity.weight, entity.parent) for key, entity in snapshot.entities.items()}
+    for leaf in users:
+        accounts.setdefault(leaf.account, Account())
+    return Tree(accounts, users, usage)
+
+
+def _held_now(job: Job, now: float, half_life_s: float | None, billing: Mapping[str, float]) -> float:
+    if job.held_since is None or job.gang is None:
+        return 0.0
+    return held(job.held_since, now, now, half_life_s) * job.gang.count * billing.get(job.gang.type, 1.0)
+
+
+def leaves(jobs: Iterable[Job]) -> list[Leaf]:
+    return [Leaf(job.project, job.user) for job in jobs]
