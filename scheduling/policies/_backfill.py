@@ -8,6 +8,7 @@ the others. Somebody behind may start now where it delays no reservation: of the
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -119,8 +120,9 @@ class Backfill:
 
     def freed_by(self, slot: Slot) -> Job | None:
         """Whose end makes the slot's start possible: the last to leave its type before it."""
-        ends = [job for at, _, job in self.leaving[slot.gang.type] if at <= slot.at]
-        return ends[-1] if ends else None
+        ends = self.leaving[slot.gang.type]
+        place = bisect_right(ends, slot.at, key=lambda end: end[0])
+        return ends[place - 1][2] if place else None
 
     def _started(self, slot: Slot) -> Reason:
         if self.first is None:

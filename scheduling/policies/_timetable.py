@@ -26,14 +26,14 @@ class Timetable:
     def earliest(self, count: int, duration_s: float) -> float:
         """When so many GPUs are free together for so long; infinite where they never are."""
         enough = self.free >= count
-        short = np.flatnonzero(~enough)
-        if not len(short):
-            return float(self.times[0])
-        places = np.flatnonzero(enough)
-        following = np.searchsorted(short, places)
-        until = np.append(self.times[short], math.inf)[following]
-        fits = places[until >= self.times[places] + duration_s]
-        return float(self.times[fits[0]]) if len(fits) else math.inf
+        # It suffices to look at where stretches with enough begin: what does not fit there fits nowhere in them.
+        turns = np.flatnonzero(enough[1:] != enough[:-1]) + 1
+        begins = self.times[np.append(0, turns)]
+        ends = np.append(begins[1:], math.inf)
+        first = 0 if enough[0] else 1
+        begins, ends = begins[first::2], ends[first::2]
+        fits = np.flatnonzero(ends >= begins + duration_s)
+        return float(begins[fits[0]]) if len(fits) else math.inf
 
     def take(self, count: int, start: float, duration_s: float) -> None:
         first, last = self._cut(start), self._cut(start + duration_s)

@@ -109,13 +109,11 @@ class Recorded:
         return np.array(waited) - (waited[0] - round(first))
 
 
-@pytest.fixture(
-    scope="module", params=sorted(CASES.glob("*.json")) or [None], ids=lambda path: getattr(path, "stem", "")
-)
+@pytest.fixture(scope="module", params=sorted(path.name for path in CASES.glob("*.json")) or [""])
 def recorded(request: pytest.FixtureRequest) -> Recorded:
-    if request.param is None:
+    if not request.param:
         pytest.skip("the recorded cases are not there (EVENKEEL_SHARED)")
-    return Recorded(request.param)
+    return Recorded(CASES / request.param)
 
 
 class TestAgainstSlurm:
@@ -289,7 +287,8 @@ def one_each(**values: float) -> Columns:
     def column(name: str) -> Floats:
         return np.array([values.get(name, 0.0)])
 
-    return Columns(*map(column, ("age", "assoc", "fair_share", "job_size", "partition", "qos", "site", "nice")))
+    factors = {name: column(name) for name in ("age", "assoc", "fair_share", "job_size", "partition", "qos")}
+    return Columns(**factors, site=column("site"), nice=column("nice"), resources={})
 
 
 class TestNeuron:
