@@ -15,6 +15,8 @@ from django.utils import timezone
 
 from accounts.money import BudgetNotice as BudgetNotice
 from accounts.money import Discount as Discount
+from accounts.money import FairShareClock as FairShareClock
+from accounts.money import FairShareUsage as FairShareUsage
 from accounts.money import LedgerEntry as LedgerEntry
 from accounts.money import Quota as Quota
 from accounts.money import Rate as Rate

@@ -216,3 +216,42 @@ class UsageDay(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id} {self.day}"
+
+
+class FairShareClock(models.Model):
+    """One row: how fast use is forgotten, and up to when it is in the sums (accounts.fair_share)."""
+
+    class Reset(models.TextChoices):
+        NEVER = "never"
+        DAILY = "daily"
+        WEEKLY = "weekly"
+        MONTHLY = "monthly"
+        QUARTERLY = "quarterly"
+        YEARLY = "yearly"
+
+    half_life_s = models.FloatField(null=True, validators=[MinValueValidator(1.0)])
+    reset = models.CharField(max_length=10, choices=Reset, default=Reset.NEVER)
+    horizon = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(pk=1), name="one_fair_share_clock")]
+
+    def __str__(self) -> str:
+        return f"up to {self.horizon:%F %T}"
+
+
+class FairShareUsage(models.Model):
+    """Decayed GPU-seconds of ended holds, as they count at the clock's horizon. User 0: jobs that are nobody's."""
+
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="fair_share_usage")
+    user_id = models.BigIntegerField(default=0)
+    accelerator_type = models.CharField(max_length=60)
+    gpu_s = models.FloatField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user_id", "accelerator_type"], name="one_fair_share_sum")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gpu_s:.0f} GPU-seconds of {self.accelerator_type}"

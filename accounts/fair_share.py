@@ -1,0 +1,156 @@
+"""Decayed use of GPUs by project, user and type, for fair share: what the ledger says, forgotten with a half-life.
+
+Kept as sums up to a horizon, which moves on now and then; what was entered since is added when it is asked for.
+The horizon stays an hour behind, and no entry is that late: it is written in the transaction in which its hold ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from accounts.models import FairShareClock, FairShareUsage
+from accounts.pricing import midnight
+
+Reset = Literal["never", "daily", "weekly", "monthly", "quarterly", "yearly"]
+_BEHIND = timedelta(hours=1)
+_MOVED_EVERY = timedelta(hours=1)
+#: What is left after so many half-lives is nothing.
+_FORGOTTEN_HALF_LIVES = 60
+_NOTHING_GPU_S = 1e-6
+_START = datetime(1970, 1, 1, tzinfo=timezone.get_fixed_timezone(0))
+
+#: An entry's GPU-seconds as they count at %(at)s: the integral of 2^(-(at - t)/half-life) over its time.
+#: Exponents are bounded: PostgreSQL takes a result of nothing for an error.
+_DECAYED = """quantity / 100.0 / %(rate)s
+    * (exp(greatest(-600, -%(rate)s * extract(epoch FROM %(at)s - to_at)))
+       - exp(greatest(-600, -%(rate)s * extract(epoch FROM %(at)s - greatest(from_at, %(reset)s)))))"""
+_WHOLE = "quantity / 100.0 * extract(epoch FROM to_at - greatest(from_at, %(reset)s))"
+_ENTERED = """
+    SELECT project_id, coalesce(user_id, 0) AS user_id, accelerator_type, sum({seconds})::float8 AS gpu_s
+    FROM accounts_ledgerentry
+    WHERE resource = 'gpu' AND to_at > %(since)s AND to_at <= %(until)s AND to_at > %(reset)s
+    GROUP BY 1, 2, 3"""
+_ADD = """
+    INSERT INTO accounts_fairshareusage (project_id, user_id, accelerator_type, gpu_s) {entered}
+    ON CONFLICT (project_id, user_id, accelerator_type)
+    DO UPDATE SET gpu_s = accounts_fairshareusage.gpu_s + excluded.gpu_s"""
+_ASK = """
+    SELECT project_id, user_id, accelerator_type, sum(gpu_s)
+    FROM (SELECT project_id, user_id, accelerator_type, gpu_s FROM accounts_fairshareusage WHERE %(at)s > %(reset)s
+          UNION ALL {entered}) AS parts
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""
+
+
+@dataclass(frozen=True, slots=True)
+class Decayed:
+    """GPU-seconds as they count at `at`: (project, user) -> type -> seconds; user 0 is nobody."""
+
+    at: datetime
+    gpu_s: dict[tuple[int, int], dict[str, float]]
+
+
+def last_reset(reset: Reset, now: datetime) -> datetime:
+    """When all was forgotten last: a midnight of the site's time zone."""
+    if reset == "never":
+        return _START
+    zone = timezone.get_default_timezone()
+    day = now.astimezone(zone).date()
+    match reset:
+        case "weekly":
+            day -= timedelta(days=day.weekday())
+        case "monthly":
+            day = day.replace(day=1)
+        case "quarterly":
+            day = day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
+        case "yearly":
+            day = day.replace(month=1, day=1)
+    return midnight(day, zone)
+
+
+@transaction.atomic
+def configure(*, half_life_s: float | None, reset: Reset, now: datetime) -> None:
+    """Forget at this pace from now on, the past included. Nothing is done where that is so already."""
+    clock = FairShareClock.objects.select_for_update().filter(pk=1).first()
+    if clock is not None and (clock.half_life_s, clock.reset) == (half_life_s, reset):
+        return
+    FairShareUsage.objects.all().delete()
+    first = now - timedelta(seconds=_FORGOTTEN_HALF_LIVES * half_life_s) if half_life_s else _START
+    horizon = now - _BEHIND
+    values = {"half_life_s": half_life_s, "reset": reset, "horizon": horizon}
+    clock, _ = FairShareClock.objects.update_or_create(pk=1, defaults=values)
+    _execute(_ADD, clock, at=horizon, since=max(first, _START), until=horizon, now=horizon)
+
+
+def decayed_usage(now: datetime) -> Decayed:
+    """What was used and has ended; what is held now is in no ledger yet. Three queries, as a rule."""
+    while True:
+        clock, found = _ask(now)
+        standing = FairShareClock.objects.get(pk=1)
+        if (standing.horizon, standing.half_life_s, standing.reset) == (clock.horizon, clock.half_life_s, clock.reset):
+            return Decayed(clock.horizon, found)
+
+
+def _ask(now: datetime) -> tuple[FairShareClock, dict[tuple[int, int], dict[str, float]]]:
+    """The clock may move on meanwhile."""
+    clock = FairShareClock.objects.filter(pk=1).first()
+    if clock is None:
+        configure(half_life_s=7 * 86_400.0, reset="never", now=now)
+        clock = FairShareClock.objects.get(pk=1)
+    if clock.horizon < now - _BEHIND - _MOVED_EVERY:
+        clock = _move_on(now)
+    found: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
+    latest = now + timedelta(days=1)
+    for project, user, kind, gpu_s in _execute(
+        _ASK, clock, at=clock.horizon, since=clock.horizon, until=latest, now=now
+    ):
+        found[project, user][kind] = gpu_s
+    return clock, dict(found)
+
+
+@transaction.atomic
+def _move_on(now: datetime) -> FairShareClock:
+    """Carry the sums to a new horizon."""
+    clock = FairShareClock.objects.select_for_update().get(pk=1)
+    before, horizon = clock.horizon, now - _BEHIND
+    if horizon <= before:  # somebody else did
+        return clock
+    if last_reset(_reset(clock), horizon) > before:
+        FairShareUsage.objects.all().delete()
+    elif clock.half_life_s:
+        left = 0.5 ** ((horizon - before).total_seconds() / clock.half_life_s)
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE accounts_fairshareusage SET gpu_s = gpu_s * %s", [left])
+    _execute(_ADD, clock, at=horizon, since=before, until=horizon, now=horizon)
+    FairShareUsage.objects.filter(gpu_s__lt=_NOTHING_GPU_S).delete()
+    clock.horizon = horizon
+    clock.save(update_fields=["horizon"])
+    return clock
+
+
+def _reset(clock: FairShareClock) -> Reset:
+    found: Reset = clock.reset  # type: ignore[assignment]  # its choices are these
+    return found
+
+
+def _execute(
+    statement: str, clock: FairShareClock, *, at: datetime, since: datetime, until: datetime, now: datetime
+) -> list[tuple[int, int, str, float]]:
+    rate = math.log(2.0) / clock.half_life_s if clock.half_life_s else 0.0
+    entered = _ENTERED.format(seconds=_DECAYED if rate else _WHOLE)
+    values: dict[str, datetime | float] = {
+        "at": at,
+        "since": since,
+        "until": until,
+        "reset": last_reset(_reset(clock), now),
+        "rate": rate,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(statement.format(entered=entered), values)
+        return list(cursor.fetchall()) if cursor.description else []
