@@ -96,7 +96,7 @@ def share_time_as_reference(snapshot: Snapshot, field: View, policy: Policy) -> 
             hands.give(present[key], gang)
     return Allocation(
         counts=hands.counts,
-        reasons={**ledger.reasons, **reasons_of(ledger, snapshot, field, hands)},
+        reasons=reasons_of(ledger, snapshot, field, hands),
         memory={MEMORY: ledger.dump(), ROUND: now.dump()},
         figures=ledger.figures,
         next_wake_at=now.wakes_at(snapshot.now, ledger.round_end) if field.taking_part else None,
@@ -130,7 +130,7 @@ def _recompute(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, poli
     elapsed = 0.0 if math.isinf(ledger.computed_at) else ledger.at - ledger.computed_at
     deficits: dict[str, dict[str, float]] = {}
     for job in snapshot.jobs:
-        due, had = ledger.shares.get((job.id,), {}), now.had.get(job.id, {})
+        due, had = ledger.shares.get(job.id, {}), now.had.get(job.id, {})
         before = now.deficits.get(job.id, {})
         deficits[job.id] = {
             kind: before.get(kind, 0.0) + (due.get(kind, 0.0) * elapsed - (had.get(kind, credit_s) - credit_s))
@@ -157,7 +157,7 @@ def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hand
         ranks = {job.id: _rank(ledger, now, job, kind, settings.round_seconds / 2.0) for job in jobs}
         for job in sorted(jobs, key=lambda job: ranks[job.id], reverse=True):
             gang = Gang(kind, job.min_gpus)
-            if waits and not ledger.shares.get((job.id,), {}).get(kind):
+            if waits and not ledger.shares.get(job.id, {}).get(kind):
                 continue
             if job.id not in hands.counts and field.steps_per_s(job, gang) > 0 and hands.fits(job, gang):
                 hands.give(job, gang)
@@ -169,7 +169,7 @@ def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hand
 
 
 def _rank(ledger: Ledger, now: Round, job: Job, kind: str, credit_s: float) -> tuple[float, float, float]:
-    share, worked = ledger.shares.get((job.id,), {}).get(kind, 0.0), now.worked.get(kind, 0.0)
+    share, worked = ledger.shares.get(job.id, {}).get(kind, 0.0), now.worked.get(kind, 0.0)
     part = now.had.get(job.id, {}).get(kind, credit_s) / worked if worked > 0 else 0.0
     priority = share / part if part > 0 else share * _FIRST
     return priority, now.deficits.get(job.id, {}).get(kind, 0.0), share

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from scheduling.domain import Job, Reason, Snapshot
 from scheduling.lifecycle import State
+from scheduling.policies._known import fleet
 
 _MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
 
@@ -47,11 +48,13 @@ class Displaced:
 
 
 def displace(snapshot: Snapshot) -> Displaced:
-    usable = {gpu for node in snapshot.nodes if node.schedulable and not node.lost for gpu in node.gpu_ids}
+    usable = fleet(snapshot.nodes).type_of
+    if all(gpu in usable for job in snapshot.jobs for gpu in job.gpu_ids):
+        return Displaced(snapshot, snapshot)
     drained = {gpu for node in snapshot.nodes if not node.schedulable and not node.lost for gpu in node.gpu_ids}
     must, may, back = set(), set(), set()
     for job in snapshot.jobs:
-        gone = set(job.gpu_ids) - usable
+        gone = {gpu for gpu in job.gpu_ids if gpu not in usable}
         if not gone:
             continue
         if job.state is State.STANDBY:

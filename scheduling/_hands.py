@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping
 
 from scheduling._ledger import Ledger
+from scheduling._told import Told
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.policies._limits import Rooms
 from scheduling.policies._view import View, words
@@ -26,25 +27,26 @@ class Hands:
         self.rooms.book(job, gang)
 
 
-def reasons_of(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> dict[str, Reason]:
-    promised: dict[str, float] = defaultdict(float)
-    for key, by_type in ledger.shares.items():
-        for member in key:
-            promised[member] += sum(by_type.values())
-    reasons = dict(field.reasons)
+def reasons_of(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> Mapping[str, Reason]:
+    """Of all jobs that the round saw, in words once somebody reads them."""
+    jobs = {job.id: job for job in field.taking_part}
     left_s = max(0.0, ledger.round_end - snapshot.now)
-    for job in field.taking_part:
-        part = f"{min(1.0, promised[job.id]):.0%} of the time"
-        detail = {"share": promised[job.id]}
+
+    def tell(key: str) -> Reason:
+        job = jobs.get(key)
+        if job is None:
+            return field.reasons.get(key) or ledger.reasons[key]
+        share = sum(ledger.shares.get(key, {}).values())
+        part = f"{min(1.0, share):.0%} of the time"
         if ledger.problem:
             part += f" (the last valid answer, since {ledger.problem})"
         over = hands.rooms.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
-        if job.id in hands.counts:
-            text = f"The policy gives it {part}; in this round it has {words(hands.counts[job.id])}."
-            reasons[job.id] = Reason("in_round", text, detail)
-        elif over is not None:
-            reasons[job.id] = over
-        else:
-            text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."
-            reasons[job.id] = Reason("next_round", text, detail)
-    return reasons
+        if key in hands.counts:
+            text = f"The policy gives it {part}; in this round it has {words(hands.counts[key])}."
+            return Reason("in_round", text, {"share": share})
+        if over is not None:
+            return over
+        text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."
+        return Reason("next_round", text, {"share": share})
+
+    return Told((*ledger.reasons, *field.reasons, *jobs), tell)

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduling._displaced import Displaced, displace
+from scheduling._told import Told
 from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.placement import Board, Request, lay_out
+from scheduling.policies._known import fleet
 from scheduling.policies._limits import broken, cut_down
 from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
@@ -50,7 +52,7 @@ def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
         reasons=reasons,
         memory=allocation.memory,
         figures=allocation.figures,
-        next_wake_at=_next_wake_at(snapshot, allocation, moves),
+        next_wake_at=_next_wake_at(snapshot, policy, allocation, moves),
         rejected=rejected.text if rejected else None,
     )
 
@@ -86,7 +88,7 @@ def _checked(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]
     if allocation.placements is None:
         raise SolverError("an answer in fractions of time from a policy that does not say so")
     field = view(snapshot)
-    part, types = {job.id for job in field.taking_part}, _types(snapshot)
+    part, types = {job.id for job in field.taking_part}, fleet(snapshot.nodes).type_of
     fixed = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
     gpus = [gpu for key, ids in allocation.placements.items() if key in part for gpu in ids]
     if len(gpus) != len(set(gpus)) or fixed.intersection(gpus) or not types.keys() >= set(gpus):
@@ -95,11 +97,6 @@ def _checked(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]
     if field.limits and broken(field, gangs):
         raise SolverError("a placement beyond the limits of its jobs")
     return {key: ids for key, ids in allocation.placements.items() if ids}
-
-
-def _types(snapshot: Snapshot) -> dict[int, str]:
-    nodes = [node for node in snapshot.nodes if node.schedulable and not node.lost]
-    return {gpu: node.type for node in nodes for gpu in node.gpu_ids}
 
 
 def _within_limits(field: View, allocation: Allocation) -> Allocation:
@@ -117,23 +114,31 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation) -> Layout:
     if allocation.placements is not None:
         return _given(snapshot, field, allocation.placements)
     counts = allocation.counts or {}
-    requests = []
+    requests, placed = [], dict[str, tuple[int, ...]]()
     for job in field.taking_part:
         gang = counts.get(job.id)
-        if gang is not None and gang.count > 0:
-            same = job.gang is not None and job.gang.type == gang.type
+        if gang is None or gang.count <= 0:
+            continue
+        same = job.gang is not None and job.gang.type == gang.type
+        if same and gang.count == len(job.gpu_ids):
+            placed[job.id] = job.gpu_ids
+        else:
             span = field.spans(job).get(gang.type)
             requests.append(Request(job, gang, job.gpu_ids if same else (), span.low if span else gang.count))
-    taken = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
-    taken |= {gpu for request in requests for gpu in request.held}
-    gpus = lay_out(Board(snapshot.nodes, taken), requests, multi_node=field.multi_node)
-    gangs = {request.job.id: request.gang for request in requests}
-    return Layout(gpus, {key: replace(gangs[key], count=len(ids)) for key, ids in gpus.items()})
+    gangs = {key: counts[key] for key in placed}
+    if requests:
+        taken = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
+        taken |= {gpu for ids in placed.values() for gpu in ids}
+        taken |= {gpu for request in requests for gpu in request.held}
+        gpus = lay_out(Board(snapshot.nodes, taken), requests, multi_node=field.multi_node)
+        placed |= gpus
+        gangs |= {key: replace(counts[key], count=len(ids)) for key, ids in gpus.items()}
+    return Layout(placed, gangs)
 
 
 def _given(snapshot: Snapshot, field: View, placements: Mapping[str, tuple[int, ...]]) -> Layout:
     """A packing policy names accelerators itself; what is fixed stays out of its reach."""
-    types, part = _types(snapshot), {job.id for job in field.taking_part}
+    types, part = fleet(snapshot.nodes).type_of, {job.id for job in field.taking_part}
     gpus = {key: tuple(ids) for key, ids in placements.items() if key in part and ids}
     return Layout(gpus, {key: Gang(types[ids[0]], len(ids)) for key, ids in gpus.items()})
 
@@ -156,8 +161,10 @@ def _beyond_limits(field: View, layout: Layout) -> Reason | None:
 
 def _not_worth_it(snapshot: Snapshot, field: View, policy: Policy, layout: Layout) -> Reason | None:
     """The paper's rule: a plan raises throughput enough over the jobs that survive, or it starts a job."""
+    if not policy.elastic:
+        return None
     changed = [job for job in field.running if layout.gpus.get(job.id) != job.gpu_ids]
-    if not policy.elastic or not changed or any(job.id in layout.gpus for job in field.queued):
+    if not changed or any(job.id in layout.gpus for job in field.queued):
         return None
     survive = [job for job in field.running if job.id in layout.gpus]
     before = sum(field.steps_per_s(job, job.gang) for job in survive)
@@ -200,26 +207,33 @@ def _not_amortised(snapshot: Snapshot, field: View, layout: Layout, changed: lis
 
 def _reasons(
     displaced: Displaced, field: View, allocation: Allocation, layout: Layout, rejected: Reason | None
-) -> dict[str, Reason]:
-    reasons = {**field.reasons, **allocation.reasons}
+) -> Mapping[str, Reason]:
+    special: dict[str, Reason] = {}
     for job in field.queued:
         if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
             text = "Enough GPUs are free, but not together on nodes that this job may use; it starts when they are."
-            reasons[job.id] = Reason("no_layout", text)
+            special[job.id] = Reason("no_layout", text)
     if rejected:
-        for job in field.running:
-            reasons[job.id] = rejected
-    reasons.update(displaced.reasons(layout.gpus))
+        special |= {job.id: rejected for job in field.running}
+    special |= displaced.reasons(layout.gpus)
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
-    return {job.id: reasons.get(job.id, waiting) for job in displaced.original.jobs}
+
+    def tell(key: str) -> Reason:
+        for known in (special, allocation.reasons, field.reasons):
+            if key in known:
+                return known[key]
+        return waiting
+
+    return Told((job.id for job in displaced.original.jobs), tell)
 
 
 def _moves(
     snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
-    part = {job.id for job in field.taking_part}
+    part, gpus = {job.id for job in field.taking_part}, layout.gpus
+    changed = [job for job in snapshot.jobs if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
     moves = []
-    for job in sorted(snapshot.jobs, key=queue_key):
+    for job in sorted(changed, key=queue_key):
         if job.id in displaced.give_back:
             moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
         elif job.id in part or job.id in displaced.must_leave:
@@ -236,16 +250,18 @@ def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
     return Move(job.id, kind, gpus, layout.gangs.get(job.id), job.gang, reason)
 
 
-def _next_wake_at(snapshot: Snapshot, allocation: Allocation, moves: tuple[Move, ...]) -> float | None:
-    """The earliest time at which the answer may differ though nothing happened."""
-    times = [job.not_before for job in snapshot.jobs if job.not_before is not None and not job.gpu_ids]
-    times += [
-        job.protected_until
-        for job in snapshot.jobs
-        if job.protected_until is not None and job.state is State.RUNNING_PROTECTED
-    ]
-    times += [allocation.next_wake_at] if allocation.next_wake_at is not None else []
-    later = [at for at in times if at > snapshot.now]
-    if any(move.kind == "preempt" for move in moves):
+def _next_wake_at(snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...]) -> float | None:
+    """The earliest time at which the answer may differ though nothing happened.
+
+    Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
+    """
+    later = [allocation.next_wake_at] if allocation.next_wake_at is not None else []
+    for job in snapshot.jobs:
+        if job.not_before is not None and not job.gpu_ids:
+            later.append(job.not_before)
+        if job.protected_until is not None and job.state is State.RUNNING_PROTECTED and not policy.timed:
+            later.append(job.protected_until)
+    later = [at for at in later if at > snapshot.now]
+    if not policy.timed and any(move.kind == "preempt" for move in moves):
         later.append(snapshot.now)  # what it leaves, and the job itself, are to be planned at once
     return min(later, default=None)

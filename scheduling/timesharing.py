@@ -1,24 +1,24 @@
 """Rounds that realise fractions of time (spec: heterogeneity-policies, "Round mechanism").
 
-At each round's end the combinations are walked by descending priority: what a job was promised on a type over what it
-had there since the last computation. In between, whoever runs goes on, and idle GPUs go to those that wait. What has
-to be remembered is plain values in the plan's memory.
+At each round's end jobs are walked by descending priority: what a job was promised on a type over what it had there
+since the last computation. In between, whoever runs goes on, and idle GPUs go to those that wait. What has to be
+remembered is plain values in the plan's memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from scheduling._compatible import share_time_as_reference
 from scheduling._hands import Hands, reasons_of
-from scheduling._ledger import EDGE_S, Key, Ledger, account, compute, signature_of
+from scheduling._ledger import EDGE_S, Ledger, account, compute, owe_newcomers, rules_of, settle, signature_of
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
-from scheduling.policies._view import View, queue_key, view
+from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 
 
@@ -29,24 +29,30 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
     if settings.compatible:
         return share_time_as_reference(snapshot, field, policy)
     ledger = Ledger.load(snapshot.memory)
-    account(ledger, snapshot)
-    new_round = snapshot.now >= ledger.round_end - EDGE_S
-    signature = signature_of(snapshot, field, policy)
-    # Fractions fit jobs and GPUs as they were; when those change they are computed anew at once, and the round goes on.
-    if signature != ledger.signature or (new_round and snapshot.now >= ledger.computed_at + settings.recompute_seconds):
-        compute(ledger, snapshot, policy, signature)
-    hands = _walk(ledger, snapshot, field, keep=not new_round)
-    if getattr(policy, "fills", True):
-        _fill(field, hands)
-    if new_round:
+    rules = rules_of(policy.name, settings)
+    hands = Hands(field)
+    if snapshot.now >= round_end(snapshot.memory) or rules != ledger.rules:
+        ledger.rules = rules
+        account(ledger, snapshot)
+        _refresh(ledger, snapshot, field, policy, settings.recompute_seconds)
+        _give(ledger, snapshot, field, policy, hands, keeping=_on_lease(ledger, field, snapshot.now, settings))
+        ledger.began = _beginnings(ledger, snapshot, field, hands)
         ledger.round_end = snapshot.now + settings.round_seconds
+    else:
+        _give(ledger, snapshot, field, policy, hands, keeping=field.running)
+        ledger.began |= {job.id: snapshot.now for job in field.queued if job.id in hands.counts}
     return Allocation(
         counts=hands.counts,
-        reasons={**ledger.reasons, **reasons_of(ledger, snapshot, field, hands)},
+        reasons=reasons_of(ledger, snapshot, field, hands),
         memory={MEMORY: ledger.dump()},
-        figures={**ledger.figures, "deviation": _deviation(ledger, snapshot)},
+        figures=ledger.figures,
         next_wake_at=ledger.round_end if field.taking_part else None,
     )
+
+
+def round_end(memory: Mapping[str, Any]) -> float:
+    """When the round that a plan's memory tells of ends."""
+    return float(memory[MEMORY]["round_end"]) - EDGE_S if MEMORY in memory else -math.inf
 
 
 def with_least_gangs(snapshot: Snapshot) -> Snapshot:
@@ -64,59 +70,95 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, jobs=tuple(jobs))
 
 
-def _ranked(ledger: Ledger, snapshot: Snapshot, jobs: Mapping[str, Job]) -> list[tuple[Key, str]]:
-    """(combination, type) by descending priority; ties by what is owed over all types and on this one, then by the
-    promise, then by the queue."""
-    since = max(snapshot.now - ledger.computed_at, 0.0)
-    debts = _debts(ledger, since)
-    ranked = []
-    for key, by_type in ledger.shares.items():
-        if not all(job in jobs for job in key):
-            continue
-        debt = sum(debts[job] for job in key) / len(key)
-        for kind, share in by_type.items():
-            had = sum(ledger.had.get(job, {}).get(kind, 0.0) for job in key) / len(key)
-            priority = math.inf if had <= 0.0 else share * since / had
-            owed = share * since - had
-            ranked.append((-priority, -debt, -owed, -share, queue_key(jobs[key[0]]), key, kind))
-    ranked.sort()
-    return [(key, kind) for *_, key, kind in ranked]
+def _refresh(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, every_s: float) -> None:
+    """Fractions anew where jobs, GPUs or throughputs changed, or where they are old and time changes them."""
+    signature = signature_of(snapshot, field, policy)
+    if signature != ledger.signature:
+        before = ledger.shares
+        compute(ledger, snapshot, policy, signature)
+        if before:
+            owe_newcomers(ledger, snapshot, before)
+    elif snapshot.now >= ledger.computed_at + every_s:
+        if getattr(policy, "ages", True) or getattr(policy, "packs", False) or ledger.problem:
+            compute(ledger, snapshot, policy, signature)
+        else:
+            settle(ledger, snapshot)
+    debts = _debts(ledger, snapshot.now)
+    ledger.figures = {**ledger.figures, "deviation": max(debts.values(), default=0.0)}
 
 
-def _debts(ledger: Ledger, since: float) -> dict[str, float]:
-    """By job: seconds that it was promised on all types since the computation, less those that it had."""
-    debts: dict[str, float] = defaultdict(float)
-    for key, by_type in ledger.shares.items():
-        for job in key:
-            debts[job] += sum(by_type.values()) * since
-    for job in debts:
-        debts[job] -= sum(ledger.had.get(job, {}).values())
-    return debts
+def _on_lease(ledger: Ledger, field: View, now: float, settings: FractionParameters) -> list[Job]:
+    """Who has had its GPUs for too short a time to be worth another restart."""
+    found, part, began = [], settings.restart_part, ledger.began
+    for job in field.running:
+        since = began.get(job.id)
+        if since is not None and (now - since + EDGE_S) * part < job.restart_cost_s:
+            found.append(job)
+    return found
 
 
-def _walk(ledger: Ledger, snapshot: Snapshot, field: View, *, keep: bool) -> Hands:
-    """Who gets which type now. With `keep` whoever runs goes on, and only what is idle is given away."""
-    hands = Hands(field)
-    jobs = {job.id: job for job in field.taking_part}
-    for job in field.running if keep else ():
+def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> dict[str, float]:
+    """When each of those that hold GPUs now was given them."""
+    began, now = ledger.began, snapshot.now
+    found = {job.id: began[job.id] for job in field.fixed if job.id in began}
+    for job in field.taking_part:
+        gang = hands.counts.get(job.id)
+        if gang is not None:
+            found[job.id] = began.get(job.id, now) if gang == job.gang else now
+    return found
+
+
+def _give(
+    ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands: Hands, *, keeping: Iterable[Job]
+) -> None:
+    """Who gets which type now, beside those that are `keeping` what they have."""
+    for job in keeping:
         if job.gang is not None:
             hands.give(job, job.gang)
-    for (key,), kind in _ranked(ledger, snapshot, jobs):
-        gang = Gang(kind, jobs[key].min_gpus)
-        if key not in hands.counts and hands.fits(jobs[key], gang):
-            hands.give(jobs[key], gang)
-    return hands
+    if not any(free > 0 for free in hands.free.values()):
+        return
+    waiting = [job for job in field.taking_part if job.id not in hands.counts]
+    for job, kind in _ranked(ledger, snapshot.now, waiting):
+        if job.id not in hands.counts and job.min_gpus <= hands.free.get(kind, 0):
+            gang = Gang(kind, job.min_gpus)
+            if hands.fits(job, gang):
+                hands.give(job, gang)
+    if getattr(policy, "fills", True) and any(free > 0 for free in hands.free.values()):
+        _fill(field, [job for job in waiting if job.id not in hands.counts], hands)
 
 
-def _fill(field: View, hands: Hands) -> None:
-    """GPUs that the fractions leave idle go to whoever waits, the fastest fit first."""
-    for job in sorted((job for job in field.taking_part if job.id not in hands.counts), key=queue_key):
+def _ranked(ledger: Ledger, now: float, jobs: list[Job]) -> Iterable[tuple[Job, str]]:
+    """By descending priority; ties by what is owed over all types and on this one, then by the promise, then by the
+    queue."""
+    since = max(now - ledger.computed_at, 0.0)
+    debts = _debts(ledger, now)
+    ranked = []
+    for number, job in enumerate(jobs):
+        by_type = ledger.shares.get(job.id)
+        if by_type is None:
+            continue
+        had, debt = ledger.had.get(job.id, {}), debts[job.id]
+        for kind, share in by_type.items():
+            here, due = had.get(kind, 0.0), share * since
+            priority = math.inf if here <= 0.0 else due / here
+            ranked.append((-priority, -debt, here - due, -share, number, kind))
+    ranked.sort()
+    return [(jobs[number], kind) for *_, number, kind in ranked]
+
+
+def _debts(ledger: Ledger, now: float) -> dict[str, float]:
+    """By job: seconds that it was promised on all types since the computation, less those that it had."""
+    since, had = max(now - ledger.computed_at, 0.0), ledger.had
+    return {
+        job: sum(by_type.values()) * since - sum(had[job].values() if job in had else ())
+        for job, by_type in ledger.shares.items()
+    }
+
+
+def _fill(field: View, waiting: list[Job], hands: Hands) -> None:
+    """GPUs that the fractions leave idle go to whoever waits, the fastest fit first. `waiting` is in queue order."""
+    for job in waiting:
         gangs = [Gang(kind, job.min_gpus) for kind, span in field.spans(job).items() if span.low <= job.min_gpus]
         fits = [gang for gang in gangs if field.steps_per_s(job, gang) > 0 and hands.fits(job, gang)]
         if fits:
             hands.give(job, max(fits, key=lambda gang: (field.steps_per_s(job, gang), gang.type)))
-
-
-def _deviation(ledger: Ledger, snapshot: Snapshot) -> float:
-    """The largest debt, in seconds."""
-    return max(_debts(ledger, max(0.0, snapshot.now - ledger.computed_at)).values(), default=0.0)

@@ -30,6 +30,12 @@ class FractionParameters(BaseParameters):
     recompute_seconds: float = Field(
         default=1_920.0, gt=0, le=86_400, description="Fractions are computed anew at least this often."
     )
+    restart_part: float = Field(
+        default=0.025,
+        gt=0,
+        le=1,
+        description="A job keeps its GPUs at a round's end until a restart costs at most this part of the time since.",
+    )
     solver: Engine = Field(default="highs", description="Linear programming engine.")
     solver_time_limit_s: float = Field(default=30.0, gt=0, le=600, description="Then the last valid plan stays.")
     compatible: bool = Field(
@@ -45,6 +51,8 @@ class FractionPolicy(ABC):
     Parameters: ClassVar[type[BaseParameters]] = FractionParameters
     elastic: ClassVar[bool] = False
     timed: ClassVar[bool] = True
+    #: Whether fractions change as jobs progress and time passes, though jobs, GPUs and throughputs stay the same.
+    ages: ClassVar[bool] = True
     #: Whether GPUs that the fractions leave idle go to whoever waits.
     fills: ClassVar[bool] = True
     #: Whether a job without a share waits under the reference's rules, too, where others take what is idle.
@@ -56,6 +64,11 @@ class FractionPolicy(ABC):
     def __init__(self, parameters: object = None) -> None:
         schema = type(self).Parameters
         self.parameters = parameters if isinstance(parameters, schema) else schema()  # type: ignore[assignment]
+
+    @property
+    def rests(self) -> bool:
+        """Until the present round ends nothing is computed and nobody is moved; who waits may start on what is idle."""
+        return not self.parameters.compatible
 
     @property
     def packs(self) -> bool:

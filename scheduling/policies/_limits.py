@@ -23,6 +23,8 @@ class Rooms:
 
     def over(self, job: Job, gang: Gang) -> str | None:
         """The first limit, outermost level first, that has no room for the gang."""
+        if not job.limits:
+            return None
         keys = (key for key in job.limits if key in self.left)
         return next((key for key in keys if 0 < limited(self.limits[key], gang) > self.left[key]), None)
 

@@ -17,7 +17,7 @@ def remembered(snapshot: Snapshot) -> Mapping[str, Any]:
     return found
 
 
-def promised(snapshot: Snapshot) -> dict[str, Mapping[str, float]]:
-    """The last fractions of single jobs: {job: {type: fraction}}."""
-    shares = snapshot.memory.get(MEMORY, {}).get("shares", [])
-    return {key[0]: by_type for key, by_type in shares if len(key) == 1}
+def promised(snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
+    """The last fractions of jobs: {job: {type: fraction}}."""
+    shares = snapshot.memory.get(MEMORY, {}).get("shares", {})
+    return shares if isinstance(shares, Mapping) else {}  # a list: written by an earlier release

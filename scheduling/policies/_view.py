@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduling.domain import Curve, Gang, Job, Limit, Reason, Snapshot
 from scheduling.lifecycle import LOCKED, QUEUED, State
+from scheduling.policies._known import ByCurves, fleet
 from scheduling.throughput import effective, trial_curve
 
 
@@ -26,11 +26,12 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class View:
     types: tuple[str, ...]
-    total: dict[str, int]  # schedulable GPUs: U
-    largest: dict[str, int]  # the largest node
+    total: Mapping[str, int]  # schedulable GPUs: U
+    largest: Mapping[str, int]  # the largest node
     free: dict[str, int]  # what the jobs that take part may share, with what they hold now
     running: tuple[Job, ...]  # may be resized, never dropped; in queue order
     queued: tuple[Job, ...]  # may start; in queue order
+    taking_part: tuple[Job, ...]  # both, in queue order
     fixed: tuple[Job, ...]  # keep what they have: protected, moving, rigid, held by their owner
     reasons: dict[str, Reason]  # of jobs that take no part
     multi_node: bool
@@ -40,21 +41,12 @@ class View:
     best: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
 
-    @property
-    def taking_part(self) -> tuple[Job, ...]:
-        return tuple(sorted(self.running + self.queued, key=queue_key))
-
     def spans(self, job: Job) -> dict[str, Span]:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
         known = self.memo.get(job.id)
-        if known is not None:
-            return known
-        spans = _SPANS.get(job, self.shape)
-        if spans is None:
-            spans = self._spans(job)
-            _SPANS.put(job, self.shape, spans)
-        self.memo[job.id] = spans
-        return spans
+        if known is None:
+            known = self.memo[job.id] = _SPANS.get(job, self.shape, self._spans)
+        return known
 
     def _spans(self, job: Job) -> dict[str, Span]:
         spans = {}
@@ -98,30 +90,7 @@ class View:
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
 
 
-class _Known:
-    """Spans by the identity of a job's curves, so that rounds that see the same curves make them once.
-
-    Entries hold the curves, so that an identity means the same object while it is here.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._entries: dict[Hashable, tuple[Mapping[str, Curve], tuple[object, ...], dict[str, Span]]] = {}
-
-    def get(self, job: Job, shape: tuple[object, ...]) -> dict[str, Span] | None:
-        entry = self._entries.get(self._key(job))
-        return entry[2] if entry is not None and entry[0] is job.curves and entry[1] == shape else None
-
-    def put(self, job: Job, shape: tuple[object, ...], spans: dict[str, Span]) -> None:
-        if len(self._entries) >= self._most:
-            self._entries.clear()
-        self._entries[self._key(job)] = (job.curves, shape, spans)
-
-    def _key(self, job: Job) -> Hashable:
-        return (id(job.curves), job.min_gpus, job.max_gpus, job.types)
-
-
-_SPANS = _Known(most=16384)
+_SPANS: ByCurves[dict[str, Span]] = ByCurves(most=16384)
 
 
 def words(gang: Gang) -> str:
@@ -140,7 +109,7 @@ def is_fixed(job: Job) -> bool:
     return job.state is State.RUNNING and (not job.restartable or job.held)
 
 
-def present_gang(job: Job, type_of: dict[int, str]) -> Gang | None:
+def present_gang(job: Job, type_of: Mapping[int, str]) -> Gang | None:
     """The job's gang; made from its GPUs where the snapshot names only those."""
     if job.gang is not None or not job.gpu_ids:
         return job.gang
@@ -149,7 +118,7 @@ def present_gang(job: Job, type_of: dict[int, str]) -> Gang | None:
 
 def fixed_gangs(snapshot: Snapshot, field: View) -> dict[str, Gang]:
     """What the jobs that keep what they have hold."""
-    type_of = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    type_of = fleet(snapshot.nodes).every_type
     return {job.id: gang for job in field.fixed if (gang := present_gang(job, type_of))}
 
 
@@ -167,29 +136,30 @@ def view(snapshot: Snapshot) -> View:
 
 
 def _view(snapshot: Snapshot) -> View:
-    nodes = [node for node in snapshot.nodes if node.schedulable and not node.lost and node.gpu_ids]
-    total, largest = Counter[str](), dict[str, int]()
-    for node in nodes:
-        total[node.type] += len(node.gpu_ids)
-        largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
+    nodes = fleet(snapshot.nodes)
+    total, largest, types = nodes.total, nodes.largest, nodes.types
     multi_node = bool(snapshot.settings.get("multi_node", True))
-    types = tuple(sorted(total))
     shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
-    base = View(types, dict(total), largest, {}, (), (), (), {}, multi_node, snapshot.limits, {}, shape=shape)
+    base = View(types, total, largest, {}, (), (), (), (), {}, multi_node, snapshot.limits, {}, shape=shape)
     jobs = sorted(snapshot.jobs, key=queue_key)
     reasons = {job.id: reason for job in jobs if (reason := _absent(base, job, snapshot.now)) is not None}
-    reasons |= _kept_waiting(snapshot.limits, [job for job in jobs if job.state in QUEUED and job.id not in reasons])
-    fixed = tuple(job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang))
-    taken = {gpu for job in fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
-    free = dict.fromkeys(base.types, 0)
-    for node in nodes:
-        free[node.type] += sum(gpu not in taken for gpu in node.gpu_ids)
-    running = tuple(job for job in jobs if job.state is State.RUNNING and job.id not in reasons)
+    if snapshot.limits:
+        queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
+        reasons |= _kept_waiting(snapshot.limits, queue)
+    fixed = tuple([job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang)])
+    part = [job for job in jobs if job.id not in reasons] if reasons else jobs
+    running = tuple([job for job in part if job.state is State.RUNNING])
+    free = dict(total)
+    for gpu in {gpu for job in fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids:
+        kind = nodes.type_of.get(gpu)
+        if kind is not None:
+            free[kind] -= 1
     return replace(
         base,
         free=free,
         running=running,
-        queued=tuple(job for job in jobs if job.state in QUEUED and job.id not in reasons),
+        queued=tuple([job for job in part if job.state in QUEUED]),
+        taking_part=tuple([job for job in part if job.state is State.RUNNING or job.state in QUEUED]),
         fixed=fixed,
         reasons=reasons,
         allowance=_allowance(snapshot, fixed, running),
@@ -209,7 +179,7 @@ def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...], running: tuple[Job, .
     left |= {key: 0 for key, limit in snapshot.limits.items() if limit.kind == "spent"}
     if not left:
         return left
-    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    types = fleet(snapshot.nodes).every_type
     for jobs, sign in ((fixed, -1), (running, 1)):
         for job in jobs:
             gang = present_gang(job, types)
@@ -254,6 +224,8 @@ def _stuck(field: View, job: Job) -> bool:
 
 def _absent(field: View, job: Job, now: float) -> Reason | None:
     """Why a job takes no part in this decision, if it does not."""
+    if job.state in QUEUED and not job.held and job.not_before is None:
+        return None
     if is_fixed(job):
         return _fixed_reason(job, now)
     if job.state is State.RUNNING and _stuck(field, job):

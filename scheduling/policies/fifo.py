@@ -25,6 +25,7 @@ _DRAWN = "drawn"
 class Fifo(FractionPolicy):
     name: ClassVar[str] = "fifo"
     title: ClassVar[str] = "First in, first out, by throughput"
+    ages: ClassVar[bool] = False
     apart: ClassVar[bool] = True
     strictly_shared: ClassVar[bool] = True
 

@@ -18,6 +18,7 @@ from scheduling.policies._shares import Shares, expand
 class Isolated(FractionPolicy):
     name: ClassVar[str] = "isolated"
     title: ClassVar[str] = "Isolated shares"
+    ages: ClassVar[bool] = False
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         columns = found.columns

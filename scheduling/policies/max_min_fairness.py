@@ -27,6 +27,7 @@ def steps_per_level(found: Fractions) -> Floats:
 class MaxMinFairness(FractionPolicy):
     name: ClassVar[str] = "max_min_fairness"
     title: ClassVar[str] = "Max-min fairness"
+    ages: ClassVar[bool] = False
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_level = steps_per_level(found) * np.array([job.weight for job in found.jobs])

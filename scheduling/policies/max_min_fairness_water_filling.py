@@ -22,6 +22,7 @@ from scheduling.policies.max_min_fairness import steps_per_level
 class MaxMinFairnessWaterFilling(FractionPolicy):
     name: ClassVar[str] = "max_min_fairness_water_filling"
     title: ClassVar[str] = "Max-min fairness, water filling"
+    ages: ClassVar[bool] = False
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         weights = np.array([job.weight for job in found.jobs])

@@ -26,6 +26,7 @@ class SumParameters(FractionParameters):
 class MaxSumThroughput(FractionPolicy):
     name: ClassVar[str] = "max_sum_throughput"
     title: ClassVar[str] = "Largest throughput sum"
+    ages: ClassVar[bool] = False
     Parameters: ClassVar[type[BaseParameters]] = SumParameters
     parameters: SumParameters
 

@@ -26,6 +26,7 @@ class CostParameters(FractionParameters):
 class MinCost(FractionPolicy):
     name: ClassVar[str] = "min_cost"
     title: ClassVar[str] = "Lowest cost"
+    ages: ClassVar[bool] = False
     Parameters: ClassVar[type[BaseParameters]] = CostParameters
     fills: ClassVar[bool] = False  # an idle GPU costs nothing
     parameters: CostParameters

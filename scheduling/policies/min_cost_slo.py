@@ -25,6 +25,7 @@ _SURE = 1 - 1e-9
 class MinCostSlo(MinCost):
     name: ClassVar[str] = "min_cost_slo"
     title: ClassVar[str] = "Lowest cost within deadlines"
+    ages: ClassVar[bool] = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         answer = super().allocate(snapshot)

@@ -17,6 +17,7 @@ from scheduling.simulator.clock import Clock
 from scheduling.simulator.failures import Failures
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.noise import draw_factors
+from scheduling.simulator.resting import Resting
 from scheduling.simulator.run import Run
 from scheduling.simulator.sight import Ordered, Whole
 from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
@@ -79,7 +80,7 @@ class Engine:
         self.node_of = {gpu: node.name for node in cluster.nodes for gpu in node.gpu_ids}
         self.price_of = {node.name: cluster.price_per_gpu_hour.get(node.type, 0.0) for node in cluster.nodes}
         self.protection = float(getattr(policy.parameters, "protection_factor", 3.0))
-        self.sight = Ordered(self) if getattr(policy, "strict_order", False) else Whole(self)
+        self.sight = _sight(self)
         self.failures = Failures(self)
 
     def run(self) -> Outcome:
@@ -117,6 +118,8 @@ class Engine:
         if not self.live:
             return
         plan = self.sight.plan()
+        if plan is None:
+            return
         self.outcome.rounds += 1
         self.memory = dict(plan.memory)
         self._apply_all(plan.moves)
@@ -301,7 +304,9 @@ class Engine:
         self.after(run, 0.0 if run.broken else self.cluster.stop_s, self._stopped)
 
     def _stopped(self, run: Run) -> None:
+        left = run.occupied
         self.release(run)
+        self.sight.given([gpu for gpu in left if gpu not in self.assigned])
         run.broken = False
         if run.gpu_ids:
             self.move(run, Event.STOPPED_REASSIGNED)
@@ -311,8 +316,9 @@ class Engine:
         else:
             self.move(run, Event.STOPPED_EMPTY)
             self.sight.queued(run)
-            self.wake()
         self.launch_ready()
+        if not run.gpu_ids and self.sight.is_due(None):
+            self.wake()
 
     def _done(self, run: Run) -> None:
         self.stop_training(run)
@@ -339,3 +345,10 @@ class Engine:
             self.outcome.holds.append((run.job.number, run.occupied, run.occupied_since, now))
         self.occupied.difference_update(run.occupied)
         run.occupied = ()
+
+
+def _sight(engine: Engine) -> Whole:
+    """By what the policy says of itself."""
+    if getattr(engine.policy, "strict_order", False):
+        return Ordered(engine)
+    return Resting(engine) if getattr(engine.policy, "rests", False) else Whole(engine)

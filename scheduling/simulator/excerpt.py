@@ -66,6 +66,9 @@ class Floor:
         self.node_of = {gpu: index for index, node in enumerate(self.nodes) for gpu in node.gpu_ids}
         self.free = [len(node.gpu_ids) for node in self.nodes]
         self.free_gpus = sum(self.free)
+        self.free_of: dict[str, int] = {}
+        for node in self.nodes:
+            self.free_of[node.type] = self.free_of.get(node.type, 0) + len(node.gpu_ids)
         self.taken: list[set[int]] = [set() for _ in self.nodes]
         self.levels: dict[str, dict[int, list[int]]] = {}
         self.members: dict[str, list[int]] = {}
@@ -100,6 +103,7 @@ class Floor:
         node, before = self.nodes[index], self.free[index]
         now = self.free[index] = len(node.gpu_ids) - len(self.taken[index])
         self.free_gpus += now - before
+        self.free_of[node.type] += now - before
         levels = self.levels[node.type]
         old = levels[before]
         del old[bisect_left(old, index)]

@@ -79,9 +79,9 @@ class Run:
             for kind, curve in self.job.curves.items()
         }
 
-    def view(self, now: float, checkpoint_s: float, stop_s: float) -> domain.Job:
-        """As a round sees it."""
-        if self.seen is not None and not self.steps_per_s:
+    def view(self, now: float, checkpoint_s: float, stop_s: float, *, ages: bool = True) -> domain.Job:
+        """As a round sees it. Without `ages` its steps may be those of an earlier moment."""
+        if self.seen is not None and not (ages and self.steps_per_s):
             return self.seen
         job, trained = self.job, self.has_trained
         self.seen = domain.Job(

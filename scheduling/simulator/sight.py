@@ -15,7 +15,7 @@ from scheduling.simulator.run import Run
 if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine
 
-_LEAVING = frozenset({State.CHECKPOINTING, State.STOPPING, State.STANDBY})
+LEAVING = frozenset({State.CHECKPOINTING, State.STOPPING, State.STANDBY})
 
 
 class Whole:
@@ -23,8 +23,10 @@ class Whole:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.ages = bool(getattr(engine.policy, "ages", True))
 
-    def plan(self) -> Plan:
+    def plan(self) -> Plan | None:
+        """None: nothing can change."""
         engine = self.engine
         return plan_round(self.snapshot(engine.live.values()), engine.policy)
 
@@ -34,7 +36,7 @@ class Whole:
         return Snapshot(
             now=now,
             nodes=engine.nodes,
-            jobs=tuple([run.view(now, checkpoint_s, stop_s) for run in runs]),
+            jobs=tuple([run.view(now, checkpoint_s, stop_s, ages=self.ages) for run in runs]),
             seed=engine.seed,
             memory=engine.memory,
             next_event_s=engine.next_end_s(),
@@ -73,11 +75,11 @@ class Ordered(Whole):
         self.least = 1  # fewer free GPUs than this start nobody of those shown
         self.all = False
 
-    def plan(self) -> Plan:
+    def plan(self) -> Plan | None:
         if self.all:
             return self._plan_all()
         if not self.queue:
-            return Plan()
+            return None
         size = FIRST
         while True:
             shown = self.queue.head(size)
@@ -103,8 +105,8 @@ class Ordered(Whole):
 
     def _plan_all(self) -> Plan:
         engine = self.engine
-        plan = super().plan()
-        if not any(run.broken or run.state in _LEAVING for run in engine.live.values()):
+        plan = plan_round(self.snapshot(engine.live.values()), engine.policy)
+        if not any(run.broken or run.state in LEAVING for run in engine.live.values()):
             self.all = False
         self.queue, self.blocker, self.least = Queue(), None, 1
         starting = {move.job_id for move in plan.moves}

@@ -67,6 +67,20 @@ def test_a_job_that_is_locked_never_falls_out_nor_one_that_runs(name: str, snaps
             assert job.id in counts
 
 
+@pytest.mark.parametrize("name", [name for name in TIMED if not getattr(policy_class(name), "ages", True)])
+@quickly
+@given(snapshot=snapshots(), later_s=st.floats(0, 1e6), part=st.floats(0, 1))
+def test_fractions_that_do_not_age_are_the_same_at_any_time(
+    name: str, snapshot: Snapshot, later_s: float, part: float
+) -> None:
+    """Whoever waits for another attempt apart: that ends with time."""
+    jobs = [job for job in snapshot.jobs if job.not_before is None]
+    further = [replace(job, remaining_steps=part * job.remaining_steps, done_steps=later_s) for job in jobs]
+    early, late = replace(snapshot, jobs=tuple(jobs)), replace(snapshot, now=snapshot.now + later_s)
+    first, second = (load(name).allocate(seen).shares for seen in (early, replace(late, jobs=tuple(further))))
+    assert first == second
+
+
 @timed_policy
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(variant=st.sampled_from(["agnostic", "perf", "packed"]), snapshot=snapshots(whole_nodes=True))

@@ -1,0 +1,84 @@
+"""What a round is shown between the ends of rounds of fractions of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scheduling.domain import Plan
+from scheduling.lifecycle import QUEUED
+from scheduling.rounds import plan_round
+from scheduling.simulator.excerpt import Floor, most_gpus
+from scheduling.simulator.run import Run
+from scheduling.simulator.sight import LEAVING, Whole
+from scheduling.timesharing import round_end
+
+if TYPE_CHECKING:
+    from scheduling.simulator.engine import Engine
+
+
+class Resting(Whole):
+    """Everything at a round's end. Before it, under a policy that `rests`, those that wait and fit what is idle, and
+    the nodes that placement can choose for them; where nobody fits, no round. After a node was lost, everything."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.waiting: dict[str, Run] = {}
+        self.floor = Floor(engine.nodes)
+        self.all = False
+
+    def plan(self) -> Plan | None:
+        engine = self.engine
+        if self.all or self._is_over:
+            return self._plan_all()
+        shown = [run for run in self.waiting.values() if self._fits(run)]
+        if not shown:
+            return None
+        nodes, taken = self.floor.excerpt([most_gpus(run) for run in shown])
+        return self._started(
+            plan_round(replace(self.snapshot(shown), nodes=nodes, blocked_gpu_ids=taken), engine.policy)
+        )
+
+    def _plan_all(self) -> Plan:
+        engine = self.engine
+        plan = plan_round(self.snapshot(engine.live.values()), engine.policy)
+        if self.all:
+            self.all = any(run.broken or run.state in LEAVING for run in engine.live.values())
+            self.waiting = {key: run for key, run in engine.live.items() if run.state in QUEUED}
+            self.floor.set_nodes(engine.nodes, engine.occupied | engine.assigned)
+        return self._started(plan)
+
+    def _started(self, plan: Plan) -> Plan:
+        for move in plan.moves:
+            if move.kind == "start":
+                self.waiting.pop(move.job_id, None)
+        return plan
+
+    @property
+    def _is_over(self) -> bool:
+        """The latest round is."""
+        return self.engine.clock.now >= round_end(self.engine.memory)
+
+    def _fits(self, run: Run) -> bool:
+        """As far as counts say."""
+        free, least = self.floor.free_of, run.job.min_gpus
+        return any(free.get(kind, 0) >= least for kind in run.job.curves)
+
+    def is_due(self, run: Run | None) -> bool:
+        if self.all or self._is_over:
+            return True
+        # Those too that had no luck before: with time the order changes, and with it what finds room on nodes.
+        return any(map(self._fits, self.waiting.values()))
+
+    def queued(self, run: Run) -> None:
+        self.waiting[run.job.id] = run
+
+    def taken(self, gpus: Iterable[int]) -> None:
+        self.floor.take(gpus)
+
+    def given(self, gpus: Iterable[int]) -> None:
+        self.floor.give(gpus)
+
+    def disturbed(self) -> None:
+        self.all = True
