@@ -255,13 +255,14 @@ def _next_wake_at(snapshot: Snapshot, policy: Policy, allocation: Allocation, mo
 
     Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
     """
+    rests = getattr(policy, "rests", False)
     later = [allocation.next_wake_at] if allocation.next_wake_at is not None else []
     for job in snapshot.jobs:
         if job.not_before is not None and not job.gpu_ids:
             later.append(job.not_before)
-        if job.protected_until is not None and job.state is State.RUNNING_PROTECTED and not policy.timed:
+        if job.protected_until is not None and job.state is State.RUNNING_PROTECTED and not rests:
             later.append(job.protected_until)
     later = [at for at in later if at > snapshot.now]
-    if not policy.timed and any(move.kind == "preempt" for move in moves):
+    if not rests and any(move.kind == "preempt" for move in moves):
         later.append(snapshot.now)  # what it leaves, and the job itself, are to be planned at once
     return min(later, default=None)

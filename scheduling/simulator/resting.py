@@ -24,6 +24,7 @@ class Resting(Whole):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
+        self.ages = bool(getattr(engine.policy, "ages", True))
         self.waiting: dict[str, Run] = {}
         self.floor = Floor(engine.nodes)
         self.all = False

@@ -23,7 +23,7 @@ class Whole:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.ages = bool(getattr(engine.policy, "ages", True))
+        self.ages = True  # whether policies look at jobs' steps
 
     def plan(self) -> Plan | None:
         """None: nothing can change."""
