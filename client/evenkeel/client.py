@@ -73,6 +73,7 @@ class Client:
         self.audit = resources.Audit(self)
         self.quotas = resources.Quotas(self)
         self.money = resources.Money(self)
+        self.shares = resources.Shares(self)
         self.tokens = resources.Tokens(self)
         self.secrets = resources.Secrets(self)
         self.artifacts = resources.Artifacts(self)

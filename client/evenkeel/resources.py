@@ -174,6 +174,19 @@ class Money(Resource):
         return self._client.one(schemas.Discount, "POST", "discounts", json=wish, repeatable=False)
 
 
+class Shares(Resource):
+    """Priorities of waiting jobs and what they come from."""
+
+    def priorities(self, *, project: str | None = None) -> Iterator[schemas.Priority]:
+        return self._client.rows(schemas.Priority, "priorities", given(project=project, limit="200"))
+
+    def job_priority(self, job: str) -> schemas.JobPriority:
+        return self._client.one(schemas.JobPriority, "GET", f"jobs/{part(job)}/priority")
+
+    def list(self, *, project: str | None = None) -> Iterator[schemas.Share]:
+        return self._client.rows(schemas.Share, "shares", given(project=project, limit="200"))
+
+
 class Tokens(Resource):
     def list(self) -> Iterator[schemas.Token]:
         return self._client.rows(schemas.Token, "tokens")

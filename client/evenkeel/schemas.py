@@ -214,6 +214,12 @@ class CostNow(TypedDict):
     currency: str
 
 
+class CoursePoint(TypedDict):
+    at: str
+    age_points: float
+    priority: int
+
+
 class Credentials(TypedDict):
     email: str
     password: str
@@ -289,6 +295,13 @@ class Exit(TypedDict):
     message: str | None
     exit_code: int | None
     signal: int | None
+
+
+class Factor(TypedDict):
+    name: str
+    weight: float
+    factor: float
+    points: float
 
 
 class GpuRange(TypedDict):
@@ -883,6 +896,29 @@ class SessionProject(TypedDict):
     role: Literal["viewer", "member", "manager"]
 
 
+class Share(TypedDict):
+    project: ProjectRef
+    user: Person | None
+    is_user: bool
+    level: int
+    shares: float
+    norm_shares: float
+    usage_gpu_hours: float
+    norm_usage: float
+    effective_usage: float
+    level_fs: float | None
+    factor: float
+
+
+class SharePage(TypedDict):
+    next: str | None
+    previous: str | None
+    in_force: bool
+    at: str
+    form: Literal["classic", "fair_tree"]
+    results: list[Share]
+
+
 class SignedIn(TypedDict):
     id: int
     email: str
@@ -1227,6 +1263,22 @@ class JobPage(TypedDict):
     results: list[Job]
 
 
+class JobPriority(TypedDict):
+    number: int
+    name: str
+    project: ProjectRef
+    owner: Person | None
+    rank: int
+    priority: int
+    site: int
+    nice: int
+    factors: list[Factor]
+    in_force: bool
+    at: str
+    waiting: int
+    course: list[CoursePoint]
+
+
 class JobTimeline(TypedDict):
     states: list[StateSpan]
     allocations: list[AllocationSpan]
@@ -1367,6 +1419,26 @@ class Option(TypedDict):
     low: str
     high: str
     basis: str
+
+
+class Priority(TypedDict):
+    number: int
+    name: str
+    project: ProjectRef
+    owner: Person | None
+    rank: int
+    priority: int
+    site: int
+    nice: int
+    factors: list[Factor]
+
+
+class PriorityPage(TypedDict):
+    next: str | None
+    previous: str | None
+    in_force: bool
+    at: str
+    results: list[Priority]
 
 
 class Problem(TypedDict):

@@ -10,6 +10,17 @@ from rest_framework.utils.urls import replace_query_param
 
 from portal.api.inputs import PageQuery
 
+
+def offset_links(request: Request, offset: int, limit: int, total: int) -> dict[str, Any]:
+    """Links of a list that is worked out as a whole."""
+
+    def link(at: int | None) -> str | None:
+        return None if at is None else replace_query_param(request.build_absolute_uri(), "cursor", f"n{at}")
+
+    following = offset + limit if offset + limit < total else None
+    return {"next": link(following), "previous": link(max(0, offset - limit) if offset else None)}
+
+
 R = TypeVar("R", bound=Model)
 
 

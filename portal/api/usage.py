@@ -15,7 +15,6 @@ from drf_spectacular.types import OpenApiTypes
 from pydantic import AfterValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
 from accounts.models import User
@@ -25,6 +24,7 @@ from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import PageQuery, Query, Word, known_era
 from portal.api.operations import operation, signed_in
+from portal.api.pagination import offset_links
 from portal.api.shapes.money import UsagePage
 from portal.dashboard.usage import usage_rows
 from portal.jobs.describe import CURRENCY
@@ -57,11 +57,9 @@ class UsageView(APIView):
         question = _question(signed_in(request), query, now)
         offset = int(query.cursor[1:]) if query.cursor else 0
         found = usage_rows(question, now, offset=offset, limit=query.limit + 1)
-        before = max(0, offset - query.limit)
         return Response(
             {
-                "next": _link(request, offset + query.limit if len(found) > query.limit else None),
-                "previous": _link(request, before if offset else None),
+                **offset_links(request, offset, query.limit, offset + len(found)),
                 "currency": CURRENCY,
                 "from_day": question.first,
                 "to_day": question.last,
@@ -86,12 +84,6 @@ class UsageExportView(APIView):
         question = _question(signed_in(request), query, now)
         headers = {"Content-Disposition": f'attachment; filename="usage-{question.first}-{question.last}.csv"'}
         return StreamingHttpResponse(_stream(question, now), content_type="text/csv; charset=utf-8", headers=headers)
-
-
-def _link(request: Request, offset: int | None) -> str | None:
-    if offset is None:
-        return None
-    return replace_query_param(request.build_absolute_uri(), "cursor", f"n{offset}")
 
 
 def _question(user: User, query: UsageFilters, now: datetime) -> Question:

@@ -154,6 +154,8 @@ class Job(models.Model):
     labels = models.JSONField(default=dict)
     retry_limit = models.PositiveSmallIntegerField(default=3)
     submitted_at = models.DateTimeField(default=timezone.now)
+    #: Since when its waiting counts, where that is not since its submission: while it was held it did not.
+    eligible_at = models.DateTimeField(null=True)
     source = models.CharField(max_length=20, default="api")
     #: Empty: not held. A held job is not scheduled; its run waits, or is on its way to that.
     hold_kind = models.CharField(max_length=10, choices=HoldKind, blank=True, default="")

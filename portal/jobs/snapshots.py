@@ -15,6 +15,7 @@ from portal.jobs import profiles, quota_use
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
 from portal.jobs.selectors import in_states
 from portal.jobs.services.plans import Seen
+from portal.jobs.shares import held_since, share_inputs, user_key
 from scheduling import domain
 from scheduling.colocation import pairs_of
 from scheduling.lifecycle import LIVE, State
@@ -41,7 +42,7 @@ def live_jobs(cluster_id: int) -> list[Job]:
 
 def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     """All of one cluster at `now`; its size grows with nodes and live jobs only."""
-    nodes = _nodes(cluster)
+    nodes = nodes_of(cluster)
     jobs = live_jobs(cluster.pk)
     assigned = _gpus_by_run(Assignment, cluster)
     held = _gpus_by_run(Hold, cluster)
@@ -53,13 +54,16 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     kind_of = dict(everywhere.values_list("pk", "node__accelerator_type"))
     known = job_profiles(jobs, types)
     limits, bound = quota_use.limits_of(jobs, now)
+    policy = load_policy(cluster.policy_name, cluster.policy_parameters)
+    fair = share_inputs(now) if getattr(policy, "fair_share", False) else None
+    since = held_since(cluster) if fair else {}
     views = tuple(
-        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ())) for job in jobs
+        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), since) for job in jobs
     )
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
     planned = {gpu for gpus in assigned.values() for gpu in gpus}
     blocked = frozenset(gpu for gpus in held.values() for gpu in gpus) - planned
-    packs = getattr(load_policy(cluster.policy_name, cluster.policy_parameters), "packs", False)
+    packs = getattr(policy, "packs", False)
     snapshot = domain.Snapshot(
         now=now.timestamp(),
         nodes=nodes,
@@ -68,8 +72,11 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         memory=cluster.policy_memory,
         limits=limits,
         pairs=pairs_of((view for view in views if not view.held), types) if packs else {},
-        entities=_entities(),
+        entities=project_tree(),
         prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
+        members=fair.members if fair else {},
+        usage=fair.usage if fair else {},
+        usage_at=fair.usage_at if fair else 0.0,
         blocked_gpu_ids=blocked,
         settings={"speedup": profiles.speedup()},
     )
@@ -94,7 +101,7 @@ def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[st
     return known
 
 
-def _nodes(cluster: Cluster) -> tuple[domain.Node, ...]:
+def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
     gpus: dict[int, list[int]] = defaultdict(list)
     present = Accelerator.objects.filter(node__cluster=cluster, present=True).order_by("index")
     for pk, node_id in present.values_list("pk", "node_id"):
@@ -127,6 +134,7 @@ def _job(
     gpu_ids: tuple[int, ...],
     kind_of: Mapping[int, str],
     limits: tuple[str, ...],
+    since: Mapping[Any, float],
 ) -> domain.Job:
     run = job.run
     assert run is not None
@@ -156,7 +164,17 @@ def _job(
         workload=_workload(job),
         done_steps=float(run.step),
         deadline=_posix(deadline_of(job)),
+        user=user_key(job.owner_id),
+        eligible_at=_posix(job.eligible_at),
+        held_since=since.get(job.run_id),
+        time_limit_s=_time_limit_s(job),
     )
+
+
+def _time_limit_s(job: Job) -> float | None:
+    """What this run's training has left of the job's max_duration, as far as it was counted."""
+    given = job.spec.get("max_duration")
+    return None if given is None or job.run is None else max(0.0, float(given) - job.run.running_s)
 
 
 def _workload(job: Job) -> str:
@@ -174,7 +192,7 @@ def deadline_of(job: Job) -> datetime | None:
     return datetime.fromisoformat(given) if given else None
 
 
-def _entities() -> dict[str, domain.Entity]:
+def project_tree() -> dict[str, domain.Entity]:
     rows = Project.objects.values_list("key", "parent__key", "share_weight", "inner_rule")
     return {key: domain.Entity(parent, weight, rule) for key, parent, weight, rule in rows}
 

@@ -7,7 +7,7 @@ Constraints: running jobs keep what they have, unless a level of service may put
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -101,17 +101,17 @@ class Multifactor:
     elastic: ClassVar[bool] = False
     timed: ClassVar[bool] = False
     preempts: ClassVar[bool] = True
+    fair_share: ClassVar[bool] = True
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()
 
-    def scores(self, snapshot: Snapshot) -> Scores:
-        """Of every job that waits, held ones too, or runs."""
-        return score(snapshot, snapshot.jobs, self.parameters.formula())
+    def scores_of(self, snapshot: Snapshot, jobs: Sequence[Job]) -> Scores:
+        return score(snapshot, jobs, self.parameters.formula())
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        scores = self.scores(snapshot)
+        scores = self.scores_of(snapshot, snapshot.jobs)
         rank = {snapshot.jobs[n].id: (place, int(scores.priorities.total[n])) for place, n in enumerate(scores.order)}
         queue = sorted(field.queued, key=lambda job: rank[job.id])
         looked, rest = queue[: self.parameters.backfill_depth], queue[self.parameters.backfill_depth :]

@@ -22,13 +22,14 @@ from evenkeel.cli.people import people
 from evenkeel.cli.projects import projects
 from evenkeel.cli.quota import quota
 from evenkeel.cli.secrets import secrets
+from evenkeel.cli.shares import prio, shares
 from evenkeel.cli.submit import submit
 from evenkeel.cli.tokens import tokens
 from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk,
+    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk, prio, shares,
     projects, people, quota, cost, tokens, secrets, environments, artifacts, audit, completion,
 )  # fmt: skip
 

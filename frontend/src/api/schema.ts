@@ -468,6 +468,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/priority": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A waiting job's priority, what it is made of, and its course over the next days
+         * @description A waiting job's priority, what it is made of, and its course over the next days.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["get_job_priority"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}/release": {
         parameters: {
             query?: never;
@@ -826,6 +848,28 @@ export interface paths {
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         post: operations["undo_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/priorities": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * My projects' waiting jobs in order of priority, with every factor
+         * @description My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_priorities"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1558,6 +1602,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/shares": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * My projects and their users with shares, decayed usage and factor
+         * @description My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_shares"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/timeline": {
         parameters: {
             query?: never;
@@ -2115,6 +2181,12 @@ export interface components {
             estimated: string | null;
             currency: string;
         };
+        CoursePoint: {
+            /** Format: date-time */
+            at: string;
+            age_points: number;
+            priority: number;
+        };
         Credentials: {
             /** @example ana@example.org */
             email: string;
@@ -2296,6 +2368,15 @@ export interface components {
             detail: {
                 [key: string]: unknown;
             };
+        };
+        Factor: {
+            /** @description `age`, `assoc`, `fair_share`, `job_size`, `partition`, `qos`, or a resource. */
+            name: string;
+            /** @description The most that it can add. */
+            weight: number;
+            factor: number;
+            /** @description Weight times factor. */
+            points: number;
         };
         GpuRange: {
             min: number;
@@ -2674,6 +2755,28 @@ export interface components {
             next: string | null;
             previous: string | null;
             results: components["schemas"]["Job"][];
+        };
+        JobPriority: {
+            number: number;
+            name: string;
+            project: components["schemas"]["ProjectRef"];
+            owner: components["schemas"]["Person"] | null;
+            /** @description Place among all jobs that wait for GPUs, those of other projects too; from 1. */
+            rank: number;
+            /** @description site + points - nice, truncated, at least 1. */
+            priority: number;
+            /** @description The administrator's. */
+            site: number;
+            nice: number;
+            factors: components["schemas"]["Factor"][];
+            /** @description False: another policy decides; these are by the defaults of `multifactor`. */
+            in_force: boolean;
+            /** Format: date-time */
+            at: string;
+            /** @description How many jobs wait for GPUs. */
+            waiting: number;
+            /** @description If nothing but its age changes, until that counts no more. */
+            course: components["schemas"]["CoursePoint"][];
         };
         JobRef: {
             number: number;
@@ -3287,6 +3390,30 @@ export interface components {
              */
             discount_percent: string;
         };
+        Priority: {
+            number: number;
+            name: string;
+            project: components["schemas"]["ProjectRef"];
+            owner: components["schemas"]["Person"] | null;
+            /** @description Place among all jobs that wait for GPUs, those of other projects too; from 1. */
+            rank: number;
+            /** @description site + points - nice, truncated, at least 1. */
+            priority: number;
+            /** @description The administrator's. */
+            site: number;
+            nice: number;
+            factors: components["schemas"]["Factor"][];
+        };
+        PriorityPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            /** @description False: another policy decides; these are by the defaults of `multifactor`. */
+            in_force: boolean;
+            /** Format: date-time */
+            at: string;
+            results: components["schemas"]["Priority"][];
+        };
         Problem: {
             /** @example about:blank */
             type: string;
@@ -3721,6 +3848,39 @@ export interface components {
             name: string;
             /** @enum {string} */
             role: "viewer" | "member" | "manager";
+        };
+        Share: {
+            project: components["schemas"]["ProjectRef"];
+            /** @description Null for the project's own row, and for jobs that are nobody's. */
+            user: components["schemas"]["Person"] | null;
+            is_user: boolean;
+            /** @description How deep in the tree of what you see; its users are one deeper. */
+            level: number;
+            shares: number;
+            /** @description Its part of the cluster. */
+            norm_shares: number;
+            /** @description Decayed, with billing weights. */
+            usage_gpu_hours: number;
+            /** @description Its part of everybody's usage. */
+            norm_usage: number;
+            /** @description With its part of what those beside it used. */
+            effective_usage: number;
+            /** @description Share over usage among those beside it; null: nothing was used. */
+            level_fs: number | null;
+            /** @description Fair share factor; Fair Tree has none for projects. */
+            factor: number;
+        };
+        SharePage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            /** @description False: another policy decides; these are by the defaults of `multifactor`. */
+            in_force: boolean;
+            /** Format: date-time */
+            at: string;
+            /** @enum {string} */
+            form: "classic" | "fair_tree";
+            results: components["schemas"]["Share"][];
         };
         SignedIn: {
             id: number;
@@ -5893,6 +6053,85 @@ export interface operations {
             };
         };
     };
+    get_job_priority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobPriority"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     release_job: {
         parameters: {
             query?: never;
@@ -7213,6 +7452,80 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_priorities: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriorityPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11211,6 +11524,80 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_shares: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SharePage"];
+                };
             };
             /** @description Bad request */
             400: {

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from accounts import fair_share
 from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
@@ -28,6 +29,10 @@ def set_policy(
     """Use `name` from the next round on. Raises KeyError (no such policy) and InvalidParameters."""
     policy = load_policy(name, parameters)
     values = policy.parameters.model_dump(mode="json")
+    if getattr(policy, "fair_share", False):
+        days, reset = values["half_life_days"], values["usage_reset"]
+        half_life_s = None if days is None else days * 86_400.0
+        fair_share.configure(half_life_s=half_life_s, reset=reset, now=timezone.now())
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     before = {"name": cluster.policy_name, "parameters": cluster.policy_parameters}
     change = PolicyChange.objects.create(

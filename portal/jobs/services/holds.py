@@ -97,8 +97,10 @@ def release_job(*, actor: User, job: Job) -> Job:
 
 def lift_hold(job: Job, run: Run, *, text: str, now: datetime) -> None:
     """Both rows are locked by the caller, and the run is live."""
+    if job.held_at is not None:
+        job.eligible_at = (job.eligible_at or job.submitted_at) + (now - job.held_at)
     job.hold_kind, job.held_by, job.held_at, job.hold_text = "", None, None, ""
-    job.save(update_fields=["hold_kind", "held_by", "held_at", "hold_text"])
+    job.save(update_fields=["hold_kind", "held_by", "held_at", "hold_text", "eligible_at"])
     run.reason_token, run.reason_text, run.reason_detail = "NEW", text, {}
     run.save(update_fields=["reason_token", "reason_text", "reason_detail"])
     events.append(kind="released", job=job, run=run, at=now, text=f"#{job.number} {job.name}: {text}")

@@ -1,0 +1,112 @@
+"""`evenkeel prio` and `evenkeel shares`, read as Slurm's `sprio -l` and `sshare -a` are."""
+
+from __future__ import annotations
+
+import click
+
+from evenkeel import schemas
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, clean, moment, note, pairs, print_json, table
+
+SHARE_HEADS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "GPU_HOURS", "NORM_USAGE", "EFF_USAGE", "FACTOR", "LEVEL_FS")
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--project", help="This project and all below it.")
+@as_json
+def prio(job: str | None, project: str | None, output: str) -> None:
+    """Priorities of the waiting jobs, with every factor; of one JOB also its course.
+
+    \b
+    Examples:
+      evenkeel prio
+      evenkeel prio 12
+      evenkeel prio --project vision --output json | jq '.[0].factors'
+    """
+    if job is not None:
+        if project is not None:
+            raise click.UsageError("give a job or a project, not both")
+        _one(connect().shares.job_priority(job), output)
+        return
+    client = connect()
+    rows = list(client.shares.priorities(project=project))
+    if output == "json":
+        print_json(rows)
+    elif rows:
+        names = [factor["name"] for factor in rows[0]["factors"]]
+        heads = ("JOB", "PROJECT", "USER", "RANK", "PRIORITY", "SITE", *(name.upper() for name in names), "NICE")
+        click.echo(table(heads, [_row(row) for row in rows], right=frozenset({0, *range(3, len(heads))})))
+    else:
+        note("No job waits for GPUs.")
+
+
+def _row(row: schemas.Priority) -> list[object]:
+    owner = row["owner"]["email"] if row["owner"] else "-"
+    points = [f"{factor['points']:.0f}" for factor in row["factors"]]
+    return [
+        row["number"], row["project"]["key"], owner, row["rank"], row["priority"], row["site"], *points, row["nice"],
+    ]  # fmt: skip
+
+
+def _one(found: schemas.JobPriority, output: str) -> None:
+    if output == "json":
+        print_json(found)
+        return
+    made_of = [
+        (
+            factor["name"].replace("_", " ").capitalize(),
+            f"{factor['points']:.1f} = {factor['weight']:g} x {factor['factor']:.4f}",
+        )
+        for factor in found["factors"]
+        if factor["weight"]
+    ]
+    later = [(moment(point["at"]), point["priority"]) for point in found["course"][1::2]]
+    click.echo(
+        pairs(
+            [
+                ("Job", f"{found['number']}  {clean(found['name'])}"),
+                ("Place", f"{found['rank']} of {found['waiting']} that wait"),
+                ("Priority", str(found["priority"])),
+                *made_of,
+                ("Site", str(found["site"]) if found["site"] else ""),
+                ("Nice", f"-{found['nice']}" if found["nice"] else ""),
+            ]
+        )
+    )
+    click.echo(table(("IF IT WAITS UNTIL", "PRIORITY"), later, right=frozenset({1})))
+    if not found["in_force"]:
+        note("Another policy decides now; this is by the defaults of multifactor.")
+
+
+@click.command()
+@click.option("--project", help="This project and all below it.")
+@as_json
+def shares(project: str | None, output: str) -> None:
+    """Shares, decayed usage and fair-share factor of your projects and their users.
+
+    \b
+    Examples:
+      evenkeel shares
+      evenkeel shares --project vision --output json
+    """
+    rows = list(connect().shares.list(project=project))
+    if output == "json":
+        print_json(rows)
+    elif rows:
+        right = frozenset(range(2, len(SHARE_HEADS)))
+        click.echo(table(SHARE_HEADS, [_share(row) for row in rows], right=right))
+    else:
+        note("You see no project.")
+
+
+def _share(row: schemas.Share) -> list[object]:
+    account = "  " * row["level"] + row["project"]["key"]
+    user = (row["user"]["email"] if row["user"] else "(nobody)") if row["is_user"] else ""
+    level_fs = "inf" if row["level_fs"] is None else f"{row['level_fs']:.4f}"
+    figures = [row["norm_shares"], row["norm_usage"], row["effective_usage"], row["factor"]]
+    norm_shares, norm_usage, effective, factor = (f"{value:.6f}" for value in figures)
+    return [
+        account, user, f"{row['shares']:g}", norm_shares, f"{row['usage_gpu_hours']:.2f}", norm_usage, effective,
+        factor, level_fs,
+    ]  # fmt: skip

@@ -1,0 +1,70 @@
+"""Priorities and fair share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from portal.api.shapes.base import Page, Shape
+from portal.api.shapes.jobs import Person, ProjectRef
+
+
+class Factor(Shape):
+    name: str = Field(description="`age`, `assoc`, `fair_share`, `job_size`, `partition`, `qos`, or a resource.")
+    weight: float = Field(description="The most that it can add.")
+    factor: float = Field(ge=0, le=1)
+    points: float = Field(description="Weight times factor.")
+
+
+class Priority(Shape):
+    number: int
+    name: str
+    project: ProjectRef
+    owner: Person | None
+    rank: int = Field(description="Place among all jobs that wait for GPUs, those of other projects too; from 1.")
+    priority: int = Field(description="site + points - nice, truncated, at least 1.")
+    site: int = Field(description="The administrator's.")
+    nice: int
+    factors: list[Factor]
+
+
+class PriorityPage(Page):
+    in_force: bool = Field(description="False: another policy decides; these are by the defaults of `multifactor`.")
+    at: datetime
+    results: list[Priority]
+
+
+class CoursePoint(Shape):
+    at: datetime
+    age_points: float
+    priority: int
+
+
+class JobPriority(Priority):
+    in_force: bool = Field(description="False: another policy decides; these are by the defaults of `multifactor`.")
+    at: datetime
+    waiting: int = Field(description="How many jobs wait for GPUs.")
+    course: list[CoursePoint] = Field(description="If nothing but its age changes, until that counts no more.")
+
+
+class Share(Shape):
+    project: ProjectRef
+    user: Person | None = Field(description="Null for the project's own row, and for jobs that are nobody's.")
+    is_user: bool
+    level: int = Field(description="How deep in the tree of what you see; its users are one deeper.")
+    shares: float
+    norm_shares: float = Field(description="Its part of the cluster.")
+    usage_gpu_hours: float = Field(description="Decayed, with billing weights.")
+    norm_usage: float = Field(description="Its part of everybody's usage.")
+    effective_usage: float = Field(description="With its part of what those beside it used.")
+    level_fs: float | None = Field(description="Share over usage among those beside it; null: nothing was used.")
+    factor: float = Field(description="Fair share factor; Fair Tree has none for projects.")
+
+
+class SharePage(Page):
+    in_force: bool = Field(description="False: another policy decides; these are by the defaults of `multifactor`.")
+    at: datetime
+    form: Literal["classic", "fair_tree"]
+    results: list[Share]

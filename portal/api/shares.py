@@ -1,0 +1,73 @@
+"""Priorities of waiting jobs and the tree of fair shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts.models import Project, User
+from accounts.selectors import visible_projects
+from portal.api.access import Access
+from portal.api.errors import Refused
+from portal.api.inputs import PageQuery, Query, Word
+from portal.api.operations import operation, signed_in
+from portal.api.pagination import offset_links
+from portal.api.shapes import shares as shapes
+from portal.jobs import priorities
+from portal.jobs.models import Cluster
+from portal.jobs.selectors import access_job
+
+
+class TreeQuery(PageQuery):
+    project: Word | None = Field(None, description="Key of a project: it and all below it.")
+
+
+def _top(user: User, query: TreeQuery) -> Project | None:
+    return visible_projects(user).get(key=query.project) if query.project else None
+
+
+class PrioritiesView(APIView):
+    @operation(
+        "list_priorities", shapes.PriorityPage, access=Access.SIGNED_IN, tag="shares", query=TreeQuery, problems=(404,)
+    )
+    def get(self, request: Request, query: TreeQuery) -> Response:
+        """My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is."""
+        user, now = signed_in(request), timezone.now()
+        found = priorities.priorities_of(user, Cluster.objects.get(), now, project=_top(user, query))
+        rows, links = _page(request, query, found["rows"])
+        results = priorities.describe_priorities(found, rows)
+        return Response({**links, "in_force": found["in_force"], "at": found["at"], "results": results})
+
+
+class SharesView(APIView):
+    @operation("list_shares", shapes.SharePage, access=Access.SIGNED_IN, tag="shares", query=TreeQuery, problems=(404,))
+    def get(self, request: Request, query: TreeQuery) -> Response:
+        """My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is."""
+        user, now = signed_in(request), timezone.now()
+        found = priorities.shares_of(user, Cluster.objects.get(), now, project=_top(user, query))
+        rows, links = _page(request, query, found["rows"])
+        head = {name: found[name] for name in ("in_force", "at", "form")}
+        return Response({**links, **head, "results": priorities.describe_shares(found, rows)})
+
+
+class JobPriorityView(APIView):
+    @operation(
+        "get_job_priority", shapes.JobPriority, access=Access.VIEWER, tag="shares", path=["job"], problems=(409,)
+    )
+    def get(self, request: Request, job: str, query: Query) -> Response:
+        """A waiting job's priority, what it is made of, and its course over the next days."""
+        found = access_job(signed_in(request), job)
+        described = priorities.describe_job_priority(found.cluster, found, timezone.now())
+        if described is None:
+            raise Refused(409, f"Job {found.number} does not wait for GPUs, so it has no priority.")
+        return Response(described)
+
+
+def _page(request: Request, query: PageQuery, rows: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    offset = int(query.cursor[1:]) if query.cursor else 0
+    return rows[offset : offset + query.limit], offset_links(request, offset, query.limit, len(rows))

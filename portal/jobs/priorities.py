@@ -1,0 +1,251 @@
+"""Priorities and shares for people, as Slurm's `sprio -l` and `sshare -a` are read.
+
+Under another policy than `multifactor` they say what its defaults would make of the present queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+from django.db.models import Count, Min
+from django.db.models.functions import Lower
+
+from accounts.models import Project, User
+from accounts.selectors import visible_projects
+from portal.jobs.describe import iso
+from portal.jobs.models import Cluster, Hold, Job
+from portal.jobs.selectors import in_states
+from portal.jobs.shares import share_inputs, user_key
+from portal.jobs.snapshots import nodes_of, project_tree
+from scheduling import domain
+from scheduling.lifecycle import LIVE, WAITING, State
+from scheduling.policies import load_policy
+from scheduling.policies.multifactor import Multifactor
+from scheduling.priority.fair_share import Key, Leaf, Standing, standings
+from scheduling.priority.multifactor import FACTORS, age_factor
+from scheduling.priority.scoring import Formula, Scores
+from scheduling.priority.standing import tree_of
+
+_COURSE_POINTS = 15
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The cluster as the sum sees it: only what it reads is filled in."""
+
+    snapshot: domain.Snapshot
+    policy: Multifactor
+    in_force: bool
+
+    @property
+    def formula(self) -> Formula:
+        return self.policy.parameters.formula()
+
+
+def picture(cluster: Cluster, now: datetime) -> Picture:
+    in_force = cluster.policy_name == Multifactor.name
+    policy = load_policy(Multifactor.name, cluster.policy_parameters if in_force else {})
+    assert isinstance(policy, Multifactor)
+    inputs = share_inputs(now)
+    snapshot = domain.Snapshot(
+        now=now.timestamp(),
+        nodes=nodes_of(cluster),
+        jobs=tuple(_jobs(cluster)),
+        entities=project_tree(),
+        members=inputs.members,
+        usage=inputs.usage,
+        usage_at=inputs.usage_at,
+    )
+    return Picture(snapshot, policy, in_force)
+
+
+def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
+    held = _held(cluster)
+    columns = ("pk", "number", "project__key", "owner_id", "run_id", "run__state", "submitted_at", "eligible_at")
+    rows = Job.objects.filter(in_states(LIVE), cluster=cluster).order_by("number")
+    for row in rows.values(*columns, "run__not_before", "priority", "min_gpus", "accelerator_types", "hold_kind"):
+        gang, since = held.get(row["run_id"], (None, None))
+        yield domain.Job(
+            id=str(row["pk"]),
+            number=row["number"],
+            project=row["project__key"],
+            state=State(row["run__state"]),
+            submitted_at=row["submitted_at"].timestamp(),
+            curves={},
+            priority=row["priority"],
+            min_gpus=row["min_gpus"],
+            types=tuple(row["accelerator_types"]),
+            user=user_key(row["owner_id"]),
+            eligible_at=row["eligible_at"].timestamp() if row["eligible_at"] else None,
+            not_before=row["run__not_before"].timestamp() if row["run__not_before"] else None,
+            gang=gang,
+            held_since=since,
+            held=bool(row["hold_kind"]),
+        )
+
+
+def _held(cluster: Cluster) -> dict[Any, tuple[domain.Gang, float]]:
+    """What each run holds, and since when."""
+    rows = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).order_by()
+    grouped = rows.values("run_id", "accelerator__node__accelerator_type")
+    return {
+        row["run_id"]: (
+            domain.Gang(row["accelerator__node__accelerator_type"], row["count"]),
+            row["since"].timestamp(),
+        )
+        for row in grouped.annotate(count=Count("pk"), since=Min(Lower("during")))
+    }
+
+
+# Priorities ----------------------------------------------------------------------------------------
+
+
+def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> dict[str, Any]:
+    """The waiting jobs that the user may see, highest priority first, with their place among all that wait."""
+    seen = picture(cluster, now)
+    scores, waiting = _waiting(seen)
+    mine = visible_projects(user)
+    if project is not None:
+        mine = mine.filter(ancestry__contains=[project.pk])
+    keys = set(mine.values_list("key", flat=True))
+    rows = [(rank, at) for rank, at in enumerate(scores.order, 1) if waiting[at].project in keys]
+    return {"in_force": seen.in_force, "at": iso(now), "rows": rows, "scores": scores, "formula": seen.formula}
+
+
+def _waiting(seen: Picture) -> tuple[Scores, list[domain.Job]]:
+    """Of those that wait for GPUs; who is held has no place among them."""
+    waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held]
+    return seen.policy.scores_of(seen.snapshot, waiting), waiting
+
+
+def describe_priorities(found: dict[str, Any], rows: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    scores, formula = found["scores"], found["formula"]
+    numbers = [scores.jobs[at].number for _, at in rows]
+    jobs = {job.number: job for job in Job.objects.filter(number__in=numbers).select_related("owner", "project")}
+    return [
+        _describe(jobs[scores.jobs[at].number], rank, at, scores, formula)
+        for rank, at in rows
+        if scores.jobs[at].number in jobs
+    ]
+
+
+def _describe(job: Job, rank: int, at: int, scores: Scores, formula: Formula) -> dict[str, Any]:
+    owner = {"name": str(job.owner), "email": job.owner.email} if job.owner else None
+    return {
+        "number": job.number,
+        "name": job.name,
+        "project": {"key": job.project.key, "name": job.project.name},
+        "owner": owner,
+        "rank": rank,
+        "priority": int(scores.priorities.total[at]),
+        "site": int(scores.priorities.site[at]),
+        "nice": int(scores.priorities.nice[at]),
+        "factors": _factors(at, scores, formula),
+    }
+
+
+def _factors(at: int, scores: Scores, formula: Formula) -> list[dict[str, Any]]:
+    weights, columns = formula.weights, scores.columns
+    named = [(name, getattr(weights, name), getattr(columns, name)) for name in FACTORS]
+    named += [(name, weight, columns.resources[name]) for name, weight in weights.resources.items()]
+    return [
+        {"name": name, "weight": weight, "factor": float(column[at]), "points": float(weight * column[at])}
+        for name, weight, column in named
+    ]
+
+
+def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str, Any] | None:
+    """One waiting job's, with its course while nobody uses anything; None for one that waits for no GPUs."""
+    seen = picture(cluster, now)
+    scores, waiting = _waiting(seen)
+    place = {waiting[at].number: (rank, at) for rank, at in enumerate(scores.order, 1)}
+    if job.number not in place:
+        return None
+    rank, at = place[job.number]
+    described = _describe(job, rank, at, scores, seen.formula)
+    return described | {
+        "in_force": seen.in_force,
+        "at": iso(now),
+        "waiting": len(waiting),
+        "course": _course(seen.formula, scores, at, now),
+    }
+
+
+def _course(formula: Formula, scores: Scores, at: int, now: datetime) -> list[dict[str, Any]]:
+    """Its priority until its age counts no more: what else it is made of stays as it is."""
+    ahead_s = np.linspace(0.0, formula.max_age_s, _COURSE_POINTS)
+    aged = float(scores.columns.age[at]) * formula.max_age_s
+    points = formula.weights.age * age_factor(aged + ahead_s, formula.max_age_s)
+    rest = float(sum(column[at] for name, column in scores.priorities.weighted.items() if name != "age"))
+    rest += float(scores.priorities.site[at] - scores.priorities.nice[at])
+    return [
+        {
+            "at": iso(now + timedelta(seconds=float(after))),
+            "age_points": float(age),
+            "priority": max(1, int(rest + age)),
+        }
+        for after, age in zip(ahead_s, points, strict=True)
+    ]
+
+
+# Shares --------------------------------------------------------------------------------------------
+
+
+def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> dict[str, Any]:
+    """The tree of projects and users that the user may see, each below the one that it belongs to."""
+    seen = picture(cluster, now)
+    formula = seen.formula
+    tree = tree_of(seen.snapshot, formula.half_life_s, formula.billing)
+    found = standings(tree, formula.form, formula.dampening)
+    visible = visible_projects(user)
+    if project is not None:
+        visible = visible.filter(ancestry__contains=[project.pk])
+    rows = _in_tree_order(list(visible.order_by("key")), found)
+    return {"in_force": seen.in_force, "at": iso(now), "form": formula.form, "rows": rows, "found": found}
+
+
+def _in_tree_order(projects: list[Project], found: dict[Key, Standing]) -> list[tuple[Project, Key, int]]:
+    """(project, itself or a user of it, level), each project before its users and those before the projects below."""
+    path = {one.pk: one.key for one in projects}
+    users: dict[str, list[Leaf]] = {}
+    for key in found:
+        if isinstance(key, Leaf):
+            users.setdefault(key.account, []).append(key)
+    ordered = sorted(projects, key=lambda one: [path.get(pk, "") for pk in one.ancestry])
+    top = min((len(one.ancestry) for one in projects), default=1)
+    rows: list[tuple[Project, Key, int]] = []
+    for one in ordered:
+        level = len(one.ancestry) - top
+        if one.key in found:
+            rows.append((one, one.key, level))
+        rows += [(one, leaf, level + 1) for leaf in sorted(users.get(one.key, ()), key=lambda leaf: leaf.user)]
+    return rows
+
+
+def describe_shares(found: dict[str, Any], rows: list[tuple[Project, Key, int]]) -> list[dict[str, Any]]:
+    ids = [int(key.user) for _, key, _ in rows if isinstance(key, Leaf) and key.user]
+    people = User.objects.in_bulk(ids)
+    described = []
+    for project, key, level in rows:
+        standing: Standing = found["found"][key]
+        person = people.get(int(key.user)) if isinstance(key, Leaf) and key.user else None
+        described.append(
+            {
+                "project": {"key": project.key, "name": project.name},
+                "user": {"name": str(person), "email": person.email} if person else None,
+                "is_user": isinstance(key, Leaf),
+                "level": level,
+                "shares": standing.shares,
+                "norm_shares": standing.norm_shares,
+                "usage_gpu_hours": standing.usage / 3_600,
+                "norm_usage": standing.norm_usage,
+                "effective_usage": standing.effective_usage,
+                "level_fs": None if standing.level_fs == float("inf") else standing.level_fs,
+                "factor": standing.factor,
+            }
+        )
+    return described

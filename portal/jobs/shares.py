@@ -1,0 +1,52 @@
+"""What fair share asks of the database: who belongs where, what was used, and since when GPUs are held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Min
+from django.db.models.functions import Lower
+
+from accounts.fair_share import decayed_usage
+from accounts.models import Membership, Project
+from portal.jobs.models import Cluster, Hold
+
+#: Equal among themselves, and each like a project below theirs of weight 1.
+MEMBER_SHARES = 1.0
+
+
+@dataclass(frozen=True)
+class ShareInputs:
+    """As scheduling.domain.Snapshot has them: projects by key, users by id; nobody is the empty text."""
+
+    members: Mapping[str, Mapping[str, float]]
+    usage: Mapping[str, Mapping[str, Mapping[str, float]]]
+    usage_at: float
+
+
+def user_key(user_id: int | None) -> str:
+    return str(user_id) if user_id else ""
+
+
+def share_inputs(now: datetime) -> ShareInputs:
+    decayed = decayed_usage(now)
+    keys = dict(Project.objects.values_list("pk", "key"))
+    members: dict[str, dict[str, float]] = defaultdict(dict)
+    active = Membership.objects.filter(user__is_active=True, project__archived_at=None).exclude(role="viewer")
+    for project, user in active.order_by("project_id", "user_id").values_list("project_id", "user_id"):
+        members[keys[project]][user_key(user)] = MEMBER_SHARES
+    usage: dict[str, dict[str, dict[str, float]]] = defaultdict(dict)
+    for (project, user), by_type in decayed.gpu_s.items():
+        usage[keys[project]][user_key(user)] = by_type
+    return ShareInputs(dict(members), dict(usage), decayed.at.timestamp())
+
+
+def held_since(cluster: Cluster) -> dict[Any, float]:
+    """run -> since when it holds what it holds."""
+    rows = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).order_by()
+    since = rows.values("run_id").annotate(since=Min(Lower("during")))
+    return {row["run_id"]: row["since"].timestamp() for row in since}
