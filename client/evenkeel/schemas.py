@@ -1268,8 +1268,8 @@ class JobPriority(TypedDict):
     name: str
     project: ProjectRef
     owner: Person | None
-    rank: int
-    priority: int
+    rank: int | None
+    priority: int | None
     site: int
     nice: int
     factors: list[Factor]

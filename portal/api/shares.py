@@ -13,7 +13,6 @@ from rest_framework.views import APIView
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.api.access import Access
-from portal.api.errors import Refused
 from portal.api.inputs import PageQuery, Query, Word
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
@@ -56,16 +55,11 @@ class SharesView(APIView):
 
 
 class JobPriorityView(APIView):
-    @operation(
-        "get_job_priority", shapes.JobPriority, access=Access.VIEWER, tag="shares", path=["job"], problems=(409,)
-    )
+    @operation("get_job_priority", shapes.JobPriority, access=Access.VIEWER, tag="shares", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
         """A waiting job's priority, what it is made of, and its course over the next days."""
         found = access_job(signed_in(request), job)
-        described = priorities.describe_job_priority(found.cluster, found, timezone.now())
-        if described is None:
-            raise Refused(409, f"Job {found.number} does not wait for GPUs, so it has no priority.")
-        return Response(described)
+        return Response(priorities.describe_job_priority(found.cluster, found, timezone.now()))
 
 
 def _page(request: Request, query: PageQuery, rows: list[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -133,13 +133,17 @@ def describe_priorities(found: dict[str, Any], rows: list[tuple[int, int]]) -> l
     ]
 
 
-def _describe(job: Job, rank: int, at: int, scores: Scores, formula: Formula) -> dict[str, Any]:
-    owner = {"name": str(job.owner), "email": job.owner.email} if job.owner else None
+def _named(job: Job) -> dict[str, Any]:
     return {
         "number": job.number,
         "name": job.name,
         "project": {"key": job.project.key, "name": job.project.name},
-        "owner": owner,
+        "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
+    }
+
+
+def _describe(job: Job, rank: int, at: int, scores: Scores, formula: Formula) -> dict[str, Any]:
+    return _named(job) | {
         "rank": rank,
         "priority": int(scores.priorities.total[at]),
         "site": int(scores.priorities.site[at]),
@@ -158,21 +162,18 @@ def _factors(at: int, scores: Scores, formula: Formula) -> list[dict[str, Any]]:
     ]
 
 
-def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str, Any] | None:
-    """One waiting job's, with its course while nobody uses anything; None for one that waits for no GPUs."""
+def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str, Any]:
+    """One waiting job's, with its course if nobody uses anything; empty for one that waits for no GPUs."""
     seen = picture(cluster, now)
     scores, waiting = _waiting(seen)
+    head = {"in_force": seen.in_force, "at": iso(now), "waiting": len(waiting)}
     place = {waiting[at].number: (rank, at) for rank, at in enumerate(scores.order, 1)}
     if job.number not in place:
-        return None
+        return _named(job) | head | {
+            "rank": None, "priority": None, "site": 0, "nice": 0, "factors": [], "course": [],
+        }  # fmt: skip
     rank, at = place[job.number]
-    described = _describe(job, rank, at, scores, seen.formula)
-    return described | {
-        "in_force": seen.in_force,
-        "at": iso(now),
-        "waiting": len(waiting),
-        "course": _course(seen.formula, scores, at, now),
-    }
+    return _describe(job, rank, at, scores, seen.formula) | head | {"course": _course(seen.formula, scores, at, now)}
 
 
 def _course(formula: Formula, scores: Scores, at: int, now: datetime) -> list[dict[str, Any]]:

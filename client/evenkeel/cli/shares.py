@@ -53,6 +53,9 @@ def _one(found: schemas.JobPriority, output: str) -> None:
     if output == "json":
         print_json(found)
         return
+    if found["rank"] is None:
+        note(f"Job {found['number']} does not wait for GPUs, so it has no priority.")
+        return
     made_of = [
         (
             factor["name"].replace("_", " ").capitalize(),

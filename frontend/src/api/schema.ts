@@ -2761,13 +2761,13 @@ export interface components {
             name: string;
             project: components["schemas"]["ProjectRef"];
             owner: components["schemas"]["Person"] | null;
-            /** @description Place among all jobs that wait for GPUs, those of other projects too; from 1. */
-            rank: number;
+            /** @description Place among all jobs that wait for GPUs, from 1; null: it does not wait. */
+            rank: number | null;
             /** @description site + points - nice, truncated, at least 1. */
-            priority: number;
-            /** @description The administrator's. */
+            priority: number | null;
             site: number;
             nice: number;
+            /** @description Of a waiting job. */
             factors: components["schemas"]["Factor"][];
             /** @description False: another policy decides; these are by the defaults of `multifactor`. */
             in_force: boolean;
@@ -6102,15 +6102,6 @@ export interface operations {
             };
             /** @description Not found */
             404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
                 headers: {
                     [name: string]: unknown;
                 };

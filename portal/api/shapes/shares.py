@@ -42,7 +42,16 @@ class CoursePoint(Shape):
     priority: int
 
 
-class JobPriority(Priority):
+class JobPriority(Shape):
+    number: int
+    name: str
+    project: ProjectRef
+    owner: Person | None
+    rank: int | None = Field(description="Place among all jobs that wait for GPUs, from 1; null: it does not wait.")
+    priority: int | None = Field(description="site + points - nice, truncated, at least 1.")
+    site: int
+    nice: int
+    factors: list[Factor] = Field(description="Of a waiting job.")
     in_force: bool = Field(description="False: another policy decides; these are by the defaults of `multifactor`.")
     at: datetime
     waiting: int = Field(description="How many jobs wait for GPUs.")
