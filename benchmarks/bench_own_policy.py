@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np  # noqa: E402
 
-from benchmarks.reference_traces import TRACES, cluster  # noqa: E402
+from benchmarks.reference_traces import TRACES, cluster, made  # noqa: E402
 from scheduling.domain import Node  # noqa: E402
 from scheduling.policies._lp import LinearProgram  # noqa: E402
-from scheduling.published import published_curves  # noqa: E402
 from scheduling.simulator import simulate  # noqa: E402
-from scheduling.simulator.generate import Recipe, generate  # noqa: E402
+from scheduling.simulator.generate import Recipe  # noqa: E402
 from scheduling.simulator.readers import read_trace  # noqa: E402
-from scheduling.simulator.readers.own import write  # noqa: E402
 from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone  # noqa: E402
 
 RESTART_S = 20.0, 5.0, 2.0
@@ -86,13 +83,6 @@ def cases(kinds: set[str], *, tuning: bool) -> Iterator[Case]:
             yield Case(f"reference's {trace}", read_trace(path), cluster(SPEC, restart_s=RESTART_S))
     if "elastic" in kinds:
         yield from elastic()
-
-
-def made(recipe: Recipe) -> Sequence[TraceJob]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        write(generate(recipe, published_curves()), path)
-        return read_trace(path)
 
 
 def elastic() -> Iterator[Case]:

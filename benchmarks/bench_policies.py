@@ -1,6 +1,6 @@
 """The heterogeneity-aware policies: fidelity to the reference, gains, solve times and scale.
 
-    python -m benchmarks.bench_policies [--only fidelity,gains,load,solve,scale]
+    python -m benchmarks.bench_policies [--only fidelity,gains,both,solve,scale]
 
 Traces are read from EVENKEEL_SHARED (default ../shared). EVENKEEL_PEER_GAVEL names the `scheduler/` directory of a
 checkout of stanford-futuredata/gavel beside a virtual environment `venv` with cvxpy and ecos; without it recorded times
@@ -18,12 +18,10 @@ for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(threads, "1")  # small matrices: more threads only wait for each other
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import reference_solves  # noqa: E402
+from benchmarks import policy_gains, reference_solves  # noqa: E402
 from benchmarks.reference_traces import cluster, recorded, run  # noqa: E402
 
-RESTART_S = 20.0, 5.0, 2.0
-SPEC = "12:12:12"
-TRACES = ("cont_single_300_lam2400", "static_multi_150")
+RESTART_S = policy_gains.RESTART_S
 
 
 def fidelity() -> None:
@@ -57,40 +55,11 @@ def fidelity() -> None:
     print(f"{total - outside} of {total} within 3 %" if total else "skipped: no traces")
 
 
-def gains() -> None:
-    """What knowing throughputs gains: agnostic over perf."""
-    print("\n## Agnostic over heterogeneity-aware (restarts charged): mean JCT, makespan, cost")
-    for trace in TRACES if any(recorded()) else ():
-        on = cluster(SPEC, restart_s=RESTART_S)
-        for name in ("max_min_fairness", "finish_time_fairness", "min_makespan", "max_min_fairness_water_filling"):
-            blind, aware = (run(trace, on, name, variant=variant) for variant in ("agnostic", "perf"))
-            ratios = (
-                blind["jct_s"]["mean"] / aware["jct_s"]["mean"],
-                blind["makespan_s"] / aware["makespan_s"],
-                blind["cost"] / aware["cost"],
-            )
-            print(f"{trace:26}{name:34}" + "".join(f"{ratio:7.2f}x" for ratio in ratios), flush=True)
-
-
-def low_load() -> None:
-    """At low load nothing needs sharing: how far the rounds stay behind plain order."""
-    print("\n## Low load (continuous trace): mean JCT over fifo_gang's")
-    if not any(recorded()):
-        print("skipped: no traces")
-        return
-    for label, restart_s in (("free restarts", (0.0, 0.0, 0.0)), ("charged", RESTART_S)):
-        on = cluster(SPEC, restart_s=restart_s)
-        plain = run(TRACES[0], on, "fifo_gang")["jct_s"]["mean"]
-        for name in ("max_min_fairness", "finish_time_fairness", "max_min_fairness_water_filling"):
-            theirs, own = (run(TRACES[0], on, name, compatible=c)["jct_s"]["mean"] / plain for c in (True, False))
-            print(f"{label:16}{name:34}compatible {theirs:6.3f}   own rules {own:6.3f}", flush=True)
-
-
 def main() -> None:
     parts = {
         "fidelity": fidelity,
-        "gains": gains,
-        "load": low_load,
+        "gains": policy_gains.gains,
+        "both": policy_gains.both_ways,
         "solve": reference_solves.solve_times,
         "scale": reference_solves.scale,
     }

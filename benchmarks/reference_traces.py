@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scheduling.domain import Node
+from scheduling.published import published_curves
 from scheduling.simulator import simulate
+from scheduling.simulator.generate import Recipe, generate
 from scheduling.simulator.readers import read_trace
-from scheduling.simulator.trace import Cluster
+from scheduling.simulator.readers.own import write
+from scheduling.simulator.trace import Cluster, TraceJob
 
 TRACES = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "traces"
 TYPES = ("v100", "p100", "k80")
@@ -74,3 +78,11 @@ def cluster(spec: str, *, restart_s: tuple[float, float, float] = (0.0, 0.0, 0.0
 
 def run(trace: str, on: Cluster, policy: str, **parameters: Any) -> Mapping[str, Any]:
     return simulate(read_trace(TRACES / f"{trace}.jobs.json"), on, policy, parameters)
+
+
+def made(recipe: Recipe) -> Sequence[TraceJob]:
+    """The jobs of a synthetic trace with the published throughputs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        write(generate(recipe, published_curves()), path)
+        return read_trace(path)
