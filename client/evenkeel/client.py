@@ -74,6 +74,7 @@ class Client:
         self.quotas = resources.Quotas(self)
         self.money = resources.Money(self)
         self.shares = resources.Shares(self)
+        self.qos = resources.Qos(self)
         self.tokens = resources.Tokens(self)
         self.secrets = resources.Secrets(self)
         self.artifacts = resources.Artifacts(self)

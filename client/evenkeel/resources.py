@@ -187,6 +187,19 @@ class Shares(Resource):
         return self._client.rows(schemas.Share, "shares", given(project=project, limit="200"))
 
 
+class Qos(Resource):
+    """Levels of service."""
+
+    def list(self) -> Iterator[schemas.Qos]:
+        return self._client.rows(schemas.Qos, "qos")
+
+    def set(self, name: str, wish: Wish) -> schemas.Qos:
+        return self._client.one(schemas.Qos, "PUT", f"qos/{part(name)}", json=dict(wish))
+
+    def remove(self, name: str) -> None:
+        self._client.send("DELETE", f"qos/{part(name)}")
+
+
 class Tokens(Resource):
     def list(self) -> Iterator[schemas.Token]:
         return self._client.rows(schemas.Token, "tokens")

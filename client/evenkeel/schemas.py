@@ -590,6 +590,7 @@ class PatchedJobPatch(TypedDict):
     labels: NotRequired[dict[str, str | None]]
     nice: NotRequired[int]
     priority: NotRequired[int]
+    qos: NotRequired[str | None]
     total_steps: NotRequired[int]
     max_cost: NotRequired[float | str | None]
     max_duration: NotRequired[float | str | None]
@@ -723,6 +724,43 @@ class ProjectWish(TypedDict):
     key: str
     name: str
     parent: NotRequired[str | None]
+
+
+class Qos(TypedDict):
+    name: str
+    priority: int
+    preempts: list[str]
+    for_everybody: bool
+    projects: list[str]
+    is_default: bool
+    max_gpus: int | None
+    max_running_jobs: int | None
+    max_gpus_per_user: int | None
+    max_running_jobs_per_user: int | None
+
+
+class QosPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Qos]
+
+
+Preempt: TypeAlias = str
+
+
+Project1: TypeAlias = str
+
+
+class QosWish(TypedDict):
+    priority: NotRequired[int]
+    preempts: NotRequired[list[Preempt]]
+    for_everybody: NotRequired[bool]
+    projects: NotRequired[list[Project1]]
+    max_gpus: NotRequired[int | None]
+    max_running_jobs: NotRequired[int | None]
+    max_gpus_per_user: NotRequired[int | None]
+    max_running_jobs_per_user: NotRequired[int | None]
+    is_default: NotRequired[bool]
 
 
 class Quota(TypedDict):
@@ -1199,6 +1237,7 @@ class Job(TypedDict):
     gpus: GpuRange
     priority: int
     nice: int
+    qos: str | None
     restartable: bool
     labels: dict[str, str]
     deadline_at: str | None
@@ -1245,6 +1284,7 @@ class JobFile(TypedDict):
     restartable: NotRequired[bool]
     priority: NotRequired[int]
     nice: NotRequired[int]
+    qos: NotRequired[str | None]
     deadline: NotRequired[str | None]
     max_cost: NotRequired[float | str | None]
     max_duration: NotRequired[float | str | None]
@@ -1339,6 +1379,7 @@ class LiveJob(TypedDict):
     gpus: LiveGpuRange
     priority: int
     nice: int
+    qos: NotRequired[str]
     restartable: bool
     labels: dict[str, str]
     deadline_at: NotRequired[str]
@@ -1574,6 +1615,7 @@ class JobDetail(TypedDict):
     gpus: GpuRange
     priority: int
     nice: int
+    qos: str | None
     restartable: bool
     labels: dict[str, str]
     deadline_at: str | None

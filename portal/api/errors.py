@@ -20,6 +20,7 @@ from portal.api.denials import note_denial
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.administration import NothingToUndo
 from portal.jobs.services.current import JobConflict, NotAllowed
+from portal.jobs.services.levels import QosInUse
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
 from portal.material.bundles import TooLarge
@@ -50,6 +51,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     StaleRun: 409,
     NothingToUndo: 409,
     QuotaExists: 409,
+    QosInUse: 409,
     PermissionError: 403,
     InUse: 409,
     TooLarge: 413,

@@ -130,6 +130,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "gpus": {"min": job.min_gpus, "max": job.max_gpus, "types": job.accelerator_types},
         "priority": job.priority,
         "nice": job.spec.get("nice", 0),
+        "qos": job.qos.name if job.qos else None,
         "restartable": job.restartable,
         "labels": job.labels,
         "deadline_at": job.spec.get("deadline"),

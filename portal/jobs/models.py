@@ -19,6 +19,7 @@ from django.db.models.functions import Cast, Concat, Lower
 from django.utils import timezone
 
 from accounts.models import Project
+from portal.jobs.service_levels import Qos as Qos
 from scheduling.lifecycle import LIVE, State
 
 STATE_CHOICES = [(s.value, s.value) for s in State]
@@ -149,6 +150,7 @@ class Job(models.Model):
     min_gpus = models.PositiveIntegerField(default=1)
     max_gpus = models.PositiveIntegerField(null=True)
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
+    qos = models.ForeignKey(Qos, null=True, on_delete=models.PROTECT, related_name="jobs")
     priority = models.IntegerField(default=0, validators=[MinValueValidator(-1000), MaxValueValidator(1000)])
     restartable = models.BooleanField(default=True)
     labels = models.JSONField(default=dict)

@@ -20,7 +20,7 @@ from portal.jobs.describe import iso
 from portal.jobs.models import Cluster, Hold, Job
 from portal.jobs.selectors import in_states
 from portal.jobs.shares import share_inputs, user_key
-from portal.jobs.snapshots import nodes_of, project_tree
+from portal.jobs.snapshots import nodes_of, project_tree, qos_levels
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
@@ -56,6 +56,7 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
         nodes=nodes_of(cluster),
         jobs=tuple(_jobs(cluster)),
         entities=project_tree(),
+        qos=qos_levels(),
         members=inputs.members,
         usage=inputs.usage,
         usage_at=inputs.usage_at,
@@ -67,7 +68,9 @@ def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
     held = _held(cluster)
     columns = ("pk", "number", "project__key", "owner_id", "run_id", "run__state", "submitted_at", "eligible_at")
     rows = Job.objects.filter(in_states(LIVE), cluster=cluster).order_by("number")
-    for row in rows.values(*columns, "run__not_before", "priority", "min_gpus", "accelerator_types", "hold_kind"):
+    for row in rows.values(
+        *columns, "run__not_before", "priority", "min_gpus", "accelerator_types", "hold_kind", "qos__name"
+    ):
         gang, since = held.get(row["run_id"], (None, None))
         yield domain.Job(
             id=str(row["pk"]),
@@ -85,6 +88,7 @@ def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
             gang=gang,
             held_since=since,
             held=bool(row["hold_kind"]),
+            qos=row["qos__name"] or "",
         )
 
 

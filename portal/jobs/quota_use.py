@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal
 
 from django.db.models import Count, Q
 from django.utils import timezone
@@ -18,7 +19,7 @@ from accounts.levels import Levels
 from accounts.models import Quota
 from accounts.quotas import AT_ONCE, LiveJob, Spending
 from portal.jobs.holding import CURRENCY, held, open_holds
-from portal.jobs.models import Assignment, Job
+from portal.jobs.models import Assignment, Job, Qos
 from portal.jobs.selectors import in_states
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING
@@ -92,12 +93,13 @@ class Uses:
 
 def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
     """The limits of a snapshot, and which of them bind each job, outermost level first."""
+    levels, of_level = limits_of_levels(jobs)
     rows = list(Quota.objects.select_related("project", "user").order_by("project__ancestry__len", "pk"))
     if not rows:
-        return {}, {}
+        return levels, of_level
     periods = [row for row in rows if row.period]
     uses = Uses(now, Levels.load(), [], spending((row.period for row in periods), now))
-    limits: dict[str, domain.Limit] = {}
+    limits = dict(levels)
     kept: list[tuple[str, Quota]] = []
     for row in rows:
         limit = _limit(row, uses)
@@ -109,7 +111,34 @@ def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limi
         who = (job.project_id, job.owner_id)
         if who not in known:
             known[who] = tuple(key for key, row in kept if quotas.counts(row, uses.levels, *who))
-    return limits, {job.pk: known[job.project_id, job.owner_id] for job in jobs}
+    return limits, {job.pk: known[job.project_id, job.owner_id] + of_level.get(job.pk, ()) for job in jobs}
+
+
+def limits_of_levels(jobs: Sequence[Job]) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
+    """What levels of service may hold, in all and by user, and which of it binds each job."""
+    limits: dict[str, domain.Limit] = {}
+    bound: dict[object, tuple[str, ...]] = {}
+    for job in jobs:
+        found = {} if job.qos is None else _limits_of_level(job.qos, job.owner_id)
+        if found:
+            limits |= found
+            bound[job.pk] = tuple(found)
+    return limits, bound
+
+
+def _limits_of_level(qos: Qos, user_id: int | None) -> dict[str, domain.Limit]:
+    """`QOSGrpGRES`, `QOSGrpJobs`, `QOSMaxGRESPerUser` and `QOSMaxJobsPerUser` in Slurm's words."""
+    parts: list[tuple[str, Literal["gpus", "running_jobs"], int | None, str]] = [
+        ("gpus", "gpus", qos.max_gpus, f"level {qos.name}"),
+        ("jobs", "running_jobs", qos.max_running_jobs, f"level {qos.name}"),
+        (f"gpus-{user_id}", "gpus", qos.max_gpus_per_user, f"each user of level {qos.name}"),
+        (f"jobs-{user_id}", "running_jobs", qos.max_running_jobs_per_user, f"each user of level {qos.name}"),
+    ]
+    return {
+        f"qos-{qos.pk}-{key}": domain.Limit(kind, most, level=level)
+        for key, kind, most, level in parts
+        if most is not None
+    }
 
 
 def _limit(quota: Quota, uses: Uses) -> domain.Limit | None:

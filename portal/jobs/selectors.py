@@ -20,7 +20,7 @@ def described_jobs() -> QuerySet[Job]:
     One join and a short query for each of the rest: PostgreSQL needs longer to plan nine joins than for all else,
     and what many jobs share is made once.
     """
-    apart = ("project", "owner", "model_type", "cluster", "held_by", "resubmit_of", "resume_job")
+    apart = ("project", "owner", "model_type", "cluster", "qos", "held_by", "resubmit_of", "resume_job")
     return Job.objects.select_related("run").prefetch_related(*apart)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from accounts.ledger import current_prices
 from accounts.models import Project
 from portal.jobs import profiles, quota_use
-from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Qos
 from portal.jobs.selectors import in_states
 from portal.jobs.services.plans import Seen
 from portal.jobs.shares import held_since, share_inputs, user_key
@@ -37,7 +37,7 @@ class ClusterView:
 def live_jobs(cluster_id: int) -> list[Job]:
     """Jobs with a live run, each with its run, project and program: three queries."""
     jobs = Job.objects.filter(in_states(LIVE), cluster_id=cluster_id)
-    return list(jobs.select_related("run").prefetch_related("project", "model_type"))
+    return list(jobs.select_related("run").prefetch_related("project", "model_type", "qos"))
 
 
 def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
@@ -73,6 +73,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         limits=limits,
         pairs=pairs_of((view for view in views if not view.held), types) if packs else {},
         entities=project_tree(),
+        qos=qos_levels(),
         prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
         members=fair.members if fair else {},
         usage=fair.usage if fair else {},
@@ -168,6 +169,7 @@ def _job(
         eligible_at=_posix(job.eligible_at),
         held_since=since.get(job.run_id),
         time_limit_s=_time_limit_s(job),
+        qos=job.qos.name if job.qos else "",
     )
 
 
@@ -195,6 +197,11 @@ def deadline_of(job: Job) -> datetime | None:
 def project_tree() -> dict[str, domain.Entity]:
     rows = Project.objects.values_list("key", "parent__key", "share_weight", "inner_rule")
     return {key: domain.Entity(parent, weight, rule) for key, parent, weight, rule in rows}
+
+
+def qos_levels() -> dict[str, domain.Qos]:
+    rows = Qos.objects.prefetch_related("preempts")
+    return {row.name: domain.Qos(row.priority, tuple(sorted(one.name for one in row.preempts.all()))) for row in rows}
 
 
 def _posix(at: datetime | None) -> float | None:

@@ -34,6 +34,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "gpus": {"min": 1, "max": 6, "types": []},
         "priority": 0,
         "nice": 0,
+        "qos": None,
         "restartable": True,
         "labels": {},
         "deadline_at": None,

@@ -214,3 +214,85 @@ class TestLive:
         assert (view.members, view.usage) == ({}, {})
         assert not FairShareClock.objects.exists()
         assert fair_share.decayed_usage(timezone.now()).gpu_s == {}
+
+
+class TestLevels:
+    """Levels of service."""
+
+    @pytest.fixture
+    def admin(self, team: World) -> Api:
+        return Api(User.objects.create_superuser("root@example.org", "x"))
+
+    @pytest.fixture
+    def levels(self, admin: Api) -> Api:
+        assert admin.put("qos/normal", {"is_default": True}).status == 201
+        assert admin.put("qos/high", {"priority": 100, "preempts": ["normal"]}).status == 201
+        return admin
+
+    def test_made_changed_listed_and_removed(self, levels: Api, api: Api) -> None:
+        assert [row["name"] for row in api.get("qos").json["results"]] == ["high", "normal"]
+        answer = levels.put("qos/high", {"priority": 50, "max_gpus_per_user": 2})
+        assert (answer.status, answer.json["priority"], answer.json["preempts"]) == (200, 50, [])
+        assert levels.delete("qos/high").status == 204
+        assert api.get("qos/high").status == 404
+
+    def test_wrong_input_names_the_field(self, levels: Api) -> None:
+        assert levels.put("qos/new", {"preempts": ["nothing"]}).fields == ["preempts"]
+        assert levels.put("qos/new", {"preempts": ["new"]}).fields == ["preempts", "preempts"]
+        assert levels.put("qos/new", {"projects": ["nothing"]}).fields == ["projects"]
+        assert levels.put("qos/Not a name", {}).fields == ["level"]
+        assert levels.get("qos/new").status == 404
+
+    def test_jobs_get_the_default_or_what_they_may_ask_for(self, team: World, levels: Api, api: Api) -> None:
+        levels.put("qos/board", {"for_everybody": False, "projects": ["speech"]})
+        job = team.submit()
+        assert api.get(f"jobs/{job.number}").json["qos"] == "normal"
+        body = {"project": "vision", "command": "x", "total_steps": 10}
+        assert api.post("jobs", body | {"qos": "high"}).json["qos"] == "high"
+        refused = api.post("jobs", body | {"qos": "board"})
+        assert (refused.status, refused.fields) == (400, ["qos"])
+        assert "high, normal" in refused.json["errors"][0]["message"]
+        assert api.post("jobs", body | {"qos": "nothing"}).fields == ["qos"]
+        changed = api.patch(f"jobs/{job.number}", {"qos": "high"})
+        assert changed.json["qos"] == "high"
+        assert api.patch(f"jobs/{job.number}", {"qos": "board"}).fields == ["qos"]
+        assert levels.delete("qos/high").status == 409
+
+    def test_a_project_below_may_ask_for_it_too(self, team: World, levels: Api, api: Api) -> None:
+        below = Project.objects.create(key="alpha", name="Alpha", parent=team.project)
+        levels.put("qos/board", {"for_everybody": False, "projects": ["vision"]})
+        assert team.submit(project=below.key, qos="board").qos is not None
+
+    def test_others_do_not_see_which_projects(self, levels: Api, stranger: Api, api: Api) -> None:
+        levels.put("qos/board", {"for_everybody": False, "projects": ["vision"]})
+        assert api.get("qos/board").json["projects"] == ["vision"]
+        assert stranger.get("qos/board").json["projects"] == []
+
+    def test_a_higher_level_puts_out_a_lower_one_with_its_checkpoint(self, team: World, levels: Api) -> None:
+        team.train(low := team.submit(gpus={"min": 4}))
+        team.round()  # no protection: nothing was launched for long
+        run = team.run(low)
+        run.state, run.protected_until = "RUNNING", None
+        run.save()
+        team.submit(gpus={"min": 4}, qos="high")
+        team.round()
+        assert team.run(low).state == "CHECKPOINTING"
+        assert team.run(low).reason_token == "preempted"
+        assert "level high" in team.run(low).reason_text
+
+    def test_its_limits_make_jobs_wait_and_name_the_level(self, team: World, levels: Api) -> None:
+        levels.put("qos/normal", {"is_default": True, "max_gpus_per_user": 2})
+        first, second = team.submit(gpus={"min": 2}), team.submit(gpus={"min": 2})
+        bo = team.submit(user=colleague(team), gpus={"min": 2})
+        team.round()
+        assert team.run(first).reason_token == "started"
+        assert team.run(second).reason_token == "quota"
+        assert "user of level normal may hold 2 GPUs" in team.run(second).reason_text
+        assert team.run(bo).reason_token == "started"
+
+    def test_level_counts_in_the_priority(self, team: World, levels: Api, api: Api) -> None:
+        set_policy(actor=None, cluster=team.cluster, name="multifactor", parameters={"weight_qos": 500})
+        team.train(team.submit(gpus={"min": 4}))
+        job = team.submit(gpus={"min": 4}, qos="high")
+        factors = {one["name"]: one["points"] for one in api.get(f"jobs/{job.number}/priority").json["factors"]}
+        assert factors["qos"] == 500

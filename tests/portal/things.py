@@ -28,7 +28,7 @@ from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
 from portal.jobs import events
-from portal.jobs.models import Accelerator, ModelType, Node
+from portal.jobs.models import Accelerator, ModelType, Node, Qos
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
 from portal.material.models import Artifact, Bundle, Environment, Secret
@@ -50,6 +50,7 @@ UNKNOWN = {
     "digest": "0" * 64,
     "secret": "NOTHING",
     "quota": "999999",
+    "level": "nothing",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -142,6 +143,7 @@ class Things:
         for bound in (0.1, 0.2):  # so that there is something to undo
             parameters = {"v_bound": bound}
             set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters=parameters)
+        self.level, _ = Qos.objects.create(name="high"), Qos.objects.create(name="normal")
         self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
@@ -276,6 +278,7 @@ class Things:
             "digest": self.environment.digest,
             "secret": self.secret.name,
             "quota": str(self.quota.pk),
+            "level": self.level.name,
         }
 
     def send(

@@ -20,6 +20,7 @@ from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
 from evenkeel.cli.output import print_error
 from evenkeel.cli.people import people
 from evenkeel.cli.projects import projects
+from evenkeel.cli.qos import qos
 from evenkeel.cli.quota import quota
 from evenkeel.cli.secrets import secrets
 from evenkeel.cli.shares import prio, shares
@@ -29,7 +30,7 @@ from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk, prio, shares,
+    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk, prio, shares, qos,
     projects, people, quota, cost, tokens, secrets, environments, artifacts, audit, completion,
 )  # fmt: skip
 

@@ -1406,6 +1406,62 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/qos": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Levels of service, newest first
+         * @description Levels of service, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_qos"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/qos/{level}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A level of service
+         * @description A level of service.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_qos"];
+        /**
+         * Make the level, or change all of it
+         * @description Make the level, or change all of it. What is left out is as shown by default.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        put: operations["set_qos"];
+        post?: never;
+        /**
+         * Remove a level that no live job has
+         * @description Remove a level that no live job has.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        delete: operations["remove_qos"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/quotas": {
         parameters: {
             query?: never;
@@ -2486,6 +2542,8 @@ export interface components {
             /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
             nice: number;
+            /** @description Level of service. */
+            qos: string | null;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -2561,6 +2619,8 @@ export interface components {
             /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
             nice: number;
+            /** @description Level of service. */
+            qos: string | null;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -2686,6 +2746,11 @@ export interface components {
              * @default 0
              */
             nice: number;
+            /**
+             * @description Level of service; by default the cluster's default one, if any.
+             * @default null
+             */
+            qos: string | null;
             /**
              * @description When it should be finished; shown against the estimate.
              * @default null
@@ -2916,6 +2981,7 @@ export interface components {
             /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
             nice: number;
+            qos?: string;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -3261,6 +3327,8 @@ export interface components {
             nice?: number;
             /** @description Administrators only. */
             priority?: number;
+            /** @description Another level of service. */
+            qos?: string | null;
             /** @description It may only grow. */
             total_steps?: number;
             max_cost?: number | string | null;
@@ -3506,6 +3574,58 @@ export interface components {
              * @default null
              */
             parent: string | null;
+        };
+        Qos: {
+            name: string;
+            priority: number;
+            /** @description Levels whose jobs it may put out. */
+            preempts: string[];
+            for_everybody: boolean;
+            /** @description Keys of the projects that may ask for it, with all below them. */
+            projects: string[];
+            is_default: boolean;
+            max_gpus: number | null;
+            max_running_jobs: number | null;
+            max_gpus_per_user: number | null;
+            max_running_jobs_per_user: number | null;
+        };
+        QosPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Qos"][];
+        };
+        QosWish: {
+            /**
+             * @description Against the other levels'.
+             * @default 0
+             */
+            priority: number;
+            /**
+             * @description Levels whose jobs it may put out (and queue again).
+             * @default []
+             */
+            preempts: string[];
+            /**
+             * @description False: only for the projects named, and those below them.
+             * @default true
+             */
+            for_everybody: boolean;
+            /** @default [] */
+            projects: string[];
+            /** @default null */
+            max_gpus: number | null;
+            /** @default null */
+            max_running_jobs: number | null;
+            /** @default null */
+            max_gpus_per_user: number | null;
+            /** @default null */
+            max_running_jobs_per_user: number | null;
+            /**
+             * @description The level of jobs that name none; it takes the place of another.
+             * @default false
+             */
+            is_default: boolean;
         };
         Quota: {
             id: number;
@@ -10487,6 +10607,343 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_qos: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QosPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_qos: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the level of service. */
+                level: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Qos"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_qos: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name of the level of service. */
+                level: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["QosWish"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Qos"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Qos"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_qos: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name of the level of service. */
+                level: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -110,6 +110,7 @@ class Job(Shape):
     gpus: GpuRange
     priority: int = Field(description="What the queue goes by: the job file's priority less its nice.")
     nice: int
+    qos: str | None = Field(description="Level of service.")
     restartable: bool
     labels: dict[str, str]
     deadline_at: datetime | None

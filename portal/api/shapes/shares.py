@@ -77,3 +77,20 @@ class SharePage(Page):
     at: datetime
     form: Literal["classic", "fair_tree"]
     results: list[Share]
+
+
+class Qos(Shape):
+    name: str
+    priority: int
+    preempts: list[str] = Field(description="Levels whose jobs it may put out.")
+    for_everybody: bool
+    projects: list[str] = Field(description="Keys of the projects that may ask for it, with all below them.")
+    is_default: bool
+    max_gpus: int | None
+    max_running_jobs: int | None
+    max_gpus_per_user: int | None
+    max_running_jobs_per_user: int | None
+
+
+class QosPage(Page):
+    results: list[Qos]

@@ -15,6 +15,7 @@ from portal.jobs.models import HoldKind, Job, Run
 from portal.jobs.schema import FieldProblem, Problems, parse_job_file
 from portal.jobs.services.current import JobConflict, NotAllowed, audit_for_others, lock_current
 from portal.jobs.services.holds import has_cost_its_limit, lift_hold
+from portal.jobs.services.levels import choose_qos
 from scheduling.lifecycle import LIVE, State
 
 #: What describes a job may be changed at any time; the rest only says how it is to run.
@@ -81,7 +82,9 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
     job.priority = spec.get("priority", 0) - spec.get("nice", 0)
     if "deadline" in changed:
         job.deadline_told = ""
-    job.save(update_fields=["spec", "name", "labels", "total_steps", "priority", "deadline_told"])
+    if "qos" in changed:
+        job.qos = choose_qos(job.project, changed["qos"])
+    job.save(update_fields=["qos", "spec", "name", "labels", "total_steps", "priority", "deadline_told"])
 
 
 def _tell(actor: User, job: Job, before: dict[str, Any], changed: dict[str, Any], now: datetime) -> None:

@@ -21,6 +21,7 @@ from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.admission import admit
 from portal.jobs.services.current import audit_for_others
+from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.moves import StaleRun, move
 from portal.material import claims
 from scheduling.lifecycle import LIVE, Event, State
@@ -132,6 +133,7 @@ def _create(
         max_gpus=spec.gpus.max,
         accelerator_types=spec.gpus.types,
         priority=spec.priority - spec.nice,
+        qos=choose_qos(project, spec.qos),
         restartable=spec.restartable,
         labels=spec.labels,
         retry_limit=spec.retry.limit,

@@ -15,6 +15,7 @@ from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.admission import admit
 from portal.jobs.services.current import JobConflict, lock_current
 from portal.jobs.services.handovers import ask_for_handover
+from portal.jobs.services.levels import may_use
 from portal.jobs.services.submission import which_projects
 from portal.material import claims
 from scheduling.lifecycle import LIVE, State
@@ -61,6 +62,9 @@ def _check(actor: User, job: Job, run: Run, target: Project) -> None:
     if job.resume_step is not None and run.checkpoint_step == job.resume_step and not run.has_trained:
         message = "cannot be moved before it has begun: the checkpoint that it begins with is the project's"
         raise JobConflict.of("job", message, "resumes")
+    if job.qos is not None and not may_use(target, job.qos):
+        message = f"may not ask for level {job.qos.name}, which the job has; change its level first"
+        raise JobConflict.of("project", message, "qos")
     if State(run.state) in LIVE and (kept := claims.belongs_to_project(job.spec)):
         message = f"cannot be moved: its {kept} is the project's; resubmit it in the other project"
         raise JobConflict.of("job", message.replace("secrets is", "secrets are"), "material")

@@ -1,0 +1,63 @@
+"""`evenkeel qos`."""
+
+from __future__ import annotations
+
+import click
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, done, print_rows, print_value
+from evenkeel.resources import given
+
+HEADS = {
+    "NAME": "name", "PRIORITY": "priority", "PREEMPTS": "preempts", "EVERYBODY": "for_everybody",
+    "PROJECTS": "projects", "GPUS": "max_gpus", "JOBS": "max_running_jobs", "GPUS/USER": "max_gpus_per_user",
+    "JOBS/USER": "max_running_jobs_per_user", "DEFAULT": "is_default",
+}  # fmt: skip
+LIMIT = click.IntRange(min=0)
+
+
+@click.group()
+def qos() -> None:
+    """Levels of service: who goes first, whom they put out, and what they may hold."""
+
+
+@qos.command("ls")
+@as_json
+def ls(output: str) -> None:
+    """All levels."""
+    print_rows(connect().qos.list(), HEADS, output, none="There are no levels of service.")
+
+
+@qos.command("set")
+@click.argument("name")
+@click.option("--priority", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--preempts", multiple=True, metavar="LEVEL", help="Jobs of this level may be put out; may be repeated.")
+@click.option("--project", "projects", multiple=True, help="Only for this project and below; may be repeated.")
+@click.option("--max-gpus", type=LIMIT, help="GPUs at once, of all its jobs.")
+@click.option("--max-running-jobs", type=LIMIT)
+@click.option("--max-gpus-per-user", type=LIMIT)
+@click.option("--max-running-jobs-per-user", type=LIMIT)
+@click.option("--default", "is_default", is_flag=True, help="The level of jobs that name none.")
+@as_json
+def set_(name: str, preempts: tuple[str, ...], projects: tuple[str, ...], output: str, **values: int | None) -> None:
+    """Make a level or change all of it; what is left out is as by default.
+
+    \b
+    Examples:
+      evenkeel qos set normal --default
+      evenkeel qos set high --priority 100 --preempts normal --max-gpus-per-user 4
+    """
+    wish = given(**values) | {
+        "preempts": list(preempts),
+        "projects": list(projects),
+        "for_everybody": not projects,
+    }
+    print_value(connect().qos.set(name, wish), output)
+
+
+@qos.command()
+@click.argument("name")
+def rm(name: str) -> None:
+    """Remove a level that no live job has."""
+    connect().qos.remove(name)
+    done(f"Level {name} is removed.")
