@@ -14,12 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
-from scheduling.policies._fractions import Fractions
+from scheduling.policies._choices import Alike
+from scheduling.policies._fractions import ByJob, Fractions
 from scheduling.policies._lp import Engine, Floats
 from scheduling.policies._needs import Needs, Tangents, optimise
+from scheduling.policies._pouring import pour
+from scheduling.policies._vessels import Vessel
 
 Active = NDArray[np.bool_]
 _BINDS = 1e-7
+
+
+def pour_if_single(
+    found: Fractions,
+    vessel_of: Callable[[], tuple[Alike, Vessel]],
+    per_level: Floats,
+    weights: Floats,
+    engine: Engine,
+    time_limit_s: float,
+) -> tuple[Floats, ByJob] | None:
+    """(level by job, who gets what), by prices; None where there are pairs, or prices fail: then by steps."""
+    if found.paired:
+        return None
+    alike, vessel = vessel_of()
+    try:
+        return pour(found, alike, vessel, per_level[alike.first], weights[alike.first], engine, time_limit_s)
+    except SolverError:
+        return None
 
 
 def fill(

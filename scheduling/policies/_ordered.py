@@ -10,11 +10,11 @@ import numpy as np
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Engine, Ints
 from scheduling.policies._shares import Shares, expand
+from scheduling.policies._sums import largest_sum
 
 
 def maximise_in_order(found: Fractions, position: Ints, engine: Engine, time_limit_s: float) -> tuple[float, Shares]:
     """`found` has a group of its own for every job; `position` counts from 0."""
     rank = (len(position) - position).astype(float)[np.concatenate(found.members)]
-    program = found.program(found.worth_of_columns(rank / found.fastest))
-    solution = program.solve(engine, time_limit_s)
-    return solution.objective, expand(found, solution.values)
+    objective, values = largest_sum(found, found.worth_of_columns(rank / found.fastest), engine, time_limit_s)
+    return objective, expand(found, values)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from scheduling.policies._fractions import NO_PARTNER, Fractions
+from scheduling.policies._fractions import NO_PARTNER, ByJob, Fractions
 from scheduling.policies._lp import Floats
 from scheduling.policies._within import split
 
@@ -15,9 +15,13 @@ Shares = Mapping[tuple[str, ...], Mapping[str, float]]
 _LEAST = 1e-12
 
 
-def expand(found: Fractions, values: Floats, demand: Floats | None = None) -> Shares:
+def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = None) -> Shares:
     """The columns' values as shares of combinations of jobs: equal within a group, or such that each member
-    reaches its `demand` (steps/s by job)."""
+    reaches its `demand` (steps/s by job). What is known by job stays as it is."""
+    if isinstance(values, ByJob):
+        return _of_jobs(found, values.shares)
+    if demand is None and not found.paired:
+        return _of_jobs(found, _equal_parts(found, values))
     columns, entries = found.columns, found.entries
     parts: dict[tuple[int, int], Floats] = {}
     for group, members in enumerate(found.members):
@@ -37,6 +41,20 @@ def expand(found: Fractions, values: Floats, demand: Floats | None = None) -> Sh
         for one, other, share in _pair_up(own_part, theirs, within=within):
             pair = found.jobs[ids[one]].id, found.jobs[found.members[partner][other]].id
             _give(shares, pair, kind, share)
+    return shares
+
+
+def _equal_parts(found: Fractions, values: Floats) -> Floats:
+    parts = np.zeros((len(found.types), len(found.gang)))
+    parts[found.columns.kind, found.columns.group] = values / found.count[found.columns.group]
+    return np.asarray(parts[:, found.group_of])
+
+
+def _of_jobs(found: Fractions, parts: Floats) -> Shares:
+    shares: dict[tuple[str, ...], dict[str, float]] = {}
+    numbers, kinds = np.nonzero(parts.T > _LEAST)
+    for number, kind, share in zip(numbers.tolist(), kinds.tolist(), parts[kinds, numbers].tolist(), strict=True):
+        shares.setdefault((found.jobs[number].id,), {})[found.types[kind]] = share
     return shares
 
 

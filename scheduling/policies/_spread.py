@@ -12,8 +12,8 @@ import numpy as np
 
 from scheduling.policies._central import centre
 from scheduling.policies._fractions import NO_PARTNER, Fractions
-from scheduling.policies._latest import Race
 from scheduling.policies._lp import Floats
+from scheduling.policies._reach import Race
 from scheduling.policies._reference import everywhere
 from scheduling.policies._shares import Shares, expand
 

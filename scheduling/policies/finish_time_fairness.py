@@ -13,9 +13,9 @@ import numpy as np
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._latest import Race, minimise
 from scheduling.policies._lp import Floats
 from scheduling.policies._memory import remembered
+from scheduling.policies._reach import Race, soonest
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import least_late
 
@@ -31,7 +31,7 @@ class FinishTimeFairness(FractionPolicy):
         race = Race(steps, _needed(snapshot, found, isolated) + steps / isolated, spent)
         if self.parameters.compatible:
             return least_late(found, race)
-        rho, values = minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        rho, values = soonest(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
         return rho, expand(found, values, race.needs(rho)[0])
 
     def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Entity, Job, Snapshot
-from scheduling.policies._filling import Active, fill
+from scheduling.policies._choices import Alike
+from scheduling.policies._filling import Active, fill, pour_if_single
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats, Ints
 from scheduling.policies._shares import Shares, expand
+from scheduling.policies._vessels import Vessel
 from scheduling.policies._view import queue_key
 from scheduling.policies.max_min_fairness import steps_per_level
 
@@ -43,14 +45,17 @@ class Hierarchical(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         root = tree(found.jobs, snapshot.entities)
         weights = np.array([job.weight for job in found.jobs])
+        per_level = steps_per_level(found)
+        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        poured = pour_if_single(found, lambda: vessel_of(root, found, weights), per_level, weights, *limits)
+        if poured is not None:
+            return float(poured[0].min()), expand(found, poured[1])
 
         def rates(active: Active) -> Floats:
             rate = np.zeros(len(active))
-            _share_out(root, 1.0, rate, active, weights)
+            share_out(root, 1.0, rate, active, weights)
             return rate
 
-        per_level = steps_per_level(found)
-        limits = self.parameters.solver, self.parameters.solver_time_limit_s
         level, values = fill(found, per_level, rates, *limits)
         return float(level.min()), expand(found, values, level * per_level)
 
@@ -80,16 +85,40 @@ def tree(jobs: Sequence[Job], entities: Mapping[str, Entity]) -> Node:
     return root
 
 
+def vessel_of(root: Node, found: Fractions, weights: Floats) -> tuple[Alike, Vessel]:
+    """The tree as vessels. Members of a project with equal speeds and weights are alike, unless one comes first."""
+    place = np.zeros(len(found.jobs))
+
+    def number(node: Node, first: int) -> int:
+        own = len(node.jobs) if node.inner == "fifo" else min(len(node.jobs), 1)
+        place[node.jobs] = first + (np.arange(len(node.jobs)) if own > 1 else 0)
+        first += own
+        for child in node.children:
+            first = number(child, first)
+        return first
+
+    number(root, 0)
+    alike = Alike.by(found.group_of, place, weights)
+
+    def vessel(node: Node) -> Vessel:
+        units = alike.unit_of[node.jobs]
+        in_order = node.inner == "fifo" and not node.children
+        children = [vessel(child) for child in node.children]
+        return Vessel(node.weight, children, units if in_order else np.unique(units), in_order)
+
+    return alike, vessel(root)
+
+
 def _rises(node: Node, active: Active) -> bool:
     return bool(active[node.jobs].any()) or any(_rises(child, active) for child in node.children)
 
 
-def _share_out(node: Node, weight: float, rate: Floats, active: Active, weights: Floats) -> None:
+def share_out(node: Node, weight: float, rate: Floats, active: Active, weights: Floats) -> None:
     """Divide `weight` among what can still rise below `node`."""
     rising = [child for child in node.children if _rises(child, active)]
     total = sum(child.weight for child in rising)
     for child in rising:
-        _share_out(child, weight * child.weight / total, rate, active, weights)
+        share_out(child, weight * child.weight / total, rate, active, weights)
     own = node.jobs[active[node.jobs]]
     if len(own):
         if node.inner == "fifo":

@@ -14,7 +14,7 @@ from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats
-from scheduling.policies._needs import Tangents, optimise
+from scheduling.policies._reach import Climb, highest
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import raised
 
@@ -31,16 +31,8 @@ class MaxMinFairness(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_level = steps_per_level(found) * np.array([job.weight for job in found.jobs])
-        costs = np.zeros(len(found.columns) + 1)
-        costs[-1] = 1.0
-        tangents = Tangents(found, found.program(costs, extra=1))
         limits = self.parameters.solver, self.parameters.solver_time_limit_s
-        level, values, _ = optimise(tangents, lambda t: (per_level * t, per_level), _beyond(found, per_level), *limits)
-        if self.parameters.compatible:
-            return level, raised(found, per_level)
-        return level, expand(found, values, per_level * level)
-
-
-def _beyond(found: Fractions, per_level: Floats) -> float:
-    """A level that nobody can pass: the one at which some job needs its fastest column all the time."""
-    return float(np.min(found.fastest[found.group_of] / per_level))
+        level, values = highest(found, Climb(per_level), *limits)
+        return level, raised(found, per_level) if self.parameters.compatible else expand(
+            found, values, per_level * level
+        )

@@ -11,11 +11,14 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
-from scheduling.policies._filling import fill
+from scheduling.policies._choices import Alike
+from scheduling.policies._filling import fill, pour_if_single
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
+from scheduling.policies._lp import Floats
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import raised
+from scheduling.policies._vessels import Vessel
 from scheduling.policies.max_min_fairness import steps_per_level
 
 
@@ -28,7 +31,14 @@ class MaxMinFairnessWaterFilling(FractionPolicy):
         weights = np.array([job.weight for job in found.jobs])
         per_level = steps_per_level(found)
         limits = self.parameters.solver, self.parameters.solver_time_limit_s
-        level, values = fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
-        needs = level * per_level
-        shares = raised(found, needs) if self.parameters.compatible else expand(found, values, needs)
-        return float((level / weights).min()), shares
+        if self.parameters.compatible:
+            level, _ = fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
+            return float((level / weights).min()), raised(found, level * per_level)
+        poured = pour_if_single(found, lambda: _one_vessel(found, weights), per_level, weights, *limits)
+        level, values = poured or fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
+        return float((level / weights).min()), expand(found, values, level * per_level)
+
+
+def _one_vessel(found: Fractions, weights: Floats) -> tuple[Alike, Vessel]:
+    alike = Alike.by(found.group_of, weights)
+    return alike, Vessel(1.0, units=np.arange(len(alike.first)))

@@ -16,6 +16,7 @@ from scheduling.policies._fraction_policy import FractionParameters, FractionPol
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import best
+from scheduling.policies._sums import largest_sum
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -32,8 +33,6 @@ class MaxSumThroughput(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
-        program = found.program(found.worth_of_columns(per_step))
-        solution = program.solve(self.parameters.solver, self.parameters.solver_time_limit_s)
-        if self.parameters.compatible:
-            return solution.objective, best(found, per_step)
-        return solution.objective, expand(found, solution.values)
+        worth = found.worth_of_columns(per_step)
+        objective, values = largest_sum(found, worth, self.parameters.solver, self.parameters.solver_time_limit_s)
+        return objective, best(found, per_step) if self.parameters.compatible else expand(found, values)

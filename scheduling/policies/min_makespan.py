@@ -13,7 +13,7 @@ import numpy as np
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._latest import Race, minimise
+from scheduling.policies._reach import Race, soonest
 from scheduling.policies._reference import searched
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import met
@@ -26,7 +26,7 @@ class MinMakespan(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
         race = Race(steps, np.ones(len(steps)), np.zeros(len(steps)))
-        theta, values = minimise(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        theta, values = soonest(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
         if self.parameters.compatible:
             theta = searched(theta)
             return theta, met(found, race.needs(theta)[0])

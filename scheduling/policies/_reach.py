@@ -1,0 +1,122 @@
+"""The best theta that all jobs reach together: a level as high as can be, or a time as short as can be.
+
+With few groups by the rows of `_needs`; where there are many, and so most rows say nothing, by the prices of `_prices`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+
+from scheduling.errors import SolverError
+from scheduling.policies._choices import Alike, Choices
+from scheduling.policies._fractions import ByJob, Fractions
+from scheduling.policies._lp import INFINITY, Engine, Floats, Ints
+from scheduling.policies._needs import Tangents, optimise
+from scheduling.policies._prices import Market, optimise_market
+
+#: From so many columns on prices are faster than rows.
+_MANY = 1_000
+
+
+class Demand(Protocol):
+    """What jobs need in steps/s, and how fast that changes with theta."""
+
+    @property
+    def keys(self) -> tuple[Floats, ...]:
+        """By job: what sets the needs of jobs with equal throughputs apart."""
+
+    def of(self, jobs: Ints) -> Self: ...
+
+    def needs(self, theta: float) -> tuple[Floats, Floats]: ...
+
+    def alone(self, fastest: Floats) -> float:
+        """A theta that nobody can pass, even with its fastest column all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """By job: `per_level` * theta steps/s reach the level theta."""
+
+    per_level: Floats
+
+    @property
+    def keys(self) -> tuple[Floats, ...]:
+        return (self.per_level,)
+
+    def of(self, jobs: Ints) -> Climb:
+        return Climb(self.per_level[jobs])
+
+    def needs(self, theta: float) -> tuple[Floats, Floats]:
+        return self.per_level * theta, self.per_level
+
+    def alone(self, fastest: Floats) -> float:
+        return float(np.min(fastest / self.per_level))
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """By job: `steps` / (`rate` * theta - `spent`) steps/s reach theta."""
+
+    steps: Floats
+    rate: Floats
+    spent: Floats
+
+    @property
+    def keys(self) -> tuple[Floats, ...]:
+        return self.steps, self.rate, self.spent
+
+    def of(self, jobs: Ints) -> Race:
+        return Race(self.steps[jobs], self.rate[jobs], self.spent[jobs])
+
+    def needs(self, theta: float) -> tuple[Floats, Floats]:
+        left = self.rate * theta - self.spent
+        return self.steps / left, -self.steps * self.rate / left**2
+
+    def alone(self, fastest: Floats) -> float:
+        return float(np.max((self.steps / fastest + self.spent) / self.rate, initial=0.0))
+
+
+def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
+    """(level, who gets what) with the highest level that everybody reaches."""
+    priced = _by_prices(found, climb, engine, time_limit_s, maximise=True)
+    if priced is not None:
+        return priced
+    costs = np.zeros(len(found.columns) + 1)
+    costs[-1] = 1.0
+    tangents, start = Tangents(found, found.program(costs, extra=1)), climb.alone(found.fastest[found.group_of])
+    level, values, _ = optimise(tangents, climb.needs, start, engine, time_limit_s)
+    return level, values
+
+
+def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
+    """(theta, who gets what) with the least theta that everybody reaches."""
+    priced = _by_prices(found, race, engine, time_limit_s, maximise=False)
+    if priced is not None:
+        return priced
+    start = race.alone(found.fastest[found.group_of])
+    width = len(found.columns)
+    costs = np.zeros(width + 1)
+    costs[width] = 1.0
+    program = found.program(costs, extra=1, maximise=False)
+    program.add_row([width], [1.0], 1.0, INFINITY)
+    theta, values, _ = optimise(Tangents(found, program, start), race.needs, start, engine, time_limit_s)
+    return theta, values
+
+
+def _by_prices(
+    found: Fractions, demand: Demand, engine: Engine, time_limit_s: float, *, maximise: bool
+) -> tuple[float, ByJob] | None:
+    """None where rows are the better way, or the only one."""
+    if found.paired or len(found.columns) < _MANY:
+        return None
+    alike = Alike.by(found.group_of, *demand.keys)
+    choices, units = Choices(found, alike), demand.of(alike.first)
+    market = Market(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+    try:
+        reached = optimise_market(market, engine, time_limit_s)
+    except SolverError:
+        return None
+    return reached.theta, ByJob(reached.shares[:, alike.unit_of])
