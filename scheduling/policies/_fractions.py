@@ -58,6 +58,18 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
+class Levels:
+    """0 and the speeds of each group's columns, ascending by group. `order` sorts the entries likewise, and `above` is
+    the first of them that is faster than a level; `step` sets groups apart where both are one number."""
+
+    group: Ints
+    steps_per_s: Floats
+    order: Ints
+    above: Ints
+    step: float
+
+
+@dataclass(frozen=True, slots=True)
 class ByJob:
     """Who gets what where nobody has a partner: `shares[type, job]`."""
 
@@ -124,14 +136,16 @@ class Fractions:
         return Entries(group[order], column[order], speeds[order], mass[order], start)
 
     @cached_property
-    def levels(self) -> Floats:
-        """[group, n]: 0 and the speeds of the group's columns, ascending, infinite beyond the last."""
+    def levels(self) -> Levels:
         entries = self.entries
-        own = [np.unique(np.append(entries.steps_per_s[entries.of(g)], 0.0)) for g in range(len(self.gang))]
-        table = np.full((len(own), max(map(len, own))), np.inf)
-        for group, speeds in enumerate(own):
-            table[group, : len(speeds)] = speeds
-        return table
+        order = np.lexsort((entries.steps_per_s, entries.group))
+        groups = np.arange(len(self.gang))
+        pairs = np.stack((np.append(entries.group, groups), np.append(entries.steps_per_s, 0.0 * groups)))
+        group, speed = np.unique(pairs, axis=1)
+        group = group.astype(np.int64)
+        step = 2.0 * float(self.fastest.max(initial=1.0)) + 1.0
+        above = np.searchsorted(entries.group[order] * step + entries.steps_per_s[order], group * step + speed, "right")
+        return Levels(group, speed, order, above, step)
 
     def program(self, costs: Floats | None = None, *, extra: int = 0, maximise: bool = True) -> LinearProgram:
         """Valid allocations as a linear program; `extra` further variables follow the columns."""
@@ -160,20 +174,22 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     taking_part, absent = _participants(snapshot)
     largest, capacity = _gpus(snapshot, {job.id for job in taking_part})
     types = tuple(sorted(capacity))
-    rows: dict[Hashable, tuple[float, ...]] = {}
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
+    numbers: dict[Hashable, int] = {}  # by what is quick to look up; -1: runs nowhere
     group_of, jobs = [], []
     for job in taking_part:
-        known = (id(job.curves), job.min_gpus, job.types)
-        row = rows.get(known)
-        if row is None:
+        workload = job.workload if variant == "packed" else ""
+        known = (id(job.curves), job.min_gpus, job.types, workload, job.id if apart else "")
+        number = numbers.get(known)
+        if number is None:
             row = tuple(steps_per_s(job, kind, capacity[kind], largest[kind]) for kind in types)
-            row = rows[known] = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
-        if not any(row):
+            row = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
+            number = groups.setdefault((row, job.min_gpus, workload, known[-1]), len(groups)) if any(row) else -1
+            numbers[known] = number
+        if number < 0:
             absent[job.id] = _nowhere(job)
             continue
-        workload = job.workload if variant == "packed" else ""
-        group_of.append(groups.setdefault((row, job.min_gpus, workload, job.id if apart else ""), len(groups)))
+        group_of.append(number)
         jobs.append(job)
     throughput = np.array([row for row, *_ in groups], dtype=float).reshape(len(groups), len(types))
     group, kind = np.nonzero(throughput)
@@ -181,8 +197,9 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     columns = Columns(group.astype(np.int64), np.full(len(group), NO_PARTNER), kind.astype(np.int64), alone, zeros)
     gang = np.array([gpus for _, gpus, *_ in groups], dtype=np.int64)
     capacities = np.array([capacity[name] for name in types], dtype=float)
-    numbers = np.array(group_of, dtype=np.int64)
-    found = Fractions(types, capacities, tuple(jobs), numbers, throughput, gang, columns, absent)
+    found = Fractions(
+        types, capacities, tuple(jobs), np.array(group_of, dtype=np.int64), throughput, gang, columns, absent
+    )
     if variant != "packed" or not jobs:
         return found
     pairs = _pairs(found, [workload for _, _, workload, _ in groups], snapshot, pair_threshold)

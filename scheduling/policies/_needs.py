@@ -53,7 +53,7 @@ class Tangents:
 
     def add(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group that falls short at `theta`, at its worst level; False where none does."""
-        found, entries = self.found, self.found.entries
+        found, levels = self.found, self.found.levels
         wanted, slope = needs(theta)
         groups = len(found.gang)
         size = np.bincount(found.group_of, weights=wanted, minlength=groups)
@@ -62,30 +62,37 @@ class Tangents:
         np.minimum.at(least, found.group_of, wanted)
         # Where all members need the same, what holds at level 0 holds at every level.
         uneven = most > least * (1 + _TOLERANCE)
-        worst = np.full(groups, self.tolerance)
-        chosen: dict[int, tuple[int, Floats, float, float]] = {}
-        for number in range(found.levels.shape[1]):
-            level = found.levels[:, number]
-            matters = (level < most) & (uneven if number else True)
-            if not matters.any():
-                break
-            above = wanted > level[found.group_of]
-            excess = np.where(above, wanted - np.where(above, level[found.group_of], 0.0), 0.0)
-            total = np.bincount(found.group_of, weights=excess, minlength=groups)
-            finite = np.where(np.isfinite(level), level, 0.0)
-            offers = np.maximum(entries.steps_per_s - finite[entries.group], 0.0) * entries.mass
-            given = np.bincount(entries.group, weights=offers * values[entries.column], minlength=groups)
-            short = (total - given) / np.maximum(size, 1e-300)
-            (missing,) = np.nonzero(matters & (short > worst))
-            if len(missing):
-                worst[missing] = short[missing]
-                rate = np.bincount(found.group_of, weights=np.where(above, slope, 0.0), minlength=groups)
-                for group in missing.tolist():
-                    chosen[group] = number, offers, float(total[group]), float(rate[group])
-        for group, (number, offers, total_of, rate_of) in chosen.items():
-            index = self._add_row(group, offers[entries.of(group)], total_of, rate_of, theta)
-            self.rows.append(Row(index, group, float(found.levels[group, number])))
-        return bool(chosen)
+        matters = (levels.steps_per_s < most[levels.group]) & (uneven[levels.group] | (levels.steps_per_s == 0.0))
+        total, rate = self._above(wanted, slope)
+        short = (total - self._given(values)) / np.maximum(size, 1e-300)[levels.group]
+        (missing,) = np.nonzero(matters & (short > self.tolerance))
+        worst = {int(levels.group[n]): int(n) for n in missing[np.argsort(short[missing], kind="stable")]}
+        for group, n in sorted(worst.items()):
+            own, level = found.entries.of(group), float(levels.steps_per_s[n])
+            offers = np.maximum(found.entries.steps_per_s[own] - level, 0.0) * found.entries.mass[own]
+            index = self._add_row(group, offers, float(total[n]), float(rate[n]), theta)
+            self.rows.append(Row(index, group, level))
+        return bool(worst)
+
+    def _above(self, wanted: Floats, slope: Floats) -> tuple[Floats, Floats]:
+        """By level: what the group's members need above it together, and how fast that changes."""
+        found, levels = self.found, self.found.levels
+        order = np.lexsort((wanted, found.group_of))
+        group, wanted = found.group_of[order], wanted[order]
+        ends = np.searchsorted(group, levels.group, "right")
+        keys = group * levels.step + np.minimum(wanted, levels.step / 2)
+        first = np.minimum(np.searchsorted(keys, levels.group * levels.step + levels.steps_per_s, "right"), ends)
+        scale = found.fastest[levels.group]
+        needs = _sums(wanted / found.fastest[group], first, ends) * scale
+        return needs - (ends - first) * levels.steps_per_s, _sums(slope[order], first, ends)
+
+    def _given(self, values: Floats) -> Floats:
+        """By level: what the columns of the group offer above it."""
+        entries, levels = self.found.entries, self.found.levels
+        mass = (entries.mass * values[entries.column])[levels.order]
+        ends, scale = entries.start[levels.group + 1], self.found.fastest[entries.group][levels.order]
+        offers = _sums(mass * entries.steps_per_s[levels.order] / scale, levels.above, ends)
+        return offers * self.found.fastest[levels.group] - _sums(mass, levels.above, ends) * levels.steps_per_s
 
     def add_cuts(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group with pairs of its own whose members cannot all be served; False where none is."""
@@ -112,12 +119,19 @@ class Tangents:
         )
 
 
+def _sums(values: Floats, first: Ints, end: Ints) -> Floats:
+    """Of each stretch."""
+    running = np.concatenate(([0.0], np.cumsum(values)))
+    return np.asarray(running[end] - running[first])
+
+
 def optimise(
     tangents: Tangents, needs: Needs, theta: float, engine: Engine, time_limit_s: float
 ) -> tuple[float, Floats, Floats]:
     """(theta, value of each column, dual values) at the best theta; `theta` is a start beyond it."""
     program = tangents.program
     width = len(program.costs) - 1
+    most_levels = int(np.bincount(tangents.found.levels.group).max())
     values, duals, still = np.zeros(width), np.zeros(program.rows), 0
     for _ in range(_ROUNDS):
         if not (tangents.add(needs, theta, values) or tangents.add_cuts(needs, theta, values)):
@@ -128,6 +142,6 @@ def optimise(
         still = still + 1 if abs(theta - before) <= _TOLERANCE * abs(theta) else 0
         # Theta may stand still while rows for other levels are added. Beyond that many the engine's own precision is
         # reached: CBC prints eight digits.
-        if still > tangents.found.levels.shape[1] + _PATIENCE and tangents.tolerance < _COARSEST:
+        if still > most_levels + _PATIENCE and tangents.tolerance < _COARSEST:
             tangents.tolerance *= 10
     raise SolverError("no convergence")

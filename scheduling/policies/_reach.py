@@ -109,14 +109,21 @@ def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -
 def _by_prices(
     found: Fractions, demand: Demand, engine: Engine, time_limit_s: float, *, maximise: bool
 ) -> tuple[float, ByJob] | None:
-    """None where rows are the better way, or the only one."""
-    if found.paired or len(found.columns) < _MANY:
+    """None where rows are the better way, or the only one: with pairs, unless one job alone decides."""
+    if maximise if found.paired else len(found.columns) < _MANY:
         return None
     alike = Alike.by(found.group_of, *demand.keys)
     choices, units = Choices(found, alike), demand.of(alike.first)
-    market = Market(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+    bound = units.alone(choices.fastest)
+    if found.paired and bound > demand.alone(found.fastest[found.group_of]) * (1 + 1e-12):
+        return None
+    market = Market(choices, units.needs, bound, maximise=maximise)
+    if found.paired and market.excess(np.full(choices.types, 1.0 / choices.types), bound)[0] > 0.0:
+        return None
     try:
         reached = optimise_market(market, engine, time_limit_s)
     except SolverError:
+        return None
+    if found.paired and reached.theta != bound:
         return None
     return reached.theta, ByJob(reached.shares[:, alike.unit_of])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 
@@ -74,13 +73,11 @@ def _pair_up(one: Floats, other: Floats, *, within: bool) -> list[tuple[int, int
     length -= turn
     cuts = np.unique(np.concatenate(([0.0], ends_one, ends_other - turn, [length])))
     cuts = cuts[(cuts >= 0) & (cuts <= length)]
-    found = []
-    for low, high in pairwise(cuts.tolist()):
-        middle = (low + high) / 2
-        first, second = int(np.searchsorted(ends_one, middle)), int(np.searchsorted(ends_other, middle + turn))
-        if high - low > _LEAST and not (within and first == second):
-            found.append((first, second, high - low))
-    return found
+    middle = (cuts[:-1] + cuts[1:]) / 2
+    first, second = np.searchsorted(ends_one, middle), np.searchsorted(ends_other, middle + turn)
+    lengths = np.diff(cuts)
+    kept = (lengths > _LEAST) & ~(within & (first == second))
+    return list(zip(first[kept].tolist(), second[kept].tolist(), lengths[kept].tolist(), strict=True))
 
 
 def achieved(found: Fractions, shares: Mapping[tuple[str, ...], Mapping[str, float]]) -> dict[str, float]:

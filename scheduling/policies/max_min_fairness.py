@@ -33,6 +33,6 @@ class MaxMinFairness(FractionPolicy):
         per_level = steps_per_level(found) * np.array([job.weight for job in found.jobs])
         limits = self.parameters.solver, self.parameters.solver_time_limit_s
         level, values = highest(found, Climb(per_level), *limits)
-        return level, raised(found, per_level) if self.parameters.compatible else expand(
-            found, values, per_level * level
-        )
+        if self.parameters.compatible:
+            return level, raised(found, per_level)
+        return level, expand(found, values, per_level * level)

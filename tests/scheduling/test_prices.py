@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from scheduling.domain import Curve, Entity, Snapshot
 from scheduling.policies._choices import Alike, Choices
 from scheduling.policies._filling import Active
-from scheduling.policies._fractions import Fractions, build
+from scheduling.policies._fractions import ByJob, Fractions, build
 from scheduling.policies._lp import Engine, Floats
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._pouring import pour
@@ -171,6 +171,20 @@ def test_the_largest_sum_is_the_whole_program_s(snapshot: Snapshot, apart: bool)
     shares = np.zeros((len(found.types), len(found.gang)))
     shares[found.columns.kind, found.columns.group] = values / found.count[found.columns.group]
     check(found, shares[:, found.group_of], np.zeros(len(found.jobs)))
+
+
+def test_pairs_are_left_alone_where_one_job_decides_the_makespan() -> None:
+    """The long job is as fast as it can be alone, and the others have time enough beside it."""
+    curves = {"a": Curve((1.0,))}
+    jobs = [make_job(number=n, curves=curves, workload="m", remaining_steps=left) for n, left in ((1, 90.0), (2, 9.0))]
+    pairs = {("m", "m", 1): {"a": (0.9, 0.9)}}
+    for gpus in (2, 1):
+        found = build(make_snapshot(*jobs, nodes=make_nodes(gpus, type="a"), pairs=pairs), variant="packed")
+        race = Race(np.array([90.0, 9.0]), np.ones(2), np.zeros(2))
+        theta, values = soonest(found, race, *LIMITS)
+        assert isinstance(values, ByJob) == (gpus == 2)
+        # On one GPU 9 steps of both are made together in 10 s, and the other 81 alone.
+        assert theta == pytest.approx(90.0 if gpus == 2 else 91.0)
 
 
 def test_jobs_that_are_alike_are_treated_alike() -> None:
