@@ -49,7 +49,7 @@ class Displaced:
 
 def displace(snapshot: Snapshot) -> Displaced:
     usable = fleet(snapshot.nodes).type_of
-    if all(gpu in usable for job in snapshot.jobs for gpu in job.gpu_ids):
+    if usable.keys() >= set[int]().union(*(job.gpu_ids for job in snapshot.jobs)):
         return Displaced(snapshot, snapshot)
     drained = {gpu for node in snapshot.nodes if not node.schedulable and not node.lost for gpu in node.gpu_ids}
     must, may, back = set(), set(), set()

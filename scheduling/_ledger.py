@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,7 +13,7 @@ from scheduling.domain import Job, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies._fractions import steps_per_s
-from scheduling.policies._known import ByCurves
+from scheduling.policies._known import ByShape
 from scheduling.policies._memory import MEMORY
 from scheduling.policies._view import View
 from scheduling.policies.base import Parameters, Policy
@@ -27,7 +26,7 @@ EDGE_S = 1e-6
 FORGOTTEN_S = 4 * 3_600.0
 
 ByType = Mapping[str, float]
-_ROWS: ByCurves[str] = ByCurves(most=16384)
+_ROWS: ByShape[str] = ByShape(most=16384)
 
 
 @dataclass
@@ -68,11 +67,15 @@ class Ledger:
 
 def account(ledger: Ledger, snapshot: Snapshot) -> None:
     """Credit what jobs held since the last look."""
-    at, now, began = ledger.at, snapshot.now, ledger.began
+    at, now, began, had = ledger.at, snapshot.now, ledger.began, ledger.had
+    nothing: ByType = {}
     for job in snapshot.jobs:
-        if job.gang is not None and job.gpu_ids and job.state is not State.STANDBY:
+        gang = job.gang
+        if gang is not None and job.gpu_ids and job.state is not State.STANDBY:
             since = max(at, job.submitted_at, began.get(job.id, at))
-            ledger.credit(job.id, job.gang.type, max(0.0, now - since))
+            if now > since:
+                before = had.get(job.id, nothing)
+                had[job.id] = {**before, gang.type: before.get(gang.type, 0.0) + now - since}
     ledger.at = now
 
 
@@ -86,11 +89,14 @@ def rules_of(policy: str, parameters: Parameters) -> str:
 
 def signature_of(snapshot: Snapshot, field: View, policy: Policy) -> str:
     """Of all that a computation rests on but time: jobs, GPUs, throughputs and the policy itself."""
-    total = 0
+    rows, total = _ROWS.of(field.shape), 0
+
+    def make(job: Job) -> str:
+        return _row(job, field)
+
     for job in snapshot.jobs:
         if not (job.held or (job.gpu_ids and not job.restartable)):
-            row = _ROWS.get(job, field.shape, lambda job: _row(job, field))
-            total += _digest(job.id, job.weight, job.priority, row)
+            total += _digest(job.id, job.weight, job.priority, rows.get(job, make))
     assert isinstance(policy.parameters, Parameters)
     text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {total:x}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -124,15 +130,6 @@ def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) 
     ledger.reasons, ledger.figures, ledger.policy = dict(answer.reasons), dict(answer.figures), dict(answer.memory)
 
 
-def owe_newcomers(ledger: Ledger, snapshot: Snapshot, before: Mapping[str, ByType]) -> None:
-    """Who came since the last computation is promised its fractions from then on."""
-    for job in snapshot.jobs:
-        if job.id in ledger.shares and job.id not in before:
-            waited = min(snapshot.now - job.submitted_at, FORGOTTEN_S)
-            for kind, share in ledger.shares[job.id].items():
-                ledger.credit(job.id, kind, -share * waited)
-
-
 def settle(ledger: Ledger, snapshot: Snapshot) -> None:
     """Count from now on. What live jobs had beyond what they were promised, negative where they are owed, goes over.
 
@@ -140,21 +137,28 @@ def settle(ledger: Ledger, snapshot: Snapshot) -> None:
     """
     since = max(0.0, snapshot.now - ledger.computed_at) if ledger.shares else 0.0
     had, shares, carried = ledger.had, ledger.shares, dict[str, ByType]()
+    nothing: ByType = {}
     for job in snapshot.jobs:
-        beyond = dict(had.get(job.id, ()))
-        for kind, share in shares.get(job.id, {}).items():
-            beyond[kind] = beyond.get(kind, 0.0) - share * since
+        own, due = had.get(job.id, nothing), shares.get(job.id, nothing)
+        beyond = {kind: seconds - due.get(kind, 0.0) * since for kind, seconds in own.items()}
+        for kind, share in due.items():
+            if kind not in own:
+                beyond[kind] = -share * since
         if beyond:
-            carried[job.id] = {kind: min(max(v, -FORGOTTEN_S), FORGOTTEN_S) for kind, v in beyond.items()}
+            for kind, seconds in beyond.items():
+                if not -FORGOTTEN_S <= seconds <= FORGOTTEN_S:
+                    beyond[kind] = math.copysign(FORGOTTEN_S, seconds)
+            carried[job.id] = beyond
     ledger.had, ledger.computed_at = carried, snapshot.now
 
 
 def _in_turns(shares: Mapping[tuple[str, ...], ByType]) -> dict[str, ByType]:
     """GPUs are held whole, so the members of a pair take turns in its time."""
-    turns: dict[str, dict[str, float]] = defaultdict(dict)
+    turns: dict[str, ByType] = {key[0]: by_type for key, by_type in shares.items() if len(key) == 1}
     for key, by_type in shares.items():
-        for job in key:
-            own = turns[job]
+        for job in key if len(key) > 1 else ():
+            own = dict(turns.get(job, ()))
             for kind, share in by_type.items():
                 own[kind] = own.get(kind, 0.0) + share / len(key)
-    return dict(turns)
+            turns[job] = own
+    return turns

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from scheduling.domain import Gang, Job, Node
+from scheduling.policies._known import fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,16 @@ class Board:
     """
 
     def __init__(self, nodes: Iterable[Node], taken: Iterable[int] = ()) -> None:
-        gone = set(taken)
-        self.nodes = [node for node in nodes if node.schedulable and not node.lost]
-        self.node_of = {gpu: index for index, node in enumerate(self.nodes) for gpu in node.gpu_ids}
-        self.free = [[gpu for gpu in sorted(node.gpu_ids) if gpu not in gone] for node in self.nodes]
+        found = fleet(tuple(nodes))
+        self.nodes, self.node_of = found.usable, found.node_of
+        gone: dict[int, set[int]] = {}
+        for gpu in taken:
+            if gpu in self.node_of:
+                gone.setdefault(self.node_of[gpu], set()).add(gpu)
+        self.free = [
+            sorted(node.gpu_ids if index not in gone else gone[index].symmetric_difference(node.gpu_ids))
+            for index, node in enumerate(self.nodes)
+        ]
         self.largest = max((len(node.gpu_ids) for node in self.nodes), default=0)
         self.levels: dict[str, list[list[int]]] = {}
         for index, node in enumerate(self.nodes):

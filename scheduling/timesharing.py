@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from scheduling._compatible import share_time_as_reference
 from scheduling._hands import Hands, reasons_of
-from scheduling._ledger import EDGE_S, Ledger, account, compute, owe_newcomers, rules_of, settle, signature_of
+from scheduling._ledger import EDGE_S, ByType, Ledger, account, compute, rules_of, settle, signature_of
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
@@ -33,13 +34,16 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
     hands = Hands(field)
     if snapshot.now >= round_end(snapshot.memory) or rules != ledger.rules:
         ledger.rules = rules
-        account(ledger, snapshot)
-        _refresh(ledger, snapshot, field, policy, settings.recompute_seconds)
-        _give(ledger, snapshot, field, policy, hands, keeping=_on_lease(ledger, field, snapshot.now, settings))
+        _refresh(ledger, snapshot, field, policy, aged_after_s=settings.recompute_seconds)
+        _keep(_on_lease(ledger, field, snapshot.now, settings), hands)
+        _give(ledger, snapshot, field, policy, hands)
         ledger.began = _beginnings(ledger, snapshot, field, hands)
         ledger.round_end = snapshot.now + settings.round_seconds
     else:
-        _give(ledger, snapshot, field, policy, hands, keeping=field.running)
+        _keep(field.running, hands)
+        if _compete(field, hands):
+            _refresh(ledger, snapshot, field, policy, aged_after_s=math.inf)
+        _give(ledger, snapshot, field, policy, hands)
         ledger.began |= {job.id: snapshot.now for job in field.queued if job.id in hands.counts}
     return Allocation(
         counts=hands.counts,
@@ -61,30 +65,36 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     field = view(snapshot)
     least = {}
     for job in field.taking_part:
-        lows = [span.low for span in field.spans(job).values()]
-        if lows and min(lows) > job.min_gpus:
-            least[job.id] = min(lows)
+        low = min([span.low for span in field.spans(job).values()], default=0)
+        if low > job.min_gpus:
+            least[job.id] = low
     if not least:
         return snapshot
     jobs = (replace(job, min_gpus=least[job.id]) if job.id in least else job for job in snapshot.jobs)
     return replace(snapshot, jobs=tuple(jobs))
 
 
-def _refresh(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, every_s: float) -> None:
+def _refresh(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, *, aged_after_s: float) -> None:
     """Fractions anew where jobs, GPUs or throughputs changed, or where they are old and time changes them."""
     signature = signature_of(snapshot, field, policy)
-    if signature != ledger.signature:
-        before = ledger.shares
+    aged = snapshot.now >= ledger.computed_at + aged_after_s
+    if signature == ledger.signature and math.isinf(aged_after_s):
+        return
+    account(ledger, snapshot)
+    changes = getattr(policy, "ages", True) or getattr(policy, "packs", False) or ledger.problem
+    if signature != ledger.signature or (aged and changes):
         compute(ledger, snapshot, policy, signature)
-        if before:
-            owe_newcomers(ledger, snapshot, before)
-    elif snapshot.now >= ledger.computed_at + every_s:
-        if getattr(policy, "ages", True) or getattr(policy, "packs", False) or ledger.problem:
-            compute(ledger, snapshot, policy, signature)
-        else:
-            settle(ledger, snapshot)
-    debts = _debts(ledger, snapshot.now)
-    ledger.figures = {**ledger.figures, "deviation": max(debts.values(), default=0.0)}
+    elif aged:
+        settle(ledger, snapshot)
+    ledger.figures = {**ledger.figures, "deviation": max(_debts(ledger, snapshot.now), default=0.0)}
+
+
+def _compete(field: View, hands: Hands) -> bool:
+    """Whether several wait for what is idle, so that it matters who is ahead."""
+    if not any(free > 0 for free in hands.free.values()):
+        return False
+    fits = (job for job in field.queued if any(hands.fits(job, Gang(kind, job.min_gpus)) for kind in field.spans(job)))
+    return sum(1 for _ in islice(fits, 2)) == 2
 
 
 def _on_lease(ledger: Ledger, field: View, now: float, settings: FractionParameters) -> list[Job]:
@@ -108,13 +118,14 @@ def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -
     return found
 
 
-def _give(
-    ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands: Hands, *, keeping: Iterable[Job]
-) -> None:
-    """Who gets which type now, beside those that are `keeping` what they have."""
-    for job in keeping:
+def _keep(jobs: Iterable[Job], hands: Hands) -> None:
+    for job in jobs:
         if job.gang is not None:
             hands.give(job, job.gang)
+
+
+def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands: Hands) -> None:
+    """Who gets which type now, beside those that keep what they have."""
     if not any(free > 0 for free in hands.free.values()):
         return
     waiting = [job for job in field.taking_part if job.id not in hands.counts]
@@ -128,31 +139,32 @@ def _give(
 
 
 def _ranked(ledger: Ledger, now: float, jobs: list[Job]) -> Iterable[tuple[Job, str]]:
-    """By descending priority; ties by what is owed over all types and on this one, then by the promise, then by the
-    queue."""
-    since = max(now - ledger.computed_at, 0.0)
-    debts = _debts(ledger, now)
+    """By descending priority; ties by what is owed over all types and on this one, then by the promise, then those that
+    hold nothing first, then by the queue."""
+    since, shares, all_had = max(now - ledger.computed_at, 0.0), ledger.shares, ledger.had
+    nothing: ByType = {}
     ranked = []
     for number, job in enumerate(jobs):
-        by_type = ledger.shares.get(job.id)
+        by_type = shares.get(job.id)
         if by_type is None:
             continue
-        had, debt = ledger.had.get(job.id, {}), debts[job.id]
+        had = all_had.get(job.id, nothing)
+        debt = sum(by_type.values()) * since - sum(had.values())
         for kind, share in by_type.items():
             here, due = had.get(kind, 0.0), share * since
             priority = math.inf if here <= 0.0 else due / here
-            ranked.append((-priority, -debt, here - due, -share, number, kind))
+            ranked.append((-priority, -debt, here - due, -share, job.gang is not None, number, kind))
     ranked.sort()
     return [(jobs[number], kind) for *_, number, kind in ranked]
 
 
-def _debts(ledger: Ledger, now: float) -> dict[str, float]:
-    """By job: seconds that it was promised on all types since the computation, less those that it had."""
+def _debts(ledger: Ledger, now: float) -> Iterable[float]:
+    """Of each job: seconds that it was promised on all types since the computation, less those that it had."""
     since, had = max(now - ledger.computed_at, 0.0), ledger.had
-    return {
-        job: sum(by_type.values()) * since - sum(had[job].values() if job in had else ())
-        for job, by_type in ledger.shares.items()
-    }
+    nothing: ByType = {}
+    return (
+        sum(by_type.values()) * since - sum(had.get(job, nothing).values()) for job, by_type in ledger.shares.items()
+    )
 
 
 def _fill(field: View, waiting: list[Job], hands: Hands) -> None:

@@ -67,7 +67,8 @@ class FractionPolicy(ABC):
 
     @property
     def rests(self) -> bool:
-        """Until the present round ends nothing is computed and nobody is moved; who waits may start on what is idle."""
+        """Until the present round ends nobody is moved and whoever waits may start on what is idle; who is ahead
+        matters only where several fit."""
         return not self.parameters.compatible
 
     @property

@@ -22,10 +22,9 @@ class ByCurves(Generic[T]):
         self._most = most
         self._entries: dict[Hashable, tuple[Mapping[str, Curve], T]] = {}
 
-    def get(self, job: Job, shape: Hashable, make: Callable[[Job], T]) -> T:
-        """`shape`: all else that the value depends on."""
+    def get(self, job: Job, make: Callable[[Job], T]) -> T:
         curves = job.curves
-        key = (id(curves), job.min_gpus, job.max_gpus, job.types, shape)
+        key = (id(curves), job.min_gpus, job.max_gpus, job.types)
         entry = self._entries.get(key)
         if entry is not None and entry[0] is curves:
             return entry[1]
@@ -36,15 +35,33 @@ class ByCurves(Generic[T]):
         return value
 
 
+class ByShape(Generic[T]):
+    """The same for each of a few shapes: all else that values depend on."""
+
+    def __init__(self, most: int, shapes: int = 8) -> None:
+        self._most, self._shapes = most, shapes
+        self._known: dict[Hashable, ByCurves[T]] = {}
+
+    def of(self, shape: Hashable) -> ByCurves[T]:
+        found = self._known.get(shape)
+        if found is None:
+            if len(self._known) >= self._shapes:
+                del self._known[next(iter(self._known))]
+            found = self._known[shape] = ByCurves(self._most)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes, counted. All but `every_type` are of those that may be scheduled."""
+    """Nodes, counted. All but `every_type` is of those that may be scheduled."""
 
     types: tuple[str, ...]
     total: Mapping[str, int]  # GPUs
     largest: Mapping[str, int]  # GPUs of the largest node
     type_of: Mapping[int, str]
     every_type: Mapping[int, str]
+    usable: tuple[Node, ...]
+    node_of: Mapping[int, int]  # GPU -> place of its node among these
 
 
 class _Fleets:
@@ -66,13 +83,17 @@ def fleet(nodes: tuple[Node, ...]) -> Fleet:
 
 
 def _count(nodes: tuple[Node, ...]) -> Fleet:
+    usable = tuple([node for node in nodes if node.schedulable and not node.lost and node.gpu_ids])
     total, largest = dict[str, int](), dict[str, int]()
-    type_of, every = dict[int, str](), dict[int, str]()
-    for node in nodes:
-        own = dict.fromkeys(node.gpu_ids, node.type)
-        every.update(own)
-        if node.schedulable and not node.lost and own:
-            type_of.update(own)
-            total[node.type] = total.get(node.type, 0) + len(own)
-            largest[node.type] = max(largest.get(node.type, 0), len(own))
-    return Fleet(tuple(sorted(total)), total, largest, type_of, every)
+    for node in usable:
+        total[node.type] = total.get(node.type, 0) + len(node.gpu_ids)
+        largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
+    return Fleet(
+        types=tuple(sorted(total)),
+        total=total,
+        largest=largest,
+        type_of={gpu: node.type for node in usable for gpu in node.gpu_ids},
+        every_type={gpu: node.type for node in nodes for gpu in node.gpu_ids},
+        usable=usable,
+        node_of={gpu: place for place, node in enumerate(usable) for gpu in node.gpu_ids},
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduling.domain import Curve, Gang, Job, Limit, Reason, Snapshot
 from scheduling.lifecycle import LOCKED, QUEUED, State
-from scheduling.policies._known import ByCurves, fleet
+from scheduling.policies._known import ByCurves, ByShape, fleet
 from scheduling.throughput import effective, trial_curve
 
 
@@ -40,12 +40,13 @@ class View:
     memo: dict[str, dict[str, Span]] = field(default_factory=dict, compare=False, repr=False)
     best: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
+    spans_of: ByCurves[dict[str, Span]] = field(default_factory=lambda: ByCurves(0), compare=False, repr=False)
 
     def spans(self, job: Job) -> dict[str, Span]:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
         known = self.memo.get(job.id)
         if known is None:
-            known = self.memo[job.id] = _SPANS.get(job, self.shape, self._spans)
+            known = self.memo[job.id] = self.spans_of.get(job, self._spans)
         return known
 
     def _spans(self, job: Job) -> dict[str, Span]:
@@ -90,7 +91,7 @@ class View:
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
 
 
-_SPANS: ByCurves[dict[str, Span]] = ByCurves(most=16384)
+_SPANS: ByShape[dict[str, Span]] = ByShape(most=16384)
 
 
 def words(gang: Gang) -> str:
@@ -140,7 +141,22 @@ def _view(snapshot: Snapshot) -> View:
     total, largest, types = nodes.total, nodes.largest, nodes.types
     multi_node = bool(snapshot.settings.get("multi_node", True))
     shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
-    base = View(types, total, largest, {}, (), (), (), (), {}, multi_node, snapshot.limits, {}, shape=shape)
+    base = View(
+        types,
+        total,
+        largest,
+        {},
+        (),
+        (),
+        (),
+        (),
+        {},
+        multi_node,
+        snapshot.limits,
+        {},
+        shape=shape,
+        spans_of=_SPANS.of(shape),
+    )
     jobs = sorted(snapshot.jobs, key=queue_key)
     reasons = {job.id: reason for job in jobs if (reason := _absent(base, job, snapshot.now)) is not None}
     if snapshot.limits:

@@ -28,8 +28,8 @@ class Policy(Protocol):
     timed: ClassVar[bool]
     # A policy may also say `strict_order = True`: jobs that hold GPUs keep them to their end, nobody starts before
     # those ahead of it in the queue, and the reason of whoever waits for one ahead has that job's id under `by`.
-    # `rests`: until the present round ends whoever holds GPUs keeps them, and who starts depends on nobody but those
-    # that wait (scheduling.timesharing). `ages = False`: its answer depends on neither time nor steps.
+    # `rests`: until the present round ends whoever holds GPUs keeps them, and a job that alone fits what is idle starts
+    # whatever the others do (scheduling.timesharing). `ages = False`: its answer depends on neither time nor steps.
     # `packs`: it reads the snapshot's pairs. `fair_share`: it reads members and usage, and its parameters have
     # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out.
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Resting(Whole):
-    """Everything at a round's end. Before it, under a policy that `rests`, those that wait and fit what is idle, and
-    the nodes that placement can choose for them; where nobody fits, no round. After a node was lost, everything."""
+    """Everything at a round's end. Before it, under a policy that `rests`, a job that alone fits what is idle, with the
+    nodes that placement can choose for it; where nobody fits, no round. After a node was lost, everything."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -36,6 +36,8 @@ class Resting(Whole):
         shown = [run for run in self.waiting.values() if self._fits(run)]
         if not shown:
             return None
+        if len(shown) > 1:
+            return self._plan_all()
         nodes, taken = self.floor.excerpt([most_gpus(run) for run in shown])
         return self._started(
             plan_round(replace(self.snapshot(shown), nodes=nodes, blocked_gpu_ids=taken), engine.policy)

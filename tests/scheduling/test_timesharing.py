@@ -190,19 +190,6 @@ def test_a_job_keeps_its_gpus_until_its_restart_has_paid_off() -> None:
     assert cluster.restarts[one.id] + cluster.restarts[two.id] == 7
 
 
-def test_who_comes_within_a_round_is_owed_its_fractions_from_then_on() -> None:
-    one, two, three = jobs_of(3, a=1.0)
-    cluster = Cluster(one, a=1)
-    cluster.step()
-    cluster.wait(ROUND_S / 4)
-    cluster.arrive(replace(three, submitted_at=cluster.snapshot.now))
-    cluster.wait(ROUND_S / 4)
-    cluster.arrive(replace(two, submitted_at=cluster.snapshot.now))
-    cluster.wait(ROUND_S / 2)
-    cluster.step()
-    assert cluster.holds(three) == (0,)
-
-
 def test_what_is_remembered_is_plain_and_goes_with_the_policy() -> None:
     one, two = jobs_of(2, a=1.0)
     cluster = Cluster(one, two, a=1)
@@ -212,6 +199,29 @@ def test_what_is_remembered_is_plain_and_goes_with_the_policy() -> None:
     cluster.rounds(1)
     assert before.keys() == cluster.snapshot.memory.keys()
     assert before["time_sharing"]["signature"] != cluster.snapshot.memory["time_sharing"]["signature"]
+
+
+def test_fractions_are_computed_within_a_round_where_several_wait_for_idle_gpus() -> None:
+    running, *rest = jobs_of(4, a=1.0)
+    cluster = Cluster(running, policy=Recorded({"round_seconds": ROUND_S}), a=2)
+    cluster.step()
+    cluster.wait(ROUND_S / 4)
+    cluster.arrive(rest[0])
+    cluster.step()
+    assert (Recorded.computed, cluster.holds(rest[0])) == (1, (1,))
+    cluster.snapshot = replace(cluster.snapshot, jobs=cluster.snapshot.jobs[1:])
+    cluster.arrive(rest[1])
+    cluster.arrive(rest[2])
+    cluster.step()
+    assert (Recorded.computed, cluster.holds(rest[1])) == (2, (0,))
+
+
+class Recorded(MaxMinFairness):
+    computed = 0
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        type(self).computed += 1
+        return super().allocate(snapshot)
 
 
 def test_memory_of_an_earlier_release_is_no_obstacle() -> None:
