@@ -42,6 +42,7 @@ class Whole:
             next_event_s=engine.next_end_s(),
             settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
             blocked_gpu_ids=frozenset(engine.occupied - engine.assigned),
+            prices=cluster.price_per_gpu_hour,
         )
 
     def is_due(self, run: Run | None) -> bool:

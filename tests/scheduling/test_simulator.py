@@ -40,6 +40,15 @@ def test_one_job_launches_and_trains() -> None:
     assert result["restarts"] == 0
 
 
+def test_policies_know_the_prices_of_the_cluster() -> None:
+    """The lowest cost is on the type that is slower and cheaper still."""
+    curves = {"fast": Curve((2.0,)), "slow": Curve((1.0,))}
+    nodes = (*make_nodes(1, type="fast"), *make_nodes(1, type="slow", first_id=10))
+    on = Cluster(nodes, {"fast": 9.0, "slow": 1.0}, launch_s=0.0, checkpoint_s=0.0, stop_s=0.0)
+    result = simulate([TraceJob("1", 1, 0.0, 7_200.0, curves, max_gpus=1)], on, "min_cost")
+    assert result["cost"] == pytest.approx(2.0)
+
+
 def test_an_arrival_shrinks_the_other_and_stands_by_until_gpus_are_free() -> None:
     # First: launches 0-10, trains alone, unprotected from 40. Second arrives at 100: the first checkpoints (4 s)
     # and stops (1 s), both launch at 105 on one GPU each, and train from 115.
