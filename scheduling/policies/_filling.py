@@ -25,17 +25,15 @@ Active = NDArray[np.bool_]
 _BINDS = 1e-7
 
 
-def pour_if_single(
+def pour_or_none(
     found: Fractions,
     vessel_of: Callable[[], tuple[Alike, Vessel]],
     per_level: Floats,
     weights: Floats,
     engine: Engine,
     time_limit_s: float,
-) -> tuple[Floats, ByJob] | None:
-    """(level by job, who gets what), by prices; None where there are pairs, or prices fail: then by steps."""
-    if found.paired:
-        return None
+) -> tuple[Floats, Floats | ByJob] | None:
+    """(level by job, who gets what) along the levels' closed form; None where that fails, and steps are left."""
     alike, vessel = vessel_of()
     try:
         return pour(found, alike, vessel, per_level[alike.first], weights[alike.first], engine, time_limit_s)
@@ -82,7 +80,6 @@ def _stuck(tangents: Tangents, duals: Floats, needs: Floats, rising: Active) -> 
     prices = np.array([abs(duals[row.index]) for row in tangents.rows])
     for row, price in zip(tangents.rows, prices, strict=True):
         if price > _BINDS * prices.max():
-            members = found.members[row.group] if row.members is None else row.members
-            stuck[members[needs[members] > row.level * (1 - 1e-12)]] = True
+            stuck[row.members[needs[row.members] > row.level * (1 - 1e-12)]] = True
     full = found.fastest[found.group_of]
     return stuck | (rising & (needs >= full * (1 - 1e-9)))

@@ -80,6 +80,11 @@ class LinearProgram:
         if self._highs is not None:
             self._highs.changeCoeff(row, column, value)
 
+    def set_lower(self, row: int, lower: float) -> None:
+        self._lower[row] = lower
+        if self._highs is not None:
+            self._highs.changeRowBounds(row, lower, self._upper[row])
+
     def set_costs(self, costs: Floats) -> None:
         self.costs = np.asarray(costs, dtype=float).copy()
         if self._highs is not None:

@@ -32,12 +32,14 @@ Needs = Callable[[float], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the program: whose needs above which level it holds, or of which members."""
+    """A row of the program, which holds sum(weight * max(need - level, 0)) - constant of the members, over `scale`."""
 
     index: int
-    group: int
+    scale: float
+    members: Ints
+    weight: Floats
     level: float = 0.0
-    members: Ints | None = None
+    constant: float = 0.0
 
 
 @dataclass
@@ -50,6 +52,8 @@ class Tangents:
     rows: list[Row] = field(default_factory=list)
     #: By which part of its group's need a row may be missed.
     tolerance: float = _TOLERANCE
+    #: Whether it matters that nobody is their own partner.
+    cutting: bool = True
 
     def add(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group that falls short at `theta`, at its worst level; False where none does."""
@@ -70,9 +74,19 @@ class Tangents:
         for group, n in sorted(worst.items()):
             own, level = found.entries.of(group), float(levels.steps_per_s[n])
             offers = np.maximum(found.entries.steps_per_s[own] - level, 0.0) * found.entries.mass[own]
-            index = self._add_row(group, offers, float(total[n]), float(rate[n]), theta)
-            self.rows.append(Row(index, group, level))
+            place = self._add_row(group, offers, float(total[n]), float(rate[n]), theta)
+            self.rows.append(Row(*place, found.members[group], np.ones(found.count[group]), level))
         return bool(worst)
+
+    def renew(self, needs: Needs, theta: float) -> None:
+        """Rows for other needs in the place of those that there are."""
+        wanted, slope = needs(theta)
+        for row in self.rows:
+            above = np.maximum(wanted[row.members] - row.level, 0.0)
+            rate = float(row.weight[above > 0] @ slope[row.members][above > 0])
+            total = float(row.weight @ above) - row.constant
+            self.program.set_value(row.index, len(self.program.costs) - 1, -rate * self.unit / row.scale)
+            self.program.set_lower(row.index, (total - rate * theta) / row.scale)
 
     def _above(self, wanted: Floats, slope: Floats) -> tuple[Floats, Floats]:
         """By level: what the group's members need above it together, and how fast that changes."""
@@ -97,26 +111,26 @@ class Tangents:
     def add_cuts(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group with pairs of its own whose members cannot all be served; False where none is."""
         found, entries, before = self.found, self.found.entries, self.program.rows
-        if not (entries.mass == 2.0).any():
+        if not self.cutting or not (entries.mass == 2.0).any():
             return False
         wanted, slope = needs(theta)
         for group, members in enumerate(found.members):
             _, cut = split(found, group, values, wanted[members], max(1e-7, self.tolerance))
             if cut is not None and cut.weight.any():
                 total = float(cut.weight @ wanted[members]) - cut.constant
-                index = self._add_row(group, cut.price, total, float(cut.weight @ slope[members]), theta)
-                self.rows.append(Row(index, group, members=members[cut.weight > 0]))
+                place = self._add_row(group, cut.price, total, float(cut.weight @ slope[members]), theta)
+                held = cut.weight > 0
+                self.rows.append(Row(*place, members[held], cut.weight[held], constant=cut.constant))
         return self.program.rows > before
 
-    def _add_row(self, group: int, offers: Floats, total: float, rate: float, theta: float) -> int:
-        """offers * values >= total + rate * (theta' - theta), scaled so that its numbers are near 1."""
+    def _add_row(self, group: int, offers: Floats, total: float, rate: float, theta: float) -> tuple[int, float]:
+        """offers * values >= total + rate * (theta' - theta), scaled so that its numbers are near 1: (index, scale)."""
         columns = np.append(self.found.entries.column[self.found.entries.of(group)], len(self.program.costs) - 1)
         scale = max(abs(total), abs(rate) * max(abs(theta), self.unit))
         largest = float(np.abs(offers).max())
         scale = scale if scale > 1e-9 * largest else largest  # a cut may say no more than that a column stays empty
-        return self.program.add_row(
-            columns, np.append(offers, -rate * self.unit) / scale, (total - rate * theta) / scale, INFINITY
-        )
+        values = np.append(offers, -rate * self.unit) / scale
+        return self.program.add_row(columns, values, (total - rate * theta) / scale, INFINITY), scale
 
 
 def _sums(values: Floats, first: Ints, end: Ints) -> Floats:
@@ -133,8 +147,9 @@ def optimise(
     width = len(program.costs) - 1
     most_levels = int(np.bincount(tangents.found.levels.group).max())
     values, duals, still = np.zeros(width), np.zeros(program.rows), 0
-    for _ in range(_ROUNDS):
-        if not (tangents.add(needs, theta, values) or tangents.add_cuts(needs, theta, values)):
+    for n in range(_ROUNDS):
+        known = n or not tangents.rows  # rows that are there already say more than no values at all
+        if known and not (tangents.add(needs, theta, values) or tangents.add_cuts(needs, theta, values)):
             return theta, values, duals
         solution = program.solve(engine, time_limit_s)
         values, duals = solution.values[:width], solution.duals

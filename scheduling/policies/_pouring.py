@@ -7,9 +7,13 @@ cannot rise without another's falling (linear programming duality). Source: Gave
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
 from scheduling.errors import SolverError
+from scheduling.policies._bounding import Bounding
 from scheduling.policies._choices import Alike, Choices
 from scheduling.policies._fractions import ByJob, Fractions
 from scheduling.policies._lp import Engine, Floats
@@ -17,6 +21,17 @@ from scheduling.policies._prices import Market, Needs, optimise_market
 from scheduling.policies._vessels import Vessel
 
 _BINDS, _SAME = 1e-9, 1e-9
+#: (needs by volume, the volume of all, the volume that is reached) -> Poured
+RaiseTo = Callable[[Needs, float, float], "Poured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Poured:
+    """(volume, who gets what, the most steps/s that each unit may ever have)."""
+
+    volume: float
+    values: Floats | ByJob
+    most: Floats
 
 
 def pour(
@@ -27,24 +42,47 @@ def pour(
     weights: Floats,
     engine: Engine,
     time_limit_s: float,
-) -> tuple[Floats, ByJob]:
+) -> tuple[Floats, Floats | ByJob]:
     """(level by job, who gets what). By unit: the steps/s of one level, and the weight of one member."""
-    choices, count = Choices(found, alike), alike.count
-    tops = choices.fastest / per_level
-    volume, prices = 0.0, None
+    raise_to = (_by_rows if found.paired else _by_prices)(found, alike, engine, time_limit_s)
+    count, fastest = alike.count, found.fastest[found.group_of[alike.first]]
+    tops, volume = fastest / per_level, 0.0
     for _ in range(len(tops) + 1):
         full = vessel.shape(tops * count, weights * count)
         needs = _needs(vessel, tops * count, per_level / count)
+        reached = raise_to(needs, full, volume)
+        volume = reached.volume
+        level = needs(volume)[0] / per_level
+        tops = np.clip(reached.most / per_level, level, tops)
+        if not (tops > level * (1 + _SAME)).any():
+            return level[alike.unit_of], reached.values
+    raise SolverError("water filling did not end")
+
+
+def _by_prices(found: Fractions, alike: Alike, engine: Engine, time_limit_s: float) -> RaiseTo:
+    choices = Choices(found, alike)
+    prices: Floats | None = None
+
+    def raise_to(needs: Needs, full: float, volume: float) -> Poured:
+        nonlocal prices
         market = Market(choices, needs, full, least=volume, maximise=True)
         reached = optimise_market(market, engine, time_limit_s, prices)
-        volume, prices = reached.theta, reached.prices
-        wanted = needs(volume)[0]
-        level = wanted / per_level
-        free = _free_of_charge(choices, prices, wanted) / per_level
-        tops = np.clip(free, level, tops)
-        if not (tops > level * (1 + _SAME)).any():
-            return level[alike.unit_of], ByJob(reached.shares[:, alike.unit_of])
-    raise SolverError("water filling did not end")
+        prices = reached.prices
+        most = _free_of_charge(choices, prices, needs(reached.theta)[0])
+        return Poured(reached.theta, ByJob(reached.shares[:, alike.unit_of]), most)
+
+    return raise_to
+
+
+def _by_rows(found: Fractions, alike: Alike, engine: Engine, time_limit_s: float) -> RaiseTo:
+    bounding, fastest = Bounding(found, alike, engine, time_limit_s), found.fastest[found.group_of[alike.first]]
+
+    def raise_to(needs: Needs, full: float, volume: float) -> Poured:
+        reached, values, bound = bounding.reach(needs, full, volume)
+        wanted = needs(reached)[0]
+        return Poured(reached, values, fastest if bound is None else bound.free(wanted, fastest))
+
+    return raise_to
 
 
 def _free_of_charge(choices: Choices, prices: Floats, wanted: Floats) -> Floats:

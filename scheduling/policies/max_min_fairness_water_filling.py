@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduling.domain import Snapshot
 from scheduling.policies._choices import Alike
-from scheduling.policies._filling import fill, pour_if_single
+from scheduling.policies._filling import fill, pour_or_none
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats
@@ -34,7 +34,7 @@ class MaxMinFairnessWaterFilling(FractionPolicy):
         if self.parameters.compatible:
             level, _ = fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
             return float((level / weights).min()), raised(found, level * per_level)
-        poured = pour_if_single(found, lambda: _one_vessel(found, weights), per_level, weights, *limits)
+        poured = pour_or_none(found, lambda: _one_vessel(found, weights), per_level, weights, *limits)
         level, values = poured or fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
         return float((level / weights).min()), expand(found, values, level * per_level)
 

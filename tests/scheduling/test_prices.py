@@ -12,17 +12,19 @@ from scipy.optimize import linprog
 
 from scheduling.domain import Curve, Entity, Snapshot
 from scheduling.policies._choices import Alike, Choices
-from scheduling.policies._filling import Active
+from scheduling.policies._filling import Active, fill
 from scheduling.policies._fractions import ByJob, Fractions, build
 from scheduling.policies._lp import Engine, Floats
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._pouring import pour
 from scheduling.policies._prices import Market, optimise_market
 from scheduling.policies._reach import Climb, Race, highest, soonest
+from scheduling.policies._shares import achieved, expand
 from scheduling.policies._sums import Offers
 from scheduling.policies.hierarchical import share_out, tree, vessel_of
 from scheduling.policies.max_min_fairness import steps_per_level
 from tests.builders import make_job, make_nodes, make_snapshot
+from tests.scheduling.test_fractions import problems as with_few_kinds
 
 TYPES = ("a", "b", "c", "d")
 LIMITS: tuple[Engine, float] = ("highs", 30.0)
@@ -153,9 +155,31 @@ def test_levels_of_a_tree_are_the_literal_ones(snapshot: Snapshot) -> None:
         return rate
 
     alike, vessel = vessel_of(root, found, weights)
-    level, by_job = pour(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
+    level, values = pour(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
     assert level == pytest.approx(literal_levels(found, per_level, rates), rel=1e-5, abs=1e-5)
-    check(found, by_job.shares, level * per_level)
+    assert isinstance(values, ByJob)
+    check(found, values.shares, level * per_level)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(snapshot=with_few_kinds(pairs=True))
+def test_levels_with_shared_gpus_are_those_step_by_step(snapshot: Snapshot) -> None:
+    found = build(snapshot, variant="packed")
+    if not found.jobs:
+        return
+    per_level, weights = steps_per_level(found), np.array([job.weight for job in found.jobs])
+    root = tree(found.jobs, snapshot.entities)
+
+    def rates(active: Active) -> Floats:
+        rate = np.zeros(len(active))
+        share_out(root, 1.0, rate, active, weights)
+        return rate
+
+    alike, vessel = vessel_of(root, found, weights)
+    level, values = pour(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
+    assert level == pytest.approx(fill(found, per_level, rates, *LIMITS)[0], rel=1e-6, abs=1e-7)
+    reached = achieved(found, expand(found, values, level * per_level))
+    assert all(reached[job.id] >= need * (1 - 1e-6) for job, need in zip(found.jobs, level * per_level, strict=True))
 
 
 @slowly

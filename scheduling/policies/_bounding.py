@@ -1,0 +1,105 @@
+"""Water filling where jobs share GPUs: how high the levels can be poured, by the rows of `_needs`.
+
+At given needs the largest part of them that can be met at once is a linear program. Its dual values are a bound that
+holds at all levels: what the rows weigh of the needs is never more than what they weigh of all that there is. So the
+volume falls to where the bound allows it, until all needs can be met there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduling.errors import SolverError
+from scheduling.policies._choices import Alike
+from scheduling.policies._fractions import Fractions
+from scheduling.policies._lp import INFINITY, Engine, Floats, Ints
+from scheduling.policies._needs import Needs, Tangents, optimise
+
+_ROUNDS, _HALVINGS = 60, 60
+_MET, _BINDS, _SAME = 1e-9, 1e-9, 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """sum(weight * max(need - level, 0)) <= most, over entries that name a unit each."""
+
+    unit: Ints
+    weight: Floats
+    level: Floats
+    most: float
+
+    def excess(self, needs: Floats) -> float:
+        return float(self.weight @ np.maximum(needs[self.unit] - self.level, 0.0)) - self.most
+
+    def free(self, needs: Floats, fastest: Floats) -> Floats:
+        """The most that each unit may need where the bound is reached."""
+        free = fastest.copy()
+        np.minimum.at(free, self.unit, np.maximum(self.level, needs[self.unit] * (self.level < needs[self.unit])))
+        return np.maximum(free, needs)
+
+
+class Bounding:
+    """The program of one problem, kept between volumes."""
+
+    def __init__(self, found: Fractions, alike: Alike, engine: Engine, time_limit_s: float) -> None:
+        self.found, self.alike, self.limits = found, alike, (engine, time_limit_s)
+        width = len(found.columns)
+        self.program = found.program((np.arange(width + 1) == width).astype(float), extra=1)
+        self.program.add_row([width], [1.0], -INFINITY, 1.0)
+        self.fixed = self.program.rows
+        self.tangents = Tangents(found, self.program)
+
+    def reach(self, needs: Needs, most: float, least: float) -> tuple[float, Floats, Bound | None]:
+        """(volume, value of each column, what keeps it from being more): at most `most`; `least` can be met."""
+        volume, bound = most, None
+        for _ in range(_ROUNDS):
+            wanted = needs(volume)[0]
+            part, values, found = self._largest_part(wanted[self.alike.unit_of])
+            if part >= 1.0 - _MET or volume <= least:
+                return volume, values, bound
+            bound = found
+            volume = _fall(bound, needs, volume, least)
+        raise SolverError("no convergence")
+
+    def _largest_part(self, wanted: Floats) -> tuple[float, Floats, Bound]:
+        tangents = self.tangents
+
+        def needs(part: float) -> tuple[Floats, Floats]:
+            return wanted * part, wanted
+
+        tangents.renew(needs, 1.0)
+        tangents.cutting = False
+        part, values, duals = optimise(tangents, needs, 1.0, *self.limits)
+        if part >= 1.0 - _MET:
+            tangents.cutting = True
+            part, values, duals = optimise(tangents, needs, 1.0, *self.limits)
+        return part, values, self._bound(duals)
+
+    def _bound(self, duals: Floats) -> Bound:
+        price = np.abs(duals)
+        parts = []
+        most = float(price[: self.fixed - 1].sum())  # a type without GPUs has no columns in use
+        for row in self.tangents.rows:
+            if price[row.index] > _BINDS * price[self.fixed :].max():
+                by_need = price[row.index] / row.scale * row.weight
+                unit, place = np.unique(self.alike.unit_of[row.members], return_inverse=True)
+                parts.append((unit, np.bincount(place, weights=by_need).astype(float), np.full(len(unit), row.level)))
+                most += price[row.index] / row.scale * row.constant
+        if not parts:
+            return Bound(np.empty(0, np.int64), np.empty(0), np.empty(0), most)
+        unit, weight, level = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Bound(unit, weight, level, most)
+
+
+def _fall(bound: Bound, needs: Needs, high: float, low: float) -> float:
+    """The largest volume that the bound allows."""
+    if bound.excess(needs(low)[0]) >= 0.0:
+        return low
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if bound.excess(needs(middle)[0]) <= 0.0 else (low, middle)
+        if high - low <= _SAME * high:
+            break
+    return high
