@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count
 
 from portal.jobs.models import Accelerator, Cluster, Job
@@ -20,7 +22,7 @@ def export_jobs(*, cluster: Cluster, start: datetime, end: datetime) -> Iterator
     """Jobs submitted in [start, end) that finished, by submission; arrivals count from `start`.
 
     Throughputs are what is known of each job today: measured where it was measured. Neither names, owners
-    nor commands leave the portal.
+    nor commands leave the portal; whose jobs belong together does.
     """
     types = dict(
         Accelerator.objects.filter(node__cluster=cluster)
@@ -48,6 +50,13 @@ def _entries(jobs: list[Job], types: Mapping[str, int], start: datetime) -> Iter
         yield _entry(job, known[job.pk], start)
 
 
+def _alias(job: Job) -> str:
+    """Whose jobs belong together, and not whose they are."""
+    if job.owner_id is None:
+        return ""
+    return hashlib.blake2b(f"{settings.SECRET_KEY}/{job.owner_id}".encode(), digest_size=6).hexdigest()
+
+
 def _entry(job: Job, known: Mapping[str, Profile], start: datetime) -> dict[str, Any]:
     run = job.run
     assert run is not None
@@ -57,6 +66,7 @@ def _entry(job: Job, known: Mapping[str, Profile], start: datetime) -> dict[str,
         "total_steps": job.total_steps,
         "model_type": job.model_type.name if job.model_type else "",
         "project": job.project.key,
+        "user": _alias(job),
         "priority": job.priority,
         "min_gpus": job.min_gpus,
         "max_gpus": job.max_gpus,

@@ -19,6 +19,7 @@ from scheduling.simulator.meter import Meter
 from scheduling.simulator.noise import draw_factors
 from scheduling.simulator.resting import Resting
 from scheduling.simulator.run import Run
+from scheduling.simulator.shares import NoShares, Shares
 from scheduling.simulator.sight import Ordered, Whole
 from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
@@ -80,6 +81,7 @@ class Engine:
         self.node_of = {gpu: node.name for node in cluster.nodes for gpu in node.gpu_ids}
         self.price_of = {node.name: cluster.price_per_gpu_hour.get(node.type, 0.0) for node in cluster.nodes}
         self.protection = float(getattr(policy.parameters, "protection_factor", 3.0))
+        self.shares = _shares(self, start)
         self.sight = _sight(self)
         self.failures = Failures(self)
 
@@ -339,12 +341,20 @@ class Engine:
     def release(self, run: Run) -> None:
         now = self.clock.now
         held = now - run.occupied_since
+        self.shares.add(run, now)
         run.gpu_seconds += held * len(run.occupied)
         run.cost += sum(held / 3600.0 * self.price_of[self.node_of[gpu]] for gpu in run.occupied)
         if self.options.keep_holds and run.occupied:
             self.outcome.holds.append((run.job.number, run.occupied, run.occupied_since, now))
         self.occupied.difference_update(run.occupied)
         run.occupied = ()
+
+
+def _shares(engine: Engine, start: float) -> Shares:
+    if not getattr(engine.policy, "fair_share", False):
+        return NoShares()
+    days = getattr(engine.policy.parameters, "half_life_days", None)
+    return Shares(engine.runs, engine.nodes, None if days is None else days * 86_400.0, start)
 
 
 def _sight(engine: Engine) -> Whole:

@@ -88,6 +88,7 @@ class Run:
             id=job.id,
             number=job.number,
             project=job.project,
+            user=job.user,
             state=self.state,
             submitted_at=job.arrival_s,
             curves=self.curves() if self.measured else job.curves,
@@ -106,5 +107,6 @@ class Run:
             restart_cost_s=self.launch_s + checkpoint_s + stop_s if trained else 0.0,
             protected_until=self.protected_until,
             weight=job.weight,
+            held_since=self.occupied_since if self.occupied else None,
         )
         return self.seen

@@ -43,6 +43,7 @@ class Whole:
             settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
             blocked_gpu_ids=frozenset(engine.occupied - engine.assigned),
             prices=cluster.price_per_gpu_hour,
+            **engine.shares.inputs(),
         )
 
     def is_due(self, run: Run | None) -> bool:

@@ -28,6 +28,7 @@ class TraceJob:
     curves: Mapping[str, Curve]
     model_type: str = ""
     project: str = "default"
+    user: str = ""
     priority: int = 0
     min_gpus: int = 1
     max_gpus: int | None = None

@@ -35,6 +35,7 @@ class Timed:
     project: str = "default"
     priority: int = 0
     model_type: str = ""
+    user: str = ""
 
 
 @lru_cache(maxsize=4096)
@@ -55,6 +56,7 @@ def make_jobs(timed: list[Timed], context: Context) -> list[TraceJob]:
             curves=unit_curves(job.types or context.types, job.gpus),
             model_type=job.model_type,
             project=job.project,
+            user=job.user,
             priority=job.priority,
             min_gpus=job.gpus,
             max_gpus=job.gpus,

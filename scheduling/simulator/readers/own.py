@@ -84,6 +84,7 @@ def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
         curves=curves,
         model_type=model,
         project=str(values.get("project") or "default"),
+        user=str(values.get("user") or ""),
         priority=entry.integer("priority", 0),
         min_gpus=least,
         max_gpus=entry.integer("max_gpus", least=least) if values.get("max_gpus") is not None else None,

@@ -72,7 +72,8 @@ def _job(row: Row, context: Context) -> Timed | None:
         return None
     kinds = tuple(sorted({kind for kind, _ in found if kind}))
     project = row.text("Account") if "Account" in row else "default"
-    return Timed(row.text("JobID"), row.moment("Submit"), seconds, gpus, kinds, project)
+    user = row.text("User") if "User" in row else ""
+    return Timed(row.text("JobID"), row.moment("Submit"), seconds, gpus, kinds, project, user=user)
 
 
 def _seconds(row: Row) -> float:

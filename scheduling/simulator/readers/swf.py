@@ -35,9 +35,9 @@ def read(path: Path, context: Context) -> list[TraceJob]:
         if row.number("run_time", -1) < 0 or gpus < 1:
             context.skip("jobs without run time or processors")
             continue
-        project = row.text("group")
+        project, user = row.text("group"), row.text("user")
         jobs.append(
             Timed(row.text("job"), row.number("submit_time"), row.number("run_time"), int(gpus),
-                  project=project if project != "-1" else "default")
+                  project=project if project != "-1" else "default", user=user if user != "-1" else "")
         )  # fmt: skip
     return make_jobs(jobs, context)
