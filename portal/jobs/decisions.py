@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -40,6 +40,11 @@ def _text(snapshot: Snapshot) -> bytes:
     return "\n".join(lines).encode()
 
 
+def _plan_text(plan: Plan) -> str:
+    """With every reason in words: a plan may keep them untold until they are read."""
+    return json.dumps(asdict(replace(plan, reasons=dict(plan.reasons))), default=_plain)
+
+
 def _snapshot(text: bytes) -> Snapshot:
     head, *jobs = text.decode().split("\n")
     document = json.loads(head)
@@ -57,7 +62,7 @@ def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> De
     if base is None or len(packed) > _NEW_BASE_AT * base.size_bytes:
         base = _keep_base(text)
         packed = _difference(text, text)
-    plain = json.dumps(asdict(plan), default=_plain)
+    plain = _plan_text(plan)
     return Decision.objects.create(
         cluster=cluster,
         round=cluster.round_epoch + 1,
@@ -111,7 +116,7 @@ def replay(decision: Decision, policy_name: str = "", parameters: dict[str, Any]
 
 
 def same_plan(plan: Plan, decision: Decision) -> bool:
-    return bool(json.loads(json.dumps(asdict(plan), default=_plain)) == decision.plan)
+    return bool(json.loads(_plan_text(plan)) == decision.plan)
 
 
 def prune() -> None:

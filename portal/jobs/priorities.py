@@ -5,26 +5,16 @@ Under another policy than `multifactor` they say what its defaults would make of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-from django.db.models import Count, Min
-from django.db.models.functions import Lower
 
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.jobs.describe import iso
-from portal.jobs.models import Cluster, Hold, Job
-from portal.jobs.selectors import in_states
-from portal.jobs.shares import share_inputs, user_key
-from portal.jobs.snapshots import nodes_of, project_tree, qos_levels
-from scheduling import domain
-from scheduling.lifecycle import LIVE, WAITING, State
-from scheduling.policies import load_policy
-from scheduling.policies.multifactor import Multifactor
+from portal.jobs.models import Cluster, Job
+from portal.jobs.picture import picture, score_waiting
 from scheduling.priority.fair_share import Key, Leaf, Standing, standings
 from scheduling.priority.multifactor import FACTORS, age_factor
 from scheduling.priority.scoring import Formula, Scores
@@ -33,97 +23,19 @@ from scheduling.priority.standing import tree_of
 _COURSE_POINTS = 15
 
 
-@dataclass(frozen=True)
-class Picture:
-    """The cluster as the sum sees it: only what it reads is filled in."""
-
-    snapshot: domain.Snapshot
-    policy: Multifactor
-    in_force: bool
-
-    @property
-    def formula(self) -> Formula:
-        return self.policy.parameters.formula()
-
-
-def picture(cluster: Cluster, now: datetime) -> Picture:
-    in_force = cluster.policy_name == Multifactor.name
-    policy = load_policy(Multifactor.name, cluster.policy_parameters if in_force else {})
-    assert isinstance(policy, Multifactor)
-    inputs = share_inputs(now)
-    snapshot = domain.Snapshot(
-        now=now.timestamp(),
-        nodes=nodes_of(cluster),
-        jobs=tuple(_jobs(cluster)),
-        entities=project_tree(),
-        qos=qos_levels(),
-        members=inputs.members,
-        usage=inputs.usage,
-        usage_at=inputs.usage_at,
-    )
-    return Picture(snapshot, policy, in_force)
-
-
-def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
-    held = _held(cluster)
-    columns = ("pk", "number", "project__key", "owner_id", "run_id", "run__state", "submitted_at", "eligible_at")
-    rows = Job.objects.filter(in_states(LIVE), cluster=cluster).order_by("number")
-    for row in rows.values(
-        *columns, "run__not_before", "priority", "min_gpus", "accelerator_types", "hold_kind", "qos__name"
-    ):
-        gang, since = held.get(row["run_id"], (None, None))
-        yield domain.Job(
-            id=str(row["pk"]),
-            number=row["number"],
-            project=row["project__key"],
-            state=State(row["run__state"]),
-            submitted_at=row["submitted_at"].timestamp(),
-            curves={},
-            priority=row["priority"],
-            min_gpus=row["min_gpus"],
-            types=tuple(row["accelerator_types"]),
-            user=user_key(row["owner_id"]),
-            eligible_at=row["eligible_at"].timestamp() if row["eligible_at"] else None,
-            not_before=row["run__not_before"].timestamp() if row["run__not_before"] else None,
-            gang=gang,
-            held_since=since,
-            held=bool(row["hold_kind"]),
-            qos=row["qos__name"] or "",
-        )
-
-
-def _held(cluster: Cluster) -> dict[Any, tuple[domain.Gang, float]]:
-    """What each run holds, and since when."""
-    rows = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).order_by()
-    grouped = rows.values("run_id", "accelerator__node__accelerator_type")
-    return {
-        row["run_id"]: (
-            domain.Gang(row["accelerator__node__accelerator_type"], row["count"]),
-            row["since"].timestamp(),
-        )
-        for row in grouped.annotate(count=Count("pk"), since=Min(Lower("during")))
-    }
-
-
 # Priorities ----------------------------------------------------------------------------------------
 
 
 def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> dict[str, Any]:
     """The waiting jobs that the user may see, highest priority first, with their place among all that wait."""
     seen = picture(cluster, now)
-    scores, waiting = _waiting(seen)
+    scores, waiting = score_waiting(seen)
     mine = visible_projects(user)
     if project is not None:
         mine = mine.filter(ancestry__contains=[project.pk])
     keys = set(mine.values_list("key", flat=True))
     rows = [(rank, at) for rank, at in enumerate(scores.order, 1) if waiting[at].project in keys]
     return {"in_force": seen.in_force, "at": iso(now), "rows": rows, "scores": scores, "formula": seen.formula}
-
-
-def _waiting(seen: Picture) -> tuple[Scores, list[domain.Job]]:
-    """Of those that wait for GPUs; who is held has no place among them."""
-    waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held]
-    return seen.policy.scores_of(seen.snapshot, waiting), waiting
 
 
 def describe_priorities(found: dict[str, Any], rows: list[tuple[int, int]]) -> list[dict[str, Any]]:
@@ -169,7 +81,7 @@ def _factors(at: int, scores: Scores, formula: Formula) -> list[dict[str, Any]]:
 def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str, Any]:
     """One waiting job's, with its course if nobody uses anything; empty for one that waits for no GPUs."""
     seen = picture(cluster, now)
-    scores, waiting = _waiting(seen)
+    scores, waiting = score_waiting(seen)
     head = {"in_force": seen.in_force, "at": iso(now), "waiting": len(waiting)}
     place = {waiting[at].number: (rank, at) for rank, at in enumerate(scores.order, 1)}
     if job.number not in place:

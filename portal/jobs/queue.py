@@ -1,24 +1,32 @@
-"""Where jobs stand in the queue: priority, submission, id."""
+"""Where jobs stand in the queue: priority, submission, id; under `multifactor` as its sum has them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from uuid import UUID
 
+from django.core.cache import cache
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
+from django.utils import timezone
 
-from portal.jobs.models import Job
+from portal.jobs.models import Cluster, Job
+from portal.jobs.picture import picture, score_waiting
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import WAITING
+from scheduling.policies.multifactor import Multifactor
 
 _ORDER = (F("priority").desc(), F("submitted_at").asc(), F("id").asc())
 #: For more jobs than a page has, the whole queue is read as fast as theirs is picked out of it.
 _MANY = 200
+_KEY = "queue-order/{}/{}"
+_KEPT_S = 5
 
 
 def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
     """Job ids in queue order, numbered from 1."""
+    if (ranked := _ranked()) is not None:
+        return ranked
     jobs = Job.objects.filter(in_states(WAITING), hold_kind="")
     if cluster_id is not None:
         jobs = jobs.filter(cluster_id=cluster_id)
@@ -27,10 +35,27 @@ def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
 
 def queue_positions(waiting: Sequence[Job]) -> dict[UUID, int]:
     """The same numbers for some waiting jobs: for a few of them the database counts, and does not send the queue."""
-    if not waiting or len(waiting) > _MANY:
-        return queue_order() if waiting else {}
+    if not waiting:
+        return {}
+    if (ranked := _ranked()) is not None:
+        return {job.pk: ranked[job.pk] for job in waiting if job.pk in ranked}
+    if len(waiting) > _MANY:
+        return queue_order()
     numbered = Job.objects.filter(in_states(WAITING), hold_kind="").order_by()
     numbered = numbered.annotate(position=Window(RowNumber(), order_by=_ORDER))
     # Beside a condition on the position, which none meets, this one is applied after the numbering.
     mine = Q(position=0) | Q(pk__in=[job.pk for job in waiting])
     return dict(numbered.filter(mine).values_list("pk", "position"))
+
+
+def _ranked() -> dict[UUID, int] | None:
+    """As the policy's own sum has them, at most so many seconds old; None under policies that go by the queue."""
+    cluster = Cluster.objects.filter(policy_name=Multifactor.name).first()
+    if cluster is None:
+        return None
+    known: dict[UUID, int] | None = cache.get(_KEY.format(cluster.pk, cluster.round_epoch))
+    if known is None:
+        scores, waiting = score_waiting(picture(cluster, timezone.now()))
+        known = {UUID(waiting[at].id): place for place, at in enumerate(scores.order, 1)}
+        cache.set(_KEY.format(cluster.pk, cluster.round_epoch), known, _KEPT_S)
+    return known

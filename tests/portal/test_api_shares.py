@@ -123,6 +123,20 @@ class TestPriorities:
         assert api.get("shares").json["in_force"] is False
 
 
+    def test_places_in_the_queue_are_those_of_the_priorities(self, team: World, api: Api) -> None:
+        use(team, team.user, hours=3)
+        bo = colleague(team)
+        team.train(team.submit(user=bo, gpus={"min": 4}, nice=3))
+        first, second = team.submit(gpus={"min": 4}), team.submit(user=bo, gpus={"min": 4}, nice=2_000 // 2)
+        team.round()
+        places = {row["number"]: row["rank"] for row in api.get("priorities").json["results"]}
+        for job in (first, second):
+            assert api.get(f"jobs/{job.number}").json["queue_position"] == places[job.number]
+        behind = max(places, key=lambda number: places[number])
+        ahead = api.get(f"jobs/{behind}/explanation").json["ahead"]
+        assert [one["number"] for one in ahead] == [number for number in places if number != behind]
+
+
 class TestShares:
     def test_usage_of_the_ledger_and_of_now(self, team: World, api: Api) -> None:
         bo = colleague(team)

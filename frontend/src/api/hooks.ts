@@ -1,8 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobTimeline,
-  Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Project, Session,
+  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -181,6 +180,13 @@ function usePolicyChange<T>(change: (input: T) => Promise<PolicyInForce>) {
 export const useApplyPolicy = () =>
   usePolicyChange((body: { name: string; parameters: Record<string, unknown> }) => send<PolicyInForce>("PUT", "policy", body));
 export const useUndoPolicy = () => usePolicyChange((_: void) => send<PolicyInForce>("POST", "policy/undo", {}));
+
+const EVERY_TREE = { limit: 200 };
+export const useShares = () =>
+  useQuery({ queryKey: ["shares"], queryFn: ({ signal }) => get<Shares>("shares", EVERY_TREE, signal), refetchInterval: 15_000 });
+export const usePriorities = () =>
+  useQuery({ queryKey: ["priorities"], queryFn: ({ signal }) => get<Priorities>("priorities", EVERY_TREE, signal), refetchInterval: 5_000 });
+export const useJobPriority = (number: string, queued: boolean) => useQuery({ ...jobPart<JobPriority>("priority", number, !queued), enabled: queued });
 
 export const useTokens = () => useQuery({ queryKey: ["tokens"], queryFn: ({ signal }) => list<ApiToken>("tokens", signal) });
 

@@ -18,6 +18,7 @@ export function fullJob(job: LiveJob): Job {
     },
     deadline_at: job.deadline_at ?? null,
     max_cost: job.max_cost ?? null,
+    qos: job.qos ?? null,
     max_duration_s: job.max_duration_s ?? null,
     hold: job.hold ? { ...job.hold, by: job.hold.by ?? null } : null,
     resubmit_of: job.resubmit_of ?? null,

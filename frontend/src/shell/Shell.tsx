@@ -26,6 +26,7 @@ export function Shell({ session, children }: { session: Session; children: React
     "g o": () => void navigate("/"),
     "g j": () => void navigate("/jobs"),
     "g s": () => void navigate("/submit"),
+    "g f": () => void navigate("/shares"),
     "g t": () => void navigate("/tokens"),
     ...(session.user?.is_admin ? { "g p": () => void navigate("/policy") } : {}),
     j: () => walkRows(1),

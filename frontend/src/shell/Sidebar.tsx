@@ -88,6 +88,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/" icon="home" label="Overview" />
       <Item to="/jobs" icon="jobs" label="Jobs" n={running} />
       <Item to="/submit" icon="plus" label="Submit" />
+      <Item to="/shares" icon="scales" label="Fair share" />
       <Item to="/tokens" icon="key" label="API tokens" />
       {session.user?.is_admin && (
         <>

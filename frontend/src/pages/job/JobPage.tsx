@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef } from "react";
 import { Link, useParams } from "react-router";
-import { useExplanation, useJob, useJobCost, useJobTimeline } from "../../api/hooks";
+import { useExplanation, useJob, useJobCost, useJobPriority, useJobTimeline } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { ApiError } from "../../api/client";
 import { Fault, Skeleton } from "../../components/Panel";
@@ -15,6 +15,7 @@ import { Checkpoints, HeldNow, Runs } from "./SideCards";
 import { JobHeader } from "./JobHeader";
 import { LifePanel } from "./LifePanel";
 import { LogsPanel } from "./LogsPanel";
+import { PriorityCard } from "./PriorityCard";
 import { WhyCard } from "./WhyCard";
 import css from "./job.module.css";
 
@@ -72,6 +73,7 @@ function Body({ job }: { job: JobDetail }) {
   useFreshParts(number, `${job.state}/${job.allocation?.epoch ?? ""}/${job.rescales}`);
   const timeline = useJobTimeline(number, ended);
   const explanation = useExplanation(number, ended);
+  const priority = useJobPriority(number, job.state === "queued");
   const cost = useJobCost(number, ended);
   return (
     <>
@@ -87,6 +89,7 @@ function Body({ job }: { job: JobDetail }) {
         </div>
         <div className={css.stack}>
           <WhyCard job={job} query={explanation} />
+          <PriorityCard found={priority.data} />
           <CostCard job={job} query={cost} />
           <Checkpoints job={job} />
           <Runs job={job} />

@@ -1,0 +1,23 @@
+import type { JobPriority } from "../../api/types";
+import { Panel } from "../../components/Panel";
+import { Sparkline } from "../../components/Sparkline";
+import { count, integer, moment } from "../../lib/format";
+import { PriorityBar, PriorityParts } from "../shares/PriorityBar";
+import css from "./job.module.css";
+
+/** Of a waiting job under the policy that goes by it: its place, what it is made of, and where it goes by itself. */
+export function PriorityCard({ found }: { found: JobPriority | undefined }) {
+  if (!found || !found.in_force || found.rank === null || found.priority === null) return null;
+  const last = found.course.at(-1);
+  const points = found.factors.reduce((sum, factor) => sum + factor.points, 0);
+  return (
+    <Panel title="Priority" right={<span className="sub">place {integer(found.rank)} of {count(found.waiting, "job")}</span>}>
+      <div className={`pb ${css.prose}`}>
+        <p><b style={{ fontWeight: 600 }}>{integer(found.priority)}</b> points.{last && last.priority > found.priority && <> If it goes on waiting, {integer(last.priority)} by {moment(new Date(last.at), new Date())}.</>}</p>
+        <PriorityBar factors={found.factors} most={Math.max(points, 1)} />
+        <PriorityParts factors={found.factors} site={found.site} nice={found.nice} />
+        <Sparkline values={found.course.map((point) => point.priority)} width={260} height={40} zero={false} />
+      </div>
+    </Panel>
+  );
+}

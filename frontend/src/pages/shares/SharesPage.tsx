@@ -1,0 +1,104 @@
+import { usePriorities, useShares } from "../../api/hooks";
+import type { Priorities, Session, Share, Shares } from "../../api/types";
+import { JobRef } from "../../components/JobRef";
+import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { count, fixed, integer, number, percent, withUnit } from "../../lib/format";
+import { TopBar } from "../../shell/TopBar";
+import { factorWord, PriorityBar } from "./PriorityBar";
+
+export default function SharesPage({ session }: { session: Session }) {
+  const shares = useShares();
+  const priorities = usePriorities();
+  return (
+    <>
+      <TopBar title="Fair share" />
+      <div className="page">
+        {shares.data ? <Sentence found={shares.data} email={session.user?.email ?? ""} /> : <Skeleton height={22} width={460} />}
+        <Panel title="Shares and use" meta={shares.data && (shares.data.form === "classic" ? "classic form" : "Fair Tree")}>
+          <Loadable query={shares} what="The tree of shares" skeleton={<Skeleton height={26} count={5} />}>
+            {(found) => found.results.length === 0 ? <p className="empty">You are in no project yet.</p> : <Tree rows={found.results} more={found.next !== null} />}
+          </Loadable>
+        </Panel>
+        <Panel title="Waiting jobs by priority" meta={priorities.data && count(priorities.data.results.length, "job")}>
+          <Loadable query={priorities} what="The list of priorities" skeleton={<Skeleton height={26} count={5} />}>
+            {(found) => found.results.length === 0 ? <p className="empty">No job of your projects waits for GPUs.</p> : <Queue found={found} />}
+          </Loadable>
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+/** Whether I used more than my share, and what follows from it. */
+function Sentence({ found, email }: { found: Shares; email: string }) {
+  const mine = found.results.filter((row) => row.is_user && row.user?.email === email);
+  const share = mine.reduce((sum, row) => sum + row.norm_shares, 0);
+  const used = mine.reduce((sum, row) => sum + row.norm_usage, 0);
+  const other = !found.in_force && " Another policy decides at present; this is what multifactor would go by.";
+  if (mine.length === 0) return <h1 className="say"><b>You have no share of your own</b>: you are a direct member of none of these projects.{other}</h1>;
+  const verdict = used === 0 ? "You have used nothing lately" : used <= share ? "You are below your share" : "You are above your share";
+  const follows = used <= share ? "so your jobs go before those of people who used more." : "so jobs of people who used less go before yours until that is forgotten.";
+  return <h1 className="say"><b>{verdict}</b>: {percent(used, 1)} of what was used, and {percent(share, 1)} of the cluster is yours, {follows}{other}</h1>;
+}
+
+function Tree({ rows, more }: { rows: Share[]; more: boolean }) {
+  return (
+    <div className="tw" tabIndex={0}>
+      <table className="t cards">
+        <thead>
+          <tr>
+            <th scope="col">Project or user</th><th scope="col" className="ra">Shares</th><th scope="col" className="ra">Of the cluster</th>
+            <th scope="col" className="ra">GPU-hours, decayed</th><th scope="col" className="ra">Of all use</th><th scope="col" className="ra">With siblings</th><th scope="col" style={{ width: 150 }}>Fair-share factor</th>
+          </tr>
+        </thead>
+        <tbody>{rows.map((row) => <Row key={`${row.project.key}/${row.user?.email ?? (row.is_user ? "-" : "")}`} row={row} />)}</tbody>
+      </table>
+      {more && <p className="empty">There are more; the command evenkeel shares lists all.</p>}
+    </div>
+  );
+}
+
+function Row({ row }: { row: Share }) {
+  const name = row.is_user ? (row.user?.name ?? "nobody any more") : row.project.name;
+  return (
+    <tr>
+      <td className="wide" style={{ paddingLeft: 14 + 16 * row.level, fontWeight: row.is_user ? 400 : 500 }} title={row.user?.email ?? row.project.key}>{name}</td>
+      <td className="ra" data-l="Shares">{number(row.shares)}</td>
+      <td className="ra" data-l="Of the cluster">{percent(row.norm_shares, 1)}</td>
+      <td className="ra" data-l="GPU-hours, decayed">{withUnit(fixed(row.usage_gpu_hours, 1), "h")}</td>
+      <td className="ra" data-l="Of all use">{percent(row.norm_usage, 1)}</td>
+      <td className="ra" data-l="With siblings">{percent(row.effective_usage, 1)}</td>
+      <td data-l="Fair-share factor">
+        <span style={{ display: "grid", gridTemplateColumns: "1fr 44px", gap: 8, alignItems: "center" }}>
+          <span className="bar" aria-hidden><i style={{ width: percent(row.factor).replace(/[^\d.]/g, "") + "%" }} /></span>
+          <span className="ra">{fixed(row.factor, 3)}</span>
+        </span>
+      </td>
+    </tr>
+  );
+}
+
+function Queue({ found }: { found: Priorities }) {
+  const most = Math.max(...found.results.map((row) => row.factors.reduce((sum, factor) => sum + factor.points, 0)), 1);
+  const names = found.results[0]?.factors.filter((factor) => factor.weight > 0).map((factor) => factorWord(factor.name)) ?? [];
+  return (
+    <div className="tw" tabIndex={0}>
+      <table className="t cards">
+        <thead><tr><th scope="col" className="ra">Place</th><th scope="col">Job</th><th scope="col">Project</th><th scope="col">Owner</th><th scope="col" className="ra">Priority</th><th scope="col" style={{ width: "34%" }}>Made of {names.join(", ") || "nothing"}</th></tr></thead>
+        <tbody>
+          {found.results.map((row) => (
+            <tr key={row.number} data-row>
+              <td className="ra" data-l="Place">{integer(row.rank)}</td>
+              <td className="wide"><JobRef number={row.number} name={row.name} /></td>
+              <td data-l="Project">{row.project.name}</td>
+              <td data-l="Owner">{row.owner?.name ?? <span className="sub">nobody</span>}</td>
+              <td className="ra" data-l="Priority">{integer(row.priority)}</td>
+              <td data-l="Made of"><PriorityBar factors={row.factors} most={most} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {found.next !== null && <p className="empty">There are more; the command evenkeel prio lists all.</p>}
+    </div>
+  );
+}

@@ -1,0 +1,100 @@
+"""The cluster as the multifactor sum sees it: only what it reads is filled in.
+
+Under another policy than `multifactor` it is what its defaults would make of the present queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Min
+from django.db.models.functions import Lower
+
+from portal.jobs.models import Cluster, Hold, Job
+from portal.jobs.selectors import in_states
+from portal.jobs.shares import share_inputs, user_key
+from portal.jobs.snapshots import nodes_of, project_tree, qos_levels
+from scheduling import domain
+from scheduling.lifecycle import LIVE, WAITING, State
+from scheduling.policies import load_policy
+from scheduling.policies.multifactor import Multifactor
+from scheduling.priority.scoring import Formula, Scores
+
+
+@dataclass(frozen=True)
+class Picture:
+    snapshot: domain.Snapshot
+    policy: Multifactor
+    in_force: bool
+
+    @property
+    def formula(self) -> Formula:
+        return self.policy.parameters.formula()
+
+
+def picture(cluster: Cluster, now: datetime) -> Picture:
+    in_force = cluster.policy_name == Multifactor.name
+    policy = load_policy(Multifactor.name, cluster.policy_parameters if in_force else {})
+    assert isinstance(policy, Multifactor)
+    inputs = share_inputs(now)
+    snapshot = domain.Snapshot(
+        now=now.timestamp(),
+        nodes=nodes_of(cluster),
+        jobs=tuple(_jobs(cluster)),
+        entities=project_tree(),
+        qos=qos_levels(),
+        members=inputs.members,
+        usage=inputs.usage,
+        usage_at=inputs.usage_at,
+    )
+    return Picture(snapshot, policy, in_force)
+
+
+def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
+    held = _held(cluster)
+    columns = ("pk", "number", "project__key", "owner_id", "run_id", "run__state", "submitted_at", "eligible_at")
+    rows = Job.objects.filter(in_states(LIVE), cluster=cluster).order_by("number")
+    for row in rows.values(
+        *columns, "run__not_before", "priority", "min_gpus", "accelerator_types", "hold_kind", "qos__name"
+    ):
+        gang, since = held.get(row["run_id"], (None, None))
+        yield domain.Job(
+            id=str(row["pk"]),
+            number=row["number"],
+            project=row["project__key"],
+            state=State(row["run__state"]),
+            submitted_at=row["submitted_at"].timestamp(),
+            curves={},
+            priority=row["priority"],
+            min_gpus=row["min_gpus"],
+            types=tuple(row["accelerator_types"]),
+            user=user_key(row["owner_id"]),
+            eligible_at=row["eligible_at"].timestamp() if row["eligible_at"] else None,
+            not_before=row["run__not_before"].timestamp() if row["run__not_before"] else None,
+            gang=gang,
+            held_since=since,
+            held=bool(row["hold_kind"]),
+            qos=row["qos__name"] or "",
+        )
+
+
+def _held(cluster: Cluster) -> dict[Any, tuple[domain.Gang, float]]:
+    """What each run holds, and since when."""
+    rows = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).order_by()
+    grouped = rows.values("run_id", "accelerator__node__accelerator_type")
+    return {
+        row["run_id"]: (
+            domain.Gang(row["accelerator__node__accelerator_type"], row["count"]),
+            row["since"].timestamp(),
+        )
+        for row in grouped.annotate(count=Count("pk"), since=Min(Lower("during")))
+    }
+
+
+def score_waiting(seen: Picture) -> tuple[Scores, list[domain.Job]]:
+    """Of those that wait for GPUs; who is held has no place among them."""
+    waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held]
+    return seen.policy.scores_of(seen.snapshot, waiting), waiting
