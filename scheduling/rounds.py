@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduling._displaced import Displaced, displace
+from scheduling._gathering import gather
 from scheduling._told import Told
 from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.errors import SolverError
@@ -39,7 +40,7 @@ def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
     field = view(displaced.snapshot)
     allocation = _within_limits(field, allocation)
     # 3 lay its counts out on accelerators
-    layout = _lay_out(displaced.snapshot, field, allocation)
+    layout = _lay_out(displaced.snapshot, field, allocation, gathers=getattr(policy, "preempts", False))
     # 4 apply it only where it pays
     rejected = _beyond_limits(field, layout) or _not_worth_it(displaced.snapshot, field, policy, layout)
     if rejected:
@@ -110,11 +111,12 @@ def _within_limits(field: View, allocation: Allocation) -> Allocation:
 # 3 lay out -----------------------------------------------------------------------------------------
 
 
-def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation) -> Layout:
+def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers: bool) -> Layout:
+    """`gathers`: whoever runs may be moved for gangs to be on one node."""
     if allocation.placements is not None:
         return _given(snapshot, field, allocation.placements)
     counts = allocation.counts or {}
-    requests, placed = [], dict[str, tuple[int, ...]]()
+    requests, kept, placed = list[Request](), list[Request](), dict[str, tuple[int, ...]]()
     for job in field.taking_part:
         gang = counts.get(job.id)
         if gang is None or gang.count <= 0:
@@ -122,16 +124,20 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation) -> Layout:
         same = job.gang is not None and job.gang.type == gang.type
         if same and gang.count == len(job.gpu_ids):
             placed[job.id] = job.gpu_ids
+            kept.append(Request(job, gang, job.gpu_ids))
         else:
             span = field.spans(job).get(gang.type)
             requests.append(Request(job, gang, job.gpu_ids if same else (), span.low if span else gang.count))
     gangs = {key: counts[key] for key in placed}
-    if requests:
+    if requests or gathers:
         taken = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
         taken |= {gpu for ids in placed.values() for gpu in ids}
         taken |= {gpu for request in requests for gpu in request.held}
-        gpus = lay_out(Board(snapshot.nodes, taken), requests, multi_node=field.multi_node)
+        board = Board(snapshot.nodes, taken)
+        gpus = lay_out(board, requests, multi_node=field.multi_node)
         placed |= gpus
+        if gathers:
+            gather(board, [*kept, *requests], placed)
         gangs |= {key: replace(counts[key], count=len(ids)) for key, ids in gpus.items()}
     return Layout(placed, gangs)
 

@@ -2,18 +2,19 @@
 
 Every decision maximises sum_m w_m sqrt(s_m(gang) / t_m(gang)) over one gang per job within the GPUs of each type. s_m
 is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that
-runs there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that.
+runs there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that, and
+counts a quarter more, so that jobs of about the same worth do not take turns.
 Length says best who runs (shortest remaining processing time has the least mean completion time on one machine:
 Schrage 1968), and relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m
-is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, and
-grows with the fourth power of it from there on, against starvation. GPUs that are left go to whoever gains the most
-from one more, where the time it saves exceeds a restart.
+is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, or what
+is usual here if that is more, and grows with the fourth power of it from there on, against starvation. GPUs that are
+left go to whoever gains the most from one more, where the time it saves exceeds a restart. Gangs that span nodes are
+brought together where that pays (scheduling._gathering).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Any, ClassVar
@@ -22,14 +23,13 @@ import numpy as np
 from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.policies._choice import Option, ranked
 from scheduling.policies._limits import Rooms
-from scheduling.policies._lp import Engine, Floats, LinearProgram
+from scheduling.policies._lp import Engine
 from scheduling.policies._stock import no_type
 from scheduling.policies._view import Span, View, fixed_gangs, view, words
 from scheduling.policies.base import Parameters as BaseParameters
 
-#: Shares of a job above this are as good as whole; what is left of the others goes out by density.
-_WHOLE = 1.0 - 1e-6
 #: Of a gang beyond the minimum a job has to have half, to be given all of it.
 _SOME = 0.5
 #: A job is never closer to its end than this, for its weight to stay finite.
@@ -38,6 +38,10 @@ _LEAST_S = 1.0
 _BY_LENGTH = 0.5
 #: By which power of its slowdown beyond the bound a job weighs more.
 _STEEPNESS = 4.0
+#: Whoever runs is worth so much more where it is, lest jobs of about the same worth take turns.
+_STAYING = 1.25
+#: The bound is so many times the geometric mean of slowdowns at least: where all wait long, who waited longest counts.
+_TYPICAL = 1.75
 
 
 class Parameters(BaseParameters):
@@ -64,7 +68,7 @@ class ShortestRemainingTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        hands = _Hands(field, {job.id: self._weight(field, job, snapshot.now) for job in field.taking_part})
+        hands = _Hands(field, self._weights(field, snapshot.now))
         for _, level in groupby(field.taking_part, key=lambda job: job.priority):
             hands.choose(list(level), self.parameters)
         hands.grow()
@@ -76,49 +80,19 @@ class ShortestRemainingTime:
             next_wake_at=snapshot.now + self.parameters.review_seconds if waiting else None,
         )
 
-    def _weight(self, field: View, job: Job, now: float) -> float:
-        alone = field.alone(job)
-        steps = job.done_steps + job.remaining_steps
-        if alone <= 0.0 or steps <= 0.0:
-            return job.weight
-        slowdown = (now - job.submitted_at + job.remaining_steps / alone) / (steps / alone)
-        return float(job.weight * max(1.0, slowdown / self.parameters.bound) ** _STEEPNESS)
+    def _weights(self, field: View, now: float) -> dict[str, float]:
+        slowdowns = {job.id: _slowdown(field, job, now) for job in field.taking_part}
+        typical = float(np.exp(np.mean(np.log([*slowdowns.values(), 1.0]))))
+        bound = max(self.parameters.bound, _TYPICAL * typical)
+        return {job.id: job.weight * max(1.0, slowdowns[job.id] / bound) ** _STEEPNESS for job in field.taking_part}
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    job: Job
-    gang: Gang
-    worth: float
-
-
-def _ranked(
-    options: Sequence[_Option], free: Mapping[str, int], parameters: Parameters, *, all_run: bool = False
-) -> list[tuple[_Option, float]]:
-    """The options with their shares in the linear program, whole ones first, then by worth per GPU."""
-    if not options:
-        return []
-    shares = _shares(options, free, parameters, all_run=all_run)
-    density = np.array([option.worth / option.gang.count for option in options])
-    order = np.lexsort((-density, shares < _WHOLE))
-    return [(options[n], float(shares[n])) for n in order]
-
-
-def _shares(options: Sequence[_Option], free: Mapping[str, int], parameters: Parameters, *, all_run: bool) -> Floats:
-    """Few jobs are split, at most one for each type. With `all_run` every job has a gang."""
-    of_job: dict[str, list[int]] = {}
-    of_type: dict[str, list[int]] = {}
-    for n, option in enumerate(options):
-        of_job.setdefault(option.job.id, []).append(n)
-        of_type.setdefault(option.gang.type, []).append(n)
-    worth = np.array([option.worth for option in options])
-    program = LinearProgram(worth / worth.max(), maximise=True, bounds=np.ones(len(options)))
-    for kind, columns in of_type.items():
-        program.add_row(columns, [float(options[n].gang.count) for n in columns], 0.0, float(free[kind]))
-    for columns in of_job.values():
-        if len(columns) > 1 or all_run:
-            program.add_row(columns, [1.0] * len(columns), 1.0 if all_run else 0.0, 1.0)
-    return program.solve(parameters.solver, parameters.solver_time_limit_s).values
+def _slowdown(field: View, job: Job, now: float) -> float:
+    """If it ran on its fastest gang from now on."""
+    alone, steps = field.alone(job), job.done_steps + job.remaining_steps
+    if alone <= 0.0 or steps <= 0.0:
+        return 1.0
+    return max(1.0, float((now - job.submitted_at + job.remaining_steps / alone) / (steps / alone)))
 
 
 class _Hands:
@@ -134,21 +108,21 @@ class _Hands:
 
     def choose(self, jobs: Sequence[Job], parameters: Parameters) -> None:
         """The gangs that are worth most together in what is left: minimums, and larger ones once all have those."""
-        free = dict(self.free)
+        free, limits = dict(self.free), (parameters.solver, parameters.solver_time_limit_s)
         options = [
-            _Option(job, Gang(kind, span.low), self._worth(job, kind, span, span.low))
+            Option(job, Gang(kind, span.low), self._worth(job, kind, span, span.low))
             for job in jobs
             for kind, span in self.field.spans(job).items()
             if span.low <= free[kind]
         ]
-        for option, _ in _ranked(options, self.free, parameters):
+        for option, _ in ranked(options, self.free, *limits):
             if option.job.id not in self.counts and self._fits(option.job, option.gang):
                 self._give(option.job, option.gang)
         larger = [option for job in jobs if job.id in self.counts for option in self._larger(job, free)]
         if larger and all(job.id in self.counts for job in jobs):
-            self._exchange(_ranked(options + larger, free, parameters, all_run=True))
+            self._exchange(ranked(options + larger, free, *limits, all_run=True))
 
-    def _exchange(self, ranked: Sequence[tuple[_Option, float]]) -> None:
+    def _exchange(self, ranked: Sequence[tuple[Option, float]]) -> None:
         """From the minimums to the gangs of the program. Twice, since some wait for GPUs that others give up."""
         wished = [option for option, share in ranked if share >= _SOME]
         for option in (*wished, *wished):
@@ -156,7 +130,7 @@ class _Hands:
             self._give_back(option.job, None)
             self._give(option.job, option.gang if self._fits(option.job, option.gang) else before)
 
-    def _larger(self, job: Job, free: Mapping[str, int]) -> list[_Option]:
+    def _larger(self, job: Job, free: Mapping[str, int]) -> list[Option]:
         """Gangs beyond the minimums: what it holds, and each some half larger than the one before."""
         options = []
         for kind, span in self.field.spans(job).items():
@@ -172,22 +146,22 @@ class _Hands:
                 for count in counts
                 if span.low < count <= most
             }
-            options += [_Option(job, Gang(kind, n), self._worth(job, kind, span, n)) for n in least if n > span.low]
+            options += [Option(job, Gang(kind, n), self._worth(job, kind, span, n)) for n in least if n > span.low]
         return options
 
     def _worth(self, job: Job, kind: str, span: Span, count: int) -> float:
+        staying = 1.0
         if job.gang is None:
             extra_s = job.launch_s
         elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the least it may grow back
-            extra_s = -job.restart_cost_s
+            extra_s, staying = -job.restart_cost_s, _STAYING
         else:
             extra_s = job.restart_cost_s
         here_s = max(job.remaining_steps / span.at(count), _LEAST_S)
         best_s = max(job.remaining_steps / self.field.alone(job), _LEAST_S)
         relative_speed = best_s / here_s
-        return float(
-            self.weights[job.id] * relative_speed ** (1.0 - _BY_LENGTH) / max(here_s + extra_s, _LEAST_S) ** _BY_LENGTH
-        )
+        urgency = 1.0 / max(here_s + extra_s, _LEAST_S)
+        return float(self.weights[job.id] * staying * relative_speed ** (1.0 - _BY_LENGTH) * urgency**_BY_LENGTH)
 
     # How many GPUs each has -------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ def label(entry: Recorded) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)  # half a minute on a core of one's own
 @pytest.mark.parametrize("entry", cases(), ids=label)
 def test_mean_jct_and_makespan_are_the_references(entry: Recorded) -> None:
     check(entry)

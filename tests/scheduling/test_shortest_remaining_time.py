@@ -49,9 +49,15 @@ def test_on_one_gpu_with_free_moves_it_is_shortest_remaining_time_first() -> Non
 
 def test_nobody_is_moved_for_less_than_a_restart() -> None:
     runs = make_job(holds=[0], curve=make_curve(1.0), max_gpus=1, remaining_steps=100.0, restart_cost_s=30.0)
-    for seconds, moved in ((80.0, False), (60.0, True)):
+    for seconds, moved in ((60.0, False), (40.0, True)):
         new = make_job(curve=make_curve(1.0), max_gpus=1, remaining_steps=seconds)
         assert [gang is not None for gang in given(runs, new)] == [not moved, moved]
+
+
+def test_jobs_alike_do_not_take_turns() -> None:
+    """Both weigh more the longer they wait, and one of them is always ahead; still nobody is moved."""
+    result = simulate(trace((0, 40_000), (0, 40_000)), one_gpu(launch_s=20.0), NAME, {"bound": 1.0})
+    assert result["restarts"] == 0
 
 
 def test_a_long_job_does_not_starve() -> None:
