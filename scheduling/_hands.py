@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduling._ledger import Ledger
-from scheduling._told import Told
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.policies._limits import Rooms
+from scheduling.policies._told import Told
 from scheduling.policies._view import View, words
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from scheduling._displaced import Displaced, displace
 from scheduling._gathering import gather
-from scheduling._told import Told
 from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.placement import Board, Request, lay_out
 from scheduling.policies._known import fleet
 from scheduling.policies._limits import broken, cut_down
+from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums

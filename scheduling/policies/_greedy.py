@@ -48,6 +48,26 @@ class Kind:
     high: tuple[int, ...]
     hurdle: float = 1.0
     groups: tuple[tuple[int, ...], ...] = ()  # per type, the limits that count its GPUs; empty: none
+    #: What may follow each gang, by type; the same in every round, so it is worked out once.
+    steps: dict[Seat, list[Step | None]] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def steps_from(self, seat: Seat) -> list[Step | None]:
+        """By type: one more GPU on its own type, or the smallest faster gang of another."""
+        known = self.steps.get(seat)
+        if known is None:
+            known = self.steps[seat] = [_step(self, seat, t) for t in range(len(self.low))]
+        return known
+
+
+class Step(NamedTuple):
+    """From one gang to another."""
+
+    gain: int
+    need: int  # free GPUs of its type
+    adds: tuple[tuple[int, int], ...]  # (limit, GPUs that it would add to it)
+    share: int  # S before
+    rise: int  # of S
+    target: int
 
 
 @dataclass(slots=True)
@@ -176,31 +196,18 @@ class Greedy:
                 heapq.heappush(self.best[t], (-cell.gain, first, index, self.version[index]))
 
     def _propose(self, kind: Kind, seat: Seat) -> list[Cell | None]:
-        """By type: one more GPU on its own type, or the smallest faster gang of another."""
         key = (id(kind), seat)
         cells = self.known.get(key)
         if cells is None:
-            cells = self.known[key] = [self._cell(kind, seat, t) for t in range(len(self.free))]
+            cells = self.known[key] = [step and self._cell(step) for step in kind.steps_from(seat)]
         return cells
 
-    def _cell(self, kind: Kind, seat: Seat, t: int) -> Cell | None:
-        own, count = seat
-        value, share = at(kind.value[own], count), at(kind.share[own], count)
-        target = count + 1 if t == own else _faster(kind, t, value)
-        if target is None or target > kind.high[t]:
-            return None
-        need, adds = 1 if t == own else target, _adds(kind, seat, (t, target))
+    def _cell(self, step: Step) -> Cell:
+        gain, need, adds, share, d, target = step
         self.largest_need = max(self.largest_need, need)
-        self.largest_add = max(self.largest_add, *(add for _, add in adds), 1)
-        d = at(kind.share[t], target) - share
-        return Cell(
-            gain=at(kind.value[t], target) - value,
-            need=need,
-            adds=adds,
-            a=d * (2 * self.jobs * share + (self.jobs - 1) * d),
-            b=2 * d,
-            target=target,
-        )
+        for _, add in adds:
+            self.largest_add = max(self.largest_add, add)
+        return Cell(gain, need, adds, d * (2 * self.jobs * share + (self.jobs - 1) * d), 2 * d, target)
 
     def _show(self) -> None:
         """Bring the arrays up to date. No candidate: never the best, never the least unfair."""
@@ -311,13 +318,30 @@ class Greedy:
         self.passed.append(self.spread)
         self.free[own] += count
         self.free[t] -= seat[1]
-        for group in groups_of(row.kind, own):
-            self.rooms[group] += count
-        for group in groups_of(row.kind, t):
-            self.rooms[group] -= seat[1]
+        if row.kind.groups:
+            for group in row.kind.groups[own]:
+                self.rooms[group] += count
+            for group in row.kind.groups[t]:
+                self.rooms[group] -= seat[1]
         job = self._leave(index)
         self.seats[job] = seat
         self._join(job, row.kind, seat)
+
+
+def _step(kind: Kind, seat: Seat, t: int) -> Step | None:
+    own, count = seat
+    value, share = at(kind.value[own], count), at(kind.share[own], count)
+    target = count + 1 if t == own else _faster(kind, t, value)
+    if target is None or target > kind.high[t]:
+        return None
+    return Step(
+        gain=at(kind.value[t], target) - value,
+        need=1 if t == own else target,
+        adds=_adds(kind, seat, (t, target)),
+        share=share,
+        rise=at(kind.share[t], target) - share,
+        target=target,
+    )
 
 
 def groups_of(kind: Kind, t: int) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from scheduling.domain import Gang, Job, Reason
 from scheduling.policies._limits import Rooms
 from scheduling.policies._stock import no_type
+from scheduling.policies._told import Told
 from scheduling.policies._view import View, words
 
 
@@ -17,18 +18,22 @@ def explain(
     left_out: Iterable[Job],
     bound: float,
     variance: float,
-) -> dict[str, Reason]:
+) -> Mapping[str, Reason]:
+    """In words once somebody reads them."""
     free = dict(field.free)
     for gang in planned.values():
         free[gang.type] -= gang.count
-    ahead = list(jobs)
-    reasons = {job.id: _planned(field, job, planned[job.id], free, bound, variance) for job in ahead}
+    ahead, behind = {job.id: job for job in jobs}, {job.id: job for job in left_out}
     rooms = Rooms(field)
-    for job in ahead:
+    for job in ahead.values() if field.limits else ():
         rooms.book(job, planned[job.id])
-    for job in left_out:
-        reasons[job.id] = _left_out(field, job, len(ahead), rooms)
-    return reasons
+
+    def tell(key: str) -> Reason:
+        if key in behind:
+            return _left_out(field, behind[key], len(ahead), rooms)
+        return _planned(field, ahead[key], planned[key], free, bound, variance)
+
+    return Told((*ahead, *behind), tell)
 
 
 def _planned(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> Reason:

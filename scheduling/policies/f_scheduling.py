@@ -19,8 +19,10 @@ from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Greedy, Kind, Seat, at
+from scheduling.policies._known import fleet
 from scheduling.policies._limits import Rooms
 from scheduling.policies._reasons import explain
+from scheduling.policies._told import Told
 from scheduling.policies._view import Span, View, present_gang, view
 from scheduling.policies.base import Parameters as BaseParameters
 
@@ -121,7 +123,7 @@ def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
         rooms.book(job, Gang(field.types[seat[0]], seat[1]))
         kinds[job.id], seats[job.id] = kind, seat
     jobs = tuple(job for job in field.taking_part if job.id in seats)
-    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    types = fleet(snapshot.nodes).every_type
     holding = [(job, gang) for job in field.fixed if (gang := present_gang(job, types)) is not None]
     return Problem(
         jobs=jobs,
@@ -239,20 +241,26 @@ def answer(
     snapshot: Snapshot, field: View, problem: Problem, seats: list[Seat], bound: float, figures: dict[str, float]
 ) -> Allocation:
     """The plan as an Allocation with its figures and reasons."""
-    types = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    types = fleet(snapshot.nodes).every_type
     planned = {job.id: Gang(problem.types[t], n) for job, (t, n) in zip(problem.jobs, seats, strict=True)}
     fixed = {job.id: gang for job in field.fixed if (gang := present_gang(job, types)) is not None}
     counts = planned | fixed
     by_id = {job.id: job for job in snapshot.jobs}
     used = sum(gang.count for gang in planned.values())
+    throughput = relative = 0.0
+    for key, gang in counts.items():
+        speed, alone = field.steps_per_s(by_id[key], gang), field.alone(by_id[key])
+        throughput += speed
+        relative += min(1.0, speed / alone) if alone > 0 else 0.0
     figures = {
         "v_bound": bound,
-        "throughput_sum": sum(field.steps_per_s(by_id[key], gang) for key, gang in counts.items()) or 0.0,
-        "relative_sum": sum(field.relative(by_id[key], gang) for key, gang in counts.items()) or 0.0,
+        "throughput_sum": throughput,
+        "relative_sum": relative,
         "free_gpus": float(sum(field.free.values()) - used),
         **figures,
     }
-    reasons = field.reasons | explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
+    told = explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
+    reasons = Told((*field.reasons, *told), lambda key: told[key] if key in told else field.reasons[key])
     return Allocation(counts=counts, reasons=reasons, figures=figures)
 
 
