@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from scheduling.colocation import Pairs
 from scheduling.domain import Move, Plan
 from scheduling.lifecycle import QUEUED, TRAINING, Event, State, advance
 from scheduling.policies.base import Policy
 from scheduling.simulator.clock import Clock
 from scheduling.simulator.failures import Failures
+from scheduling.simulator.limits import binding
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.noise import draw_factors
 from scheduling.simulator.resting import Resting
@@ -48,6 +50,7 @@ class Options:
     seed: int = 0
     noise: float = 0.0  # relative standard deviation of true speeds about the trace's
     keep_holds: bool = False
+    pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
     #: Called now and then with the number of jobs that have ended; True: stop here.
     progress: Callable[[int], bool] | None = None
 
@@ -61,7 +64,7 @@ class Engine:
         self.clock = Clock()
         self.nodes = cluster.nodes
         self.size_of = sizes(cluster.nodes)
-        self.runs = [Run(job, speed_alone(job, self.size_of, cluster.multi_node)) for job in jobs]
+        self.runs = [self._run_of(job) for job in jobs]
         self.arrivals = sorted(self.runs, key=lambda run: run.job.arrival_s)
         self.arrived = self.ended = 0
         self.live: dict[str, Run] = {}
@@ -84,6 +87,10 @@ class Engine:
         self.shares = _shares(self, start)
         self.sight = _sight(self)
         self.failures = Failures(self)
+
+    def _run_of(self, job: TraceJob) -> Run:
+        alone = speed_alone(job, self.size_of, self.cluster.multi_node)
+        return Run(job, alone, binding(self.cluster.limits, job.project))
 
     def run(self) -> Outcome:
         self._await_arrivals()
@@ -358,7 +365,9 @@ def _shares(engine: Engine, start: float) -> Shares:
 
 
 def _sight(engine: Engine) -> Whole:
-    """By what the policy says of itself."""
+    """By what the policy says of itself. Under limits those that hold GPUs stand in the way of others in other ways."""
+    if engine.cluster.limits:
+        return Whole(engine)
     if getattr(engine.policy, "strict_order", False):
         return Ordered(engine)
     return Resting(engine) if getattr(engine.policy, "rests", False) else Whole(engine)

@@ -18,6 +18,7 @@ class Run:
 
     job: TraceJob
     alone: float  # steps/s with the whole cluster to itself
+    limits: tuple[str, ...] = ()  # that bind it
     state: State = State.WAITING_FOR_INITIAL_CONTACT
     since: float = 0.0  # when this state was entered
     counted: float = 0.0
@@ -108,5 +109,7 @@ class Run:
             protected_until=self.protected_until,
             weight=job.weight,
             held_since=self.occupied_since if self.occupied else None,
+            workload=job.model_type,
+            limits=self.limits,
         )
         return self.seen

@@ -10,6 +10,8 @@ from scheduling.domain import Plan, Snapshot
 from scheduling.lifecycle import QUEUED, State
 from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import FIRST, Floor, Queue, most_gpus
+from scheduling.simulator.limits import by_key
+from scheduling.simulator.pairs import PairBook
 from scheduling.simulator.run import Run
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ class Whole:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.limits = by_key(engine.cluster.limits)
+        packs = getattr(engine.policy, "packs", False)
+        self.pairs = PairBook(engine.options.pairs, engine.size_of) if packs else None
         self.ages = True  # whether policies look at jobs' steps
 
     def plan(self) -> Plan | None:
@@ -33,13 +38,16 @@ class Whole:
     def snapshot(self, runs: Iterable[Run]) -> Snapshot:
         engine, cluster, now = self.engine, self.engine.cluster, self.engine.clock.now
         checkpoint_s, stop_s = cluster.checkpoint_s, cluster.stop_s
+        jobs = tuple([run.view(now, checkpoint_s, stop_s, ages=self.ages) for run in runs])
         return Snapshot(
             now=now,
             nodes=engine.nodes,
-            jobs=tuple([run.view(now, checkpoint_s, stop_s, ages=self.ages) for run in runs]),
+            jobs=jobs,
             seed=engine.seed,
             memory=engine.memory,
             next_event_s=engine.next_end_s(),
+            limits=self.limits,
+            pairs=self.pairs.of(jobs) if self.pairs else {},
             settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
             blocked_gpu_ids=frozenset(engine.occupied - engine.assigned),
             prices=cluster.price_per_gpu_hour,

@@ -12,6 +12,7 @@ from typing import Any
 from scheduling.domain import Curve, Node
 from scheduling.errors import InvalidInput
 from scheduling.published import published_curves
+from scheduling.simulator.limits import ProjectLimit, read_limits
 from scheduling.throughput import catalogue, effective, factors_by_count, make_curve
 
 #: {model type: {accelerator type: curve}}
@@ -51,6 +52,7 @@ class Cluster:
     measure_s: float = 60.0  # with noise: training on a type after which its true speed is known
     #: accelerator type -> (mean time between failures of a node, time to repair it), seconds
     reliability: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    limits: tuple[ProjectLimit, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -77,7 +79,8 @@ def read_cluster(path: Path) -> Cluster:
                 next_id += size
         times: dict[str, Any] = {key: float(data[key]) for key in _TIMES if data.get(key) is not None}
         several = bool(data.get("multi_node", True))
-        return Cluster(tuple(nodes), prices, **times, multi_node=several, reliability=reliability)
+        limits = read_limits(path, data.get("limits") or [])
+        return Cluster(tuple(nodes), prices, **times, multi_node=several, reliability=reliability, limits=limits)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path}: cluster file needs nodes with type, count and gpus ({error!r})") from None
 

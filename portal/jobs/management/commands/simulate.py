@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.errors import SchedulingError
 from scheduling.simulator import Options, Simulation, parse_policy
+from scheduling.simulator.pairs import read_pairs
 from scheduling.simulator.readers import FORMATS, load_trace
 from scheduling.simulator.report import SCHEMA, table
 from scheduling.simulator.suite import Suite, run_suite
@@ -61,7 +62,8 @@ class Command(BaseCommand):
         trace = load_trace(options["trace"], known, types, options["format"])
         for what, count in trace.skipped.items():
             self.stderr.write(f"{options['trace']} ({trace.format}): {count} {what}")
-        settings = Options(options["seed"], options["noise"], keep_holds=options["plots"] is not None)
+        pairs = read_pairs(options["throughputs"]) if options["throughputs"] else {}
+        settings = Options(options["seed"], options["noise"], keep_holds=options["plots"] is not None, pairs=pairs)
         total = len(trace.jobs) * len(policies)
         with click.progressbar(length=total, label="jobs", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             suite = Suite(trace.jobs, cluster, policies, settings)
