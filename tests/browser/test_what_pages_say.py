@@ -128,6 +128,50 @@ def test_the_page_of_a_waiting_job_says_what_is_ahead_of_it(
 
 
 @WIDTHS
+def test_the_fair_share_page_says_who_used_what_and_who_is_next(
+    page: Page, live_portal: LivePortal, jobs: Jobs, width: int
+) -> None:
+    open_page(page, "/shares", width)
+    mine = next(row for row in asked(live_portal, "shares")["results"] if row["is_user"])
+    expect(page.locator("h1.say")).to_contain_text("Another policy decides at present")
+    expect(page.locator("h1.say")).to_contain_text("100.0\u2009% of what was used")
+    tree = panel(page, "Shares and use")
+    expect(tree.get_by_role("row").filter(has_text=mine["user"]["name"])).to_contain_text("100.0")
+    rows = panel(page, "Waiting jobs by priority").locator("[data-row]")
+    expect(rows).to_have_count(2)
+    for row, name, place in zip(rows.all(), ("waits-behind", "waits-last"), "12", strict=True):
+        expect(row).to_contain_text(name)
+        expect(row.get_by_role("cell").first).to_have_text(place)
+        expect(row.get_by_role("img")).to_have_attribute("aria-label", re.compile(r"waiting \d+, fair share \d+"))
+    expect(page.locator(".fault")).to_have_count(0)
+    check_fits_and_is_accessible(page)
+
+
+@WIDTHS
+def test_under_multifactor_a_waiting_job_shows_its_points(
+    page: Page, live_portal: LivePortal, jobs: Jobs, width: int
+) -> None:
+    with live_portal.api() as api:
+        before = api.get("policy").json()
+        wish = {"name": "multifactor", "parameters": {"weight_job_size": 500}}
+        api.put("policy", json=wish).raise_for_status()
+    try:
+        live_portal.wait_for("points", lambda: live_portal.job(jobs.last)["reason"]["token"] == "priority")
+        open_page(page, f"/jobs/{jobs.last}", width)
+        card = panel(page, "Priority")
+        expect(card).to_contain_text("place 2 of 2 jobs")
+        expect(card.get_by_role("row").filter(has_text="size")).to_contain_text("500.0")
+        expect(card).to_contain_text("If it goes on waiting")
+        expect(panel(page, "Why it waits")).to_contain_text(f"#{jobs.waiting}")
+        check_fits_and_is_accessible(page)
+    finally:
+        with live_portal.api() as api:
+            restored = {"name": before["name"], "parameters": before["parameters"]}
+            api.put("policy", json=restored).raise_for_status()
+        live_portal.wait_for("the rest", lambda: live_portal.job(jobs.last)["reason"]["token"] == "no_room")
+
+
+@WIDTHS
 def test_an_invitation_says_by_whom_to_what_and_makes_the_account(
     browser: Browser, live_portal: LivePortal, width: int
 ) -> None:
@@ -159,7 +203,7 @@ def test_an_invitation_says_by_whom_to_what_and_makes_the_account(
 
 
 @WIDTHS
-@pytest.mark.parametrize("path", ["/", "/jobs", "/submit", "/policy", "/tokens", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/jobs", "/submit", "/policy", "/tokens", "/shares", "/nowhere"])
 def test_single_trust_mode_is_said_on_every_page(page: Page, path: str, width: int) -> None:
     """Whoever runs the tests, the answer is that of an installation that nobody started as root."""
 

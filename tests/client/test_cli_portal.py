@@ -71,6 +71,7 @@ def test_everything_but_jobs_from_the_command_line(live_portal: LivePortal, tmp_
     number = _code_secrets_and_artifacts(evenkeel, live_portal, tmp_path)
     _money(evenkeel, number, tmp_path)
     _operations(evenkeel, live_portal)
+    _shares(evenkeel)
     [old] = [token for token in evenkeel.json("tokens", "ls") if "admin" not in token["scopes"]]
     assert "sign in for that" in evenkeel("tokens", "rotate", str(old["id"]), code=1)
     evenkeel("tokens", "revoke", str(old["id"]))
@@ -96,6 +97,37 @@ def _projects_and_limits(evenkeel: Shell) -> None:
     evenkeel("quota", "rm", limit)
     assert "Nothing limits it" in evenkeel("quota", "show", "detection")
     assert "Checkpoints" in evenkeel("projects", "storage", "vision")
+
+
+def _shares(evenkeel: Shell) -> None:
+    assert evenkeel.json("qos", "set", "normal", "--default")["is_default"] is True
+    evenkeel("qos", "set", "high", "--priority", "100", "--preempts", "normal", "--max-gpus-per-user", "4")
+    assert "normal" in evenkeel("qos", "ls")
+    job = (
+        "submit",
+        "--project",
+        "default",
+        "--model",
+        "digits_mlp",
+        "--steps",
+        "100000",
+        "--gpus",
+        "2",
+        "--output",
+        "json",
+    )
+    holding, waiting = (json.loads(evenkeel(*job, "--set", f"qos={level}"))["number"] for level in ("high", "normal"))
+    evenkeel("hold", str(waiting))
+    assert "does not wait for GPUs" in evenkeel("prio", str(waiting))
+    listed = evenkeel.json("prio", "--project", "default")
+    assert waiting not in [row["number"] for row in listed]
+    assert "FACTOR" in evenkeel("shares")
+    mine = next(row for row in evenkeel.json("shares", "--project", "default") if row["is_user"])
+    assert mine["usage_gpu_hours"] > 0
+    assert "have not ended" in evenkeel("qos", "rm", "normal", code=1)
+    evenkeel("cancel", str(holding))
+    evenkeel("cancel", str(waiting))
+    evenkeel("qos", "rm", "high")
 
 
 def _code_secrets_and_artifacts(evenkeel: Shell, portal: LivePortal, home: Path) -> str:

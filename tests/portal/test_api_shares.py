@@ -122,7 +122,6 @@ class TestPriorities:
         assert api.get("priorities").json["in_force"] is False
         assert api.get("shares").json["in_force"] is False
 
-
     def test_places_in_the_queue_are_those_of_the_priorities(self, team: World, api: Api) -> None:
         use(team, team.user, hours=3)
         bo = colleague(team)
