@@ -15,9 +15,9 @@ from scheduling.errors import SolverError
 from scheduling.policies._choices import Alike
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import INFINITY, Engine, Floats, Ints
-from scheduling.policies._needs import Needs, Tangents, optimise
+from scheduling.policies._needs import Needs, Tangents, flat, optimise
 
-_ROUNDS, _HALVINGS = 60, 60
+_ROUNDS, _STEPS = 60, 100
 _MET, _BINDS, _SAME = 1e-9, 1e-9, 1e-12
 
 
@@ -30,8 +30,10 @@ class Bound:
     level: Floats
     most: float
 
-    def excess(self, needs: Floats) -> float:
-        return float(self.weight @ np.maximum(needs[self.unit] - self.level, 0.0)) - self.most
+    def excess(self, needs: Floats, slope: Floats) -> tuple[float, float]:
+        """By how much needs pass the bound, and how fast that grows where they grow by `slope`."""
+        above = np.maximum(needs[self.unit] - self.level, 0.0)
+        return float(self.weight @ above) - self.most, float((self.weight * (above > 0)) @ slope[self.unit])
 
     def free(self, needs: Floats, fastest: Floats) -> Floats:
         """The most that each unit may need where the bound is reached."""
@@ -79,27 +81,29 @@ class Bounding:
 
     def _bound(self, duals: Floats) -> Bound:
         price = np.abs(duals)
-        parts = []
         most = float(price[: self.fixed - 1].sum())  # a type without GPUs has no columns in use
-        for row in self.tangents.rows:
-            if price[row.index] > _BINDS * price[self.fixed :].max():
-                by_need = price[row.index] / row.scale * row.weight
-                unit, place = np.unique(self.alike.unit_of[row.members], return_inverse=True)
-                parts.append((unit, np.bincount(place, weights=by_need).astype(float), np.full(len(unit), row.level)))
-                most += price[row.index] / row.scale * row.constant
-        if not parts:
-            return Bound(np.empty(0, np.int64), np.empty(0), np.empty(0), most)
-        unit, weight, level = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Bound(unit, weight, level, most)
+        least = _BINDS * float(price[self.fixed :].max(initial=0.0))
+        rows = [row for row in self.tangents.rows if price[row.index] > least]
+        worth = np.array([price[row.index] / row.scale for row in rows])
+        most += sum(row.constant * value for row, value in zip(rows, worth.tolist(), strict=True))
+        number, members, weight, level = flat(rows)
+        # Members of a unit need the same.
+        _, first, place = np.unique(
+            number * len(self.alike.first) + self.alike.unit_of[members], return_index=True, return_inverse=True
+        )
+        total = np.bincount(place, weights=weight * worth[number]).astype(float)
+        return Bound(self.alike.unit_of[members[first]], total, level[first], most)
 
 
 def _fall(bound: Bound, needs: Needs, high: float, low: float) -> float:
-    """The largest volume that the bound allows."""
-    if bound.excess(needs(low)[0]) >= 0.0:
-        return low
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if bound.excess(needs(middle)[0]) <= 0.0 else (low, middle)
-        if high - low <= _SAME * high:
-            break
+    """The largest volume that the bound allows, by Newton's method between `low` and `high`."""
+    volume = high
+    for _ in range(_STEPS):
+        over, slope = bound.excess(*needs(volume))
+        if abs(over) <= _SAME * bound.most or high - low <= _SAME * high:
+            return volume
+        low, high = (volume, high) if over < 0.0 else (low, volume)
+        volume = volume - over / slope if slope > 0.0 else low
+        if not low < volume < high:
+            volume = (low + high) / 2
     return high

@@ -140,9 +140,12 @@ class Fractions:
         entries = self.entries
         order = np.lexsort((entries.steps_per_s, entries.group))
         groups = np.arange(len(self.gang))
-        pairs = np.stack((np.append(entries.group, groups), np.append(entries.steps_per_s, 0.0 * groups)))
-        group, speed = np.unique(pairs, axis=1)
-        group = group.astype(np.int64)
+        group = np.append(entries.group[order], groups)
+        speed = np.append(entries.steps_per_s[order], np.zeros(len(groups)))
+        sorted_too = np.lexsort((speed, group))
+        group, speed = group[sorted_too], speed[sorted_too]
+        new = np.append(True, (np.diff(group) > 0) | (np.diff(speed) > 0))
+        group, speed = group[new], speed[new]
         step = 2.0 * float(self.fastest.max(initial=1.0)) + 1.0
         above = np.searchsorted(entries.group[order] * step + entries.steps_per_s[order], group * step + speed, "right")
         return Levels(group, speed, order, above, step)

@@ -12,7 +12,7 @@ is convex in theta, so tangents under-estimate it: linear programs over tangents
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +40,15 @@ class Row:
     weight: Floats
     level: float = 0.0
     constant: float = 0.0
+
+
+def flat(rows: Sequence[Row]) -> tuple[Ints, Ints, Floats, Floats]:
+    """(place among `rows`, member, weight, level) for every member of every row."""
+    if not rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0)
+    sizes = [len(row.members) for row in rows]
+    number, level = np.repeat(np.arange(len(rows)), sizes), np.repeat([row.level for row in rows], sizes)
+    return number, np.concatenate([row.members for row in rows]), np.concatenate([row.weight for row in rows]), level
 
 
 @dataclass
@@ -81,12 +90,13 @@ class Tangents:
     def renew(self, needs: Needs, theta: float) -> None:
         """Rows for other needs in the place of those that there are."""
         wanted, slope = needs(theta)
-        for row in self.rows:
-            above = np.maximum(wanted[row.members] - row.level, 0.0)
-            rate = float(row.weight[above > 0] @ slope[row.members][above > 0])
-            total = float(row.weight @ above) - row.constant
+        number, members, weight, level = flat(self.rows)
+        above = np.maximum(wanted[members] - level, 0.0)
+        totals = np.bincount(number, weights=weight * above, minlength=len(self.rows)).tolist()
+        rates = np.bincount(number, weights=weight * slope[members] * (above > 0), minlength=len(self.rows)).tolist()
+        for row, total, rate in zip(self.rows, totals, rates, strict=True):
             self.program.set_value(row.index, len(self.program.costs) - 1, -rate * self.unit / row.scale)
-            self.program.set_lower(row.index, (total - rate * theta) / row.scale)
+            self.program.set_lower(row.index, (total - row.constant - rate * theta) / row.scale)
 
     def _above(self, wanted: Floats, slope: Floats) -> tuple[Floats, Floats]:
         """By level: what the group's members need above it together, and how fast that changes."""

@@ -19,7 +19,7 @@ def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = Non
     reaches its `demand` (steps/s by job). What is known by job stays as it is."""
     if isinstance(values, ByJob):
         return _of_jobs(found, values.shares)
-    if demand is None and not found.paired:
+    if not found.paired and (demand is None or _even(found, demand)):
         return _of_jobs(found, _equal_parts(found, values))
     columns, entries = found.columns, found.entries
     parts: dict[tuple[int, int], Floats] = {}
@@ -41,6 +41,13 @@ def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = Non
             pair = found.jobs[ids[one]].id, found.jobs[found.members[partner][other]].id
             _give(shares, pair, kind, share)
     return shares
+
+
+def _even(found: Fractions, demand: Floats) -> bool:
+    """Whether members of a group need the same."""
+    first = np.zeros(len(found.gang))
+    first[found.group_of] = demand
+    return bool((np.abs(demand - first[found.group_of]) <= 1e-12 * demand).all())
 
 
 def _equal_parts(found: Fractions, values: Floats) -> Floats:
