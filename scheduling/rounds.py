@@ -124,7 +124,8 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers
         same = job.gang is not None and job.gang.type == gang.type
         if same and gang.count == len(job.gpu_ids):
             placed[job.id] = job.gpu_ids
-            kept.append(Request(job, gang, job.gpu_ids))
+            if gathers:
+                kept.append(Request(job, gang, job.gpu_ids))
         else:
             span = field.spans(job).get(gang.type)
             requests.append(Request(job, gang, job.gpu_ids if same else (), span.low if span else gang.count))

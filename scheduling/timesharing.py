@@ -63,11 +63,7 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     """Fractions are of a job's least gang: where nothing here trains on that (its batch does not fit on so few), it is
     the least on which something does."""
     field = view(snapshot)
-    least = {}
-    for job in field.taking_part:
-        low = min([span.low for span in field.spans(job).values()], default=0)
-        if low > job.min_gpus:
-            least[job.id] = low
+    least = {job.id: low for job in field.taking_part if (low := field.spans(job).least) > job.min_gpus}
     if not least:
         return snapshot
     jobs = (replace(job, min_gpus=least[job.id]) if job.id in least else job for job in snapshot.jobs)
@@ -128,10 +124,12 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
     """Who gets which type now, beside those that keep what they have."""
     if not any(free > 0 for free in hands.free.values()):
         return
-    waiting = [job for job in field.taking_part if job.id not in hands.counts]
+    counts, free = hands.counts, hands.free
+    waiting = [job for job in field.taking_part if job.id not in counts]
     for job, kind in _ranked(ledger, snapshot.now, waiting):
-        if job.id not in hands.counts and job.min_gpus <= hands.free.get(kind, 0):
-            gang = Gang(kind, job.min_gpus)
+        if job.min_gpus <= free.get(kind, 0) and job.id not in counts:
+            same = job.gang is not None and job.gang.type == kind and job.gang.count == job.min_gpus
+            gang = job.gang if same and job.gang else Gang(kind, job.min_gpus)
             if hands.fits(job, gang):
                 hands.give(job, gang)
     if getattr(policy, "fills", True) and any(free > 0 for free in hands.free.values()):

@@ -23,6 +23,12 @@ class Span:
         return self.steps_per_s[min(count, len(self.steps_per_s) - 1)]
 
 
+class Spans(dict[str, Span]):
+    """By type, in name order. `least`: GPUs of the smallest gang of any; 0 where nothing can run the job."""
+
+    least = 0
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     types: tuple[str, ...]
@@ -37,26 +43,27 @@ class View:
     multi_node: bool
     limits: Mapping[str, Limit]
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
-    memo: dict[str, dict[str, Span]] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[str, Spans] = field(default_factory=dict, compare=False, repr=False)
     best: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
-    spans_of: ByCurves[dict[str, Span]] = field(default_factory=lambda: ByCurves(0), compare=False, repr=False)
+    spans_of: ByCurves[Spans] = field(default_factory=lambda: ByCurves(0), compare=False, repr=False)
 
-    def spans(self, job: Job) -> dict[str, Span]:
+    def spans(self, job: Job) -> Spans:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
         known = self.memo.get(job.id)
         if known is None:
             known = self.memo[job.id] = self.spans_of.get(job, self._spans)
         return known
 
-    def _spans(self, job: Job) -> dict[str, Span]:
-        spans = {}
+    def _spans(self, job: Job) -> Spans:
+        spans = Spans()
         for name in self.types:
             if not job.types or name in job.types:
                 curve = job.curves.get(name) if job.curves else trial_curve(job.min_gpus)
                 span = self._span(job, name, curve) if curve else None
                 if span:
                     spans[name] = span
+        spans.least = min((span.low for span in spans.values()), default=0)
         return spans
 
     def _span(self, job: Job, name: str, curve: Curve) -> Span | None:
@@ -91,7 +98,7 @@ class View:
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
 
 
-_SPANS: ByShape[dict[str, Span]] = ByShape(most=16384)
+_SPANS: ByShape[Spans] = ByShape(most=16384)
 
 
 def words(gang: Gang) -> str:
