@@ -4,7 +4,8 @@
 
 Without --full: samples (up to 10,000 jobs on 500 GPUs). Published traces are read from EVENKEEL_SHARED
 (default ../shared), and what is absent is printed as skipped. CPU seconds are of the simulation alone;
-wall seconds depend on what else the machine does.
+wall seconds depend on what else the machine does. EVENKEEL_PEER_GAVEL names the `scheduler/` directory of a checkout of
+stanford-futuredata/gavel beside a virtual environment `venv`; without it recorded times stand in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -33,6 +35,8 @@ from scheduling.throughput import amdahl  # noqa: E402
 DATA = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data"
 TYPES = {"v100": 1.0, "p100": 0.6, "k80": 0.25}
 LOAD = 0.8
+SAMPLED = ("cont_single_300_lam2400.trace", "static_multi_150.trace")
+PEER_LIMIT_S = 600
 #: Policy here -> its name in the recorded results of the reference.
 RECORDED = {
     "fifo": "fifo_perf",
@@ -104,11 +108,14 @@ def growth(policy: str, gpus: int, sizes: Sequence[int]) -> None:
         cpu, wall, result = measure(workload(size, gpus, elastic=elastic), cluster(gpus), policy)
         per_job = cpu / size * 1e6
         rounds = result["rounds"]
-        print(f"{size:7,} {cpu:8.1f} {wall:8.1f} {rounds:9,.0f} {per_job:16,.0f} {per_job / log(size, 2):24,.1f}")
+        print(
+            f"{size:7,} {cpu:8.1f} {wall:8.1f} {rounds:9,.0f} {per_job:16,.0f} {per_job / log(size, 2):24,.1f}",
+            flush=True,
+        )
 
 
-def reference() -> None:
-    """Seconds for a trace here and as recorded of the reference (data/traces, on two shared cores)."""
+def reference(*, full: bool) -> None:
+    """Seconds for a trace here and there (both CPU, or as recorded on two shared cores)."""
     print("\n## The reference's simulator on its traces (12 V100, 12 P100, 12 K80)")
     path = DATA / "traces" / "reference_results.json"
     if not path.is_file():
@@ -118,26 +125,53 @@ def reference() -> None:
     on = cluster(36, node_size=4)
     for (trace, name, spec), entry in recorded.items():
         policy = next((ours for ours, theirs in RECORDED.items() if theirs == name), None)
-        if spec != "12:12:12" or policy not in POLICIES or policy is None:
+        if spec != "12:12:12" or policy not in POLICIES or policy is None or not (full or trace in SAMPLED):
             continue
         jobs = read_trace(DATA / "traces" / trace.replace(".trace", ".jobs.json"))
-        _, wall, _ = measure(jobs, on, policy)
+        cpu, _, result = measure(jobs, on, policy)
+        there = peer_s(trace, name, spec)
+        how = "CPU" if there is not None else "recorded"
+        there = there if there is not None else float(entry["wall_s"])
         print(
-            f"{trace:32} {policy:22} {wall:7.2f} s here, {entry['wall_s']:7.2f} s there: {entry['wall_s'] / wall:.0f}x"
+            f"{trace:32} {policy:22} {cpu:7.2f} s here ({result['rounds']:,.0f} rounds), "
+            f"{there:7.2f} s there ({how}): {there / cpu:.1f}x",
+            flush=True,
         )
 
 
+def peer_s(trace: str, policy: str, spec: str) -> float | None:
+    """CPU seconds of the reference in this run, where it is here."""
+    where = os.environ.get("EVENKEEL_PEER_GAVEL", "")
+    if not where:
+        return None
+    python, script = Path(where).parent / "venv" / "bin" / "python", Path(__file__).with_name("reference_simulation.py")
+    command = [str(python), str(script), where, str(DATA / "traces" / trace), policy, spec]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PEER_LIMIT_S, check=True)
+        return float(done.stdout.split()[-1])
+    except (OSError, subprocess.SubprocessError, IndexError, ValueError):
+        return None
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parts = ("philly", "fifo_gang", "max_min_fairness", "f_scheduling", "reference")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="up to 100,000 jobs on 5,000 GPUs, and all of Philly")
-    full = parser.parse_args().full
+    parser.add_argument("--only", default=",".join(parts), help="parts, by commas")
+    options = parser.parse_args()
+    full, only = options.full, options.only.split(",")
     print(f"# Simulator. Load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores: wall times depend on it.")
-    philly(full=full)
+    if "philly" in only:
+        philly(full=full)
     sizes = (1_000, 10_000, 100_000) if full else (1_000, 10_000)
-    growth("fifo_gang", 5_000 if full else 500, sizes)
-    growth("max_min_fairness", 36, (300, 1_000) if full else (100, 300))
-    growth("f_scheduling", 500, (1_000, 10_000) if full else (300, 1_000))
-    reference()
+    if "fifo_gang" in only:
+        growth("fifo_gang", 5_000 if full else 500, sizes)
+    if "max_min_fairness" in only:
+        growth("max_min_fairness", 5_000 if full else 500, sizes if full else (300, 1_000))
+    if "f_scheduling" in only:
+        growth("f_scheduling", 500, (1_000, 3_000, 10_000) if full else (300, 1_000))
+    if "reference" in only:
+        reference(full=full)
 
 
 if __name__ == "__main__":
