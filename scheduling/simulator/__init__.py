@@ -12,7 +12,8 @@ import yaml
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
-from scheduling.simulator.engine import Engine, Options, Outcome
+from scheduling.simulator.engine import Engine
+from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.report import summarise
 from scheduling.simulator.trace import Cluster, TraceJob
 

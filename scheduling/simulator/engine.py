@@ -7,10 +7,8 @@ could answer to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from scheduling.colocation import Pairs
 from scheduling.domain import Move, Plan
 from scheduling.lifecycle import QUEUED, TRAINING, Event, State, advance
 from scheduling.policies.base import Policy
@@ -19,40 +17,14 @@ from scheduling.simulator.failures import Failures
 from scheduling.simulator.limits import binding
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.noise import draw_factors
-from scheduling.simulator.resting import Resting
+from scheduling.simulator.outcome import Options, Outcome
+from scheduling.simulator.resting import sight_of
 from scheduling.simulator.run import Run
 from scheduling.simulator.shares import NoShares, Shares
-from scheduling.simulator.sight import Ordered, Whole
 from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
-LAUNCHING_DELAY = frozenset({State.STANDBY, State.LAUNCHING, State.CHECKPOINTING, State.STOPPING})
 #: Rounds in a row in which everybody queues on an idle cluster; then nobody will ever start.
 _HOPELESS = 50
-
-
-@dataclass(slots=True)
-class Outcome:
-    runs: list[Run]
-    meter: Meter
-    first_arrival: float
-    end: float = 0.0
-    rounds: int = 0
-    failures: int = 0
-    interrupted: bool = False
-    #: (run, GPUs, from, to) of every launch, where asked for
-    holds: list[tuple[int, tuple[int, ...], float, float]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to simulate, beside the cluster's own figures."""
-
-    seed: int = 0
-    noise: float = 0.0  # relative standard deviation of true speeds about the trace's
-    keep_holds: bool = False
-    pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
-    #: Called now and then with the number of jobs that have ended; True: stop here.
-    progress: Callable[[int], bool] | None = None
 
 
 class Engine:
@@ -85,7 +57,7 @@ class Engine:
         self.price_of = {node.name: cluster.price_per_gpu_hour.get(node.type, 0.0) for node in cluster.nodes}
         self.protection = float(getattr(policy.parameters, "protection_factor", 3.0))
         self.shares = _shares(self, start)
-        self.sight = _sight(self)
+        self.sight = sight_of(self)
         self.failures = Failures(self)
 
     def _run_of(self, job: TraceJob) -> Run:
@@ -362,12 +334,3 @@ def _shares(engine: Engine, start: float) -> Shares:
         return NoShares()
     days = getattr(engine.policy.parameters, "half_life_days", None)
     return Shares(engine.runs, engine.nodes, None if days is None else days * 86_400.0, start)
-
-
-def _sight(engine: Engine) -> Whole:
-    """By what the policy says of itself. Under limits those that hold GPUs stand in the way of others in other ways."""
-    if engine.cluster.limits:
-        return Whole(engine)
-    if getattr(engine.policy, "strict_order", False):
-        return Ordered(engine)
-    return Resting(engine) if getattr(engine.policy, "rests", False) else Whole(engine)

@@ -10,7 +10,7 @@ from statistics import fmean, pvariance
 from typing import Any
 
 from scheduling.lifecycle import TRAINING, WAITING, State
-from scheduling.simulator.engine import LAUNCHING_DELAY, Outcome
+from scheduling.simulator.outcome import LAUNCHING_DELAY, Outcome
 from scheduling.simulator.run import Run
 from scheduling.simulator.trace import Cluster, Sizes, sizes
 

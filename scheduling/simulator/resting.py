@@ -11,7 +11,7 @@ from scheduling.lifecycle import QUEUED
 from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import Floor, most_gpus
 from scheduling.simulator.run import Run
-from scheduling.simulator.sight import LEAVING, Whole
+from scheduling.simulator.sight import LEAVING, Ordered, Whole
 from scheduling.timesharing import round_end
 
 if TYPE_CHECKING:
@@ -85,3 +85,12 @@ class Resting(Whole):
 
     def disturbed(self) -> None:
         self.all = True
+
+
+def sight_of(engine: Engine) -> Whole:
+    """By what the policy says of itself. Under limits those that hold GPUs stand in the way of others in other ways."""
+    if engine.cluster.limits:
+        return Whole(engine)
+    if getattr(engine.policy, "strict_order", False):
+        return Ordered(engine)
+    return Resting(engine) if getattr(engine.policy, "rests", False) else Whole(engine)

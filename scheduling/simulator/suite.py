@@ -13,7 +13,7 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
 from scheduling.simulator import Simulation, run_policy
-from scheduling.simulator.engine import Options
+from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import Cluster, TraceJob
 
 #: Jobs that have ended since the last call.

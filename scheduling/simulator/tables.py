@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scheduling.lifecycle import TRAINING, WAITING
 from scheduling.simulator import Simulation
-from scheduling.simulator.engine import LAUNCHING_DELAY
+from scheduling.simulator.outcome import LAUNCHING_DELAY
 from scheduling.simulator.report import fairness, label, seconds_in, slowdown
 from scheduling.simulator.trace import Cluster, sizes
 

@@ -15,7 +15,7 @@ from scheduling.domain import Gang, Job, Node
 from scheduling.policies import load_policy
 from scheduling.policies.shortest_remaining_time import ShortestRemainingTime
 from scheduling.simulator import run_policy, simulate
-from scheduling.simulator.engine import Options
+from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 

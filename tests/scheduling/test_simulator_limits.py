@@ -13,8 +13,9 @@ from scheduling.domain import Allocation, Curve, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.policies import load_policy
 from scheduling.policies.max_min_fairness import MaxMinFairness
-from scheduling.simulator.engine import Engine, Options
+from scheduling.simulator.engine import Engine
 from scheduling.simulator.limits import read_limits
+from scheduling.simulator.outcome import Options
 from scheduling.simulator.pairs import read_pairs
 from scheduling.simulator.trace import Cluster, TraceJob, read_cluster
 from tests.builders import make_nodes

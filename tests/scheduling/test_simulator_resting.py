@@ -7,7 +7,8 @@ from hypothesis import given, settings
 
 from scheduling.domain import Curve
 from scheduling.policies import load_policy
-from scheduling.simulator.engine import Engine, Options, Outcome
+from scheduling.simulator.engine import Engine
+from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.sight import Whole
 from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_nodes

@@ -1,0 +1,38 @@
+"""How to simulate, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from scheduling.colocation import Pairs
+from scheduling.lifecycle import State
+from scheduling.simulator.meter import Meter
+from scheduling.simulator.run import Run
+
+LAUNCHING_DELAY = frozenset({State.STANDBY, State.LAUNCHING, State.CHECKPOINTING, State.STOPPING})
+
+
+@dataclass(slots=True)
+class Outcome:
+    runs: list[Run]
+    meter: Meter
+    first_arrival: float
+    end: float = 0.0
+    rounds: int = 0
+    failures: int = 0
+    interrupted: bool = False
+    #: (run, GPUs, from, to) of every launch, where asked for
+    holds: list[tuple[int, tuple[int, ...], float, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to simulate, beside the cluster's own figures."""
+
+    seed: int = 0
+    noise: float = 0.0  # relative standard deviation of true speeds about the trace's
+    keep_holds: bool = False
+    pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
+    #: Called now and then with the number of jobs that have ended; True: stop here.
+    progress: Callable[[int], bool] | None = None
