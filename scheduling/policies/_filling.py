@@ -23,22 +23,35 @@ from scheduling.policies._vessels import Vessel
 
 Active = NDArray[np.bool_]
 _BINDS = 1e-7
+_MANY = 512
 
 
-def pour_or_none(
+def raise_levels(
     found: Fractions,
     vessel_of: Callable[[], tuple[Alike, Vessel]],
     per_level: Floats,
     weights: Floats,
+    rates: Callable[[Active], Floats],
     engine: Engine,
     time_limit_s: float,
-) -> tuple[Floats, Floats | ByJob] | None:
-    """(level by job, who gets what) along the levels' closed form; None where that fails, and steps are left."""
-    alike, vessel = vessel_of()
-    try:
+) -> tuple[Floats, Floats | ByJob]:
+    """(level by job, who gets what): by steps where jobs are few, along the closed form where they are many, and the
+    other way where that fails."""
+
+    def closed() -> tuple[Floats, Floats | ByJob]:
+        alike, vessel = vessel_of()
         return pour(found, alike, vessel, per_level[alike.first], weights[alike.first], engine, time_limit_s)
-    except SolverError:
-        return None
+
+    def steps() -> tuple[Floats, Floats | ByJob]:
+        return fill(found, per_level, rates, engine, time_limit_s)
+
+    first, second = (closed, steps) if len(found.jobs) >= _MANY else (steps, closed)
+    try:
+        return first()
+    except SolverError as error:
+        if error.status == "kTimeLimit":
+            raise
+        return second()
 
 
 def fill(

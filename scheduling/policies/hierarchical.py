@@ -16,7 +16,7 @@ import numpy as np
 
 from scheduling.domain import Entity, Job, Snapshot
 from scheduling.policies._choices import Alike
-from scheduling.policies._filling import Active, fill, pour_or_none
+from scheduling.policies._filling import Active, raise_levels
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats, Ints
@@ -47,16 +47,13 @@ class Hierarchical(FractionPolicy):
         weights = np.array([job.weight for job in found.jobs])
         per_level = steps_per_level(found)
         limits = self.parameters.solver, self.parameters.solver_time_limit_s
-        poured = pour_or_none(found, lambda: vessel_of(root, found, weights), per_level, weights, *limits)
-        if poured is not None:
-            return float(poured[0].min()), expand(found, poured[1], poured[0] * per_level)
 
         def rates(active: Active) -> Floats:
             rate = np.zeros(len(active))
             share_out(root, 1.0, rate, active, weights)
             return rate
 
-        level, values = fill(found, per_level, rates, *limits)
+        level, values = raise_levels(found, lambda: vessel_of(root, found, weights), per_level, weights, rates, *limits)
         return float(level.min()), expand(found, values, level * per_level)
 
 

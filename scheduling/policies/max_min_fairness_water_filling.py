@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduling.domain import Snapshot
 from scheduling.policies._choices import Alike
-from scheduling.policies._filling import fill, pour_or_none
+from scheduling.policies._filling import Active, fill, raise_levels
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats
@@ -31,11 +31,14 @@ class MaxMinFairnessWaterFilling(FractionPolicy):
         weights = np.array([job.weight for job in found.jobs])
         per_level = steps_per_level(found)
         limits = self.parameters.solver, self.parameters.solver_time_limit_s
+
+        def rates(active: Active) -> Floats:
+            return np.where(active, weights, 0.0)
+
         if self.parameters.compatible:
-            level, _ = fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
+            level = fill(found, per_level, rates, *limits)[0]
             return float((level / weights).min()), raised(found, level * per_level)
-        poured = pour_or_none(found, lambda: _one_vessel(found, weights), per_level, weights, *limits)
-        level, values = poured or fill(found, per_level, lambda active: np.where(active, weights, 0.0), *limits)
+        level, values = raise_levels(found, lambda: _one_vessel(found, weights), per_level, weights, rates, *limits)
         return float((level / weights).min()), expand(found, values, level * per_level)
 
 

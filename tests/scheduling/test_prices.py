@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from scheduling.domain import Curve, Entity, Snapshot
+from scheduling.policies import load_policy
 from scheduling.policies._choices import Alike, Choices
 from scheduling.policies._filling import Active, fill
 from scheduling.policies._fractions import ByJob, Fractions, build
@@ -140,6 +141,18 @@ def literal_levels(found: Fractions, per_level: Floats, rates: Callable[[Active]
     return level
 
 
+def literal_hierarchy(snapshot: Snapshot) -> Floats:
+    found = build(snapshot)
+    root, weights = tree(found.jobs, snapshot.entities), np.array([job.weight for job in found.jobs])
+
+    def rates(active: Active) -> Floats:
+        rate = np.zeros(len(active))
+        share_out(root, 1.0, rate, active, weights)
+        return rate
+
+    return literal_levels(found, steps_per_level(found), rates)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshot=problems(most=6))
 def test_levels_of_a_tree_are_the_literal_ones(snapshot: Snapshot) -> None:
@@ -149,14 +162,9 @@ def test_levels_of_a_tree_are_the_literal_ones(snapshot: Snapshot) -> None:
     per_level, weights = steps_per_level(found), np.array([job.weight for job in found.jobs])
     root = tree(found.jobs, snapshot.entities)
 
-    def rates(active: Active) -> Floats:
-        rate = np.zeros(len(active))
-        share_out(root, 1.0, rate, active, weights)
-        return rate
-
     alike, vessel = vessel_of(root, found, weights)
     level, values = pour(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
-    assert level == pytest.approx(literal_levels(found, per_level, rates), rel=1e-5, abs=1e-5)
+    assert level == pytest.approx(literal_hierarchy(snapshot), rel=1e-5, abs=1e-5)
     assert isinstance(values, ByJob)
     check(found, values.shares, level * per_level)
 
@@ -195,6 +203,30 @@ def test_the_largest_sum_is_the_whole_program_s(snapshot: Snapshot, apart: bool)
     shares = np.zeros((len(found.types), len(found.gang)))
     shares[found.columns.kind, found.columns.group] = values / found.count[found.columns.group]
     check(found, shares[:, found.group_of], np.zeros(len(found.jobs)))
+
+
+def test_who_waits_behind_a_gang_in_its_project_leaves_the_others_what_they_have() -> None:
+    """Steps alone find no bottleneck here: the gang that comes second in its project can only have what is left."""
+    speeds = ({"a": 2.3}, {"a": 2.2, "d": 3.9}, {"a": 2.8, "c": 2.2, "d": 2.2})
+    jobs = [
+        make_job(
+            number=n,
+            curves={kind: Curve((*(0.0,) * (gang - 1), v)) for kind, v in row.items()},
+            min_gpus=gang,
+            project=project,
+            submitted_at=submitted_at,
+        )
+        for n, (row, gang, project, submitted_at) in enumerate(
+            zip(speeds, (2, 2, 1), "xyy", (529.0, 768.0, 529.0), strict=True), start=1
+        )
+    ]
+    sizes = {"a": 2, "b": 1, "c": 1, "d": 1}
+    nodes = [
+        node for n, (kind, gpus) in enumerate(sizes.items()) for node in make_nodes(gpus, type=kind, first_id=9 * n)
+    ]
+    snapshot = make_snapshot(*jobs, nodes=nodes, entities=TREE)
+    answer = load_policy("hierarchical").allocate(snapshot)
+    assert answer.figures["objective"] == pytest.approx(literal_hierarchy(snapshot).min(), abs=1e-6)
 
 
 def test_pairs_are_left_alone_where_one_job_decides_the_makespan() -> None:
