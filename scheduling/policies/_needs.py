@@ -152,7 +152,7 @@ def _sums(values: Floats, first: Ints, end: Ints) -> Floats:
 def optimise(
     tangents: Tangents, needs: Needs, theta: float, engine: Engine, time_limit_s: float
 ) -> tuple[float, Floats, Floats]:
-    """(theta, value of each column, dual values) at the best theta; `theta` is a start beyond it."""
+    """(theta, value of each column, dual values) at the best theta; `theta` is a start, near it or beyond."""
     program = tangents.program
     width = len(program.costs) - 1
     most_levels = int(np.bincount(tangents.found.levels.group).max())

@@ -19,6 +19,7 @@ from scheduling.policies._prices import Market, optimise_market
 
 #: From so many columns on prices are faster than rows.
 _MANY = 1_000
+_ROUGH, _SAME = 1e-3, 1e-12
 
 
 class Demand(Protocol):
@@ -81,9 +82,10 @@ class Race:
 
 def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(level, who gets what) with the highest level that everybody reaches."""
-    priced = _by_prices(found, climb, engine, time_limit_s, maximise=True)
-    if priced is not None:
-        return priced
+    if not found.paired and len(found.columns) >= _MANY:
+        priced = _by_prices(*_market(found, climb, maximise=True), engine, time_limit_s)
+        if priced is not None:
+            return priced
     costs = np.zeros(len(found.columns) + 1)
     costs[-1] = 1.0
     tangents, start = Tangents(found, found.program(costs, extra=1)), climb.alone(found.fastest[found.group_of])
@@ -93,37 +95,36 @@ def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float)
 
 def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(theta, who gets what) with the least theta that everybody reaches."""
-    priced = _by_prices(found, race, engine, time_limit_s, maximise=False)
-    if priced is not None:
-        return priced
-    start = race.alone(found.fastest[found.group_of])
+    alone = start = race.alone(found.fastest[found.group_of])
+    if found.paired or len(found.columns) >= _MANY:
+        alike, market = _market(found, race, maximise=False)
+        even = np.full(market.choices.types, 1.0 / market.choices.types)
+        start = market.limit(even, market.bound, _ROUGH)[0]
+        # Sharing GPUs slows jobs down, so where one job alone decides nobody needs to.
+        if not found.paired or start <= alone * (1 + _SAME):
+            priced = _by_prices(alike, market, engine, time_limit_s)
+            if priced is not None and (not found.paired or priced[0] <= alone * (1 + _SAME)):
+                return priced
     width = len(found.columns)
     costs = np.zeros(width + 1)
     costs[width] = 1.0
     program = found.program(costs, extra=1, maximise=False)
     program.add_row([width], [1.0], 1.0, INFINITY)
-    theta, values, _ = optimise(Tangents(found, program, start), race.needs, start, engine, time_limit_s)
+    theta, values, _ = optimise(Tangents(found, program, alone), race.needs, start, engine, time_limit_s)
     return theta, values
 
 
-def _by_prices(
-    found: Fractions, demand: Demand, engine: Engine, time_limit_s: float, *, maximise: bool
-) -> tuple[float, ByJob] | None:
-    """None where rows are the better way, or the only one: with pairs, unless one job alone decides."""
-    if maximise if found.paired else len(found.columns) < _MANY:
-        return None
+def _market(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[Alike, Market]:
+    """Of the jobs without partners."""
     alike = Alike.by(found.group_of, *demand.keys)
     choices, units = Choices(found, alike), demand.of(alike.first)
-    bound = units.alone(choices.fastest)
-    if found.paired and bound > demand.alone(found.fastest[found.group_of]) * (1 + 1e-12):
-        return None
-    market = Market(choices, units.needs, bound, maximise=maximise)
-    if found.paired and market.excess(np.full(choices.types, 1.0 / choices.types), bound)[0] > 0.0:
-        return None
+    return alike, Market(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+
+
+def _by_prices(alike: Alike, market: Market, engine: Engine, time_limit_s: float) -> tuple[float, ByJob] | None:
+    """None where prices do not suffice, and rows decide."""
     try:
         reached = optimise_market(market, engine, time_limit_s)
     except SolverError:
-        return None
-    if found.paired and reached.theta != bound:
         return None
     return reached.theta, ByJob(reached.shares[:, alike.unit_of])
