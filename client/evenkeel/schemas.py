@@ -655,15 +655,9 @@ class PolicyChoice(TypedDict):
     parameters: NotRequired[dict[str, Any]]
 
 
-class PolicyKind(TypedDict):
+class Preset(TypedDict):
     name: str
-    title: str
-    description: str
-    schema: dict[str, Any]
-    elastic: bool
-
-
-PolicyKinds: TypeAlias = list[PolicyKind]
+    parameters: dict[str, Any]
 
 
 class Price(TypedDict):
@@ -1460,6 +1454,18 @@ class Option(TypedDict):
     low: str
     high: str
     basis: str
+
+
+class PolicyKind(TypedDict):
+    name: str
+    title: str
+    description: str
+    schema: dict[str, Any]
+    elastic: bool
+    presets: list[Preset]
+
+
+PolicyKinds: TypeAlias = list[PolicyKind]
 
 
 class Priority(TypedDict):

@@ -28,6 +28,10 @@ def describe_policies() -> list[dict[str, Any]]:
                 "description": _summary(policy),
                 "schema": policy.Parameters.model_json_schema(),
                 "elastic": policy.elastic,
+                "presets": [
+                    {"name": preset, "parameters": dict(values)}
+                    for preset, values in getattr(policy, "presets", {}).items()
+                ],
             }
         )
     return described

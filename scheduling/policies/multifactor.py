@@ -39,7 +39,7 @@ class Parameters(BaseParameters):
     max_age_days: float = Field(default=7, gt=0, le=3_650, description="Waiting longer than this adds nothing.")
     fair_share: Form = Field(default="classic", description="Slurm's classic form, or Fair Tree.")
     half_life_days: float | None = Field(
-        default=7, ge=1 / 24, le=3_650, description="Usage this old counts half; without it nothing is forgotten."
+        default=7, ge=0.05, le=3_650, description="Usage this old counts half; without it nothing is forgotten."
     )
     usage_reset: Literal["never", "daily", "weekly", "monthly", "quarterly", "yearly"] = Field(
         default="never", description="When all usage is forgotten at once."

@@ -3433,8 +3433,16 @@ export interface components {
                 [key: string]: unknown;
             };
             elastic: boolean;
+            /** @description Sets of parameters that people know; what one leaves out is default. */
+            presets: components["schemas"]["Preset"][];
         };
         PolicyKinds: components["schemas"]["PolicyKind"][];
+        Preset: {
+            name: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+        };
         /** @description Prices of a moment, before the discount. */
         Price: {
             /**

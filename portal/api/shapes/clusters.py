@@ -108,12 +108,18 @@ class Nodes(RootModel[list[Node]]):
     pass
 
 
+class Preset(Shape):
+    name: str
+    parameters: dict[str, Any]
+
+
 class PolicyKind(Shape):
     name: str
     title: str
     description: str
     schema_: dict[str, Any] = Field(alias="schema", description="JSON schema of its parameters.")
     elastic: bool
+    presets: list[Preset] = Field(description="Sets of parameters that people know; what one leaves out is default.")
 
 
 class PolicyKinds(RootModel[list[PolicyKind]]):

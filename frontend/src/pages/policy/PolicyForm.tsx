@@ -6,6 +6,8 @@ import { Panel } from "../../components/Panel";
 import { fieldsOf, parse, show, type SchemaField } from "../../lib/schemaForm";
 import css from "./policy.module.css";
 
+const PRESETS: Record<string, string> = { neuron: "KISTI Neuron", slurm: "Slurm's defaults" };
+
 interface Props {
   kind: PolicyInfo;
   inForce: PolicyInForce;
@@ -25,6 +27,14 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
   return (
     <Panel title={kind.title} meta={kind.name === inForce.name ? "in force" : "not in force"}>
       <form onSubmit={(event) => { event.preventDefault(); submit(); }} noValidate>
+        {kind.presets.length > 0 && (
+          <div className="pb" style={{ display: "flex", gap: 8, alignItems: "center", flexWrap: "wrap" }}>
+            <span className="sub">Fill in as</span>
+            {kind.presets.map((preset) => (
+              <button key={preset.name} type="button" className="btn sm" onClick={() => setValues(Object.fromEntries(fields.map((field) => [field.name, preset.parameters[field.name] ?? field.fallback])))}>{PRESETS[preset.name] ?? preset.name}</button>
+            ))}
+          </div>
+        )}
         {fields.length === 0 ? <p className="empty">It has no parameters.</p> : (
           <div className={css.fields}>
             {fields.map((field) => <ParameterField key={field.name} field={field} value={values[field.name]} error={at(field.name)} onChange={(value) => setValues({ ...values, [field.name]: value })} />)}
