@@ -31,7 +31,8 @@ class Policy(Protocol):
     # `rests`: until the present round ends whoever holds GPUs keeps them, and a job that alone fits what is idle starts
     # whatever the others do (scheduling.timesharing). `ages = False`: its answer depends on neither time nor steps.
     # `packs`: it reads the snapshot's pairs. `fair_share`: it reads members and usage, and its parameters have
-    # half_life_days and usage_reset. `presets`: parameters by name, for forms. `preempts`: with counts of its own, whoever runs may be left out.
+    # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out.
+    # `presets`: sets of parameters by name, for forms.
 
     @property
     def parameters(self) -> BaseModel: ...
