@@ -11,6 +11,7 @@ total or the decay differs by more than Slurm's own rounding. Where Slurm is not
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -63,15 +64,15 @@ def main() -> int:
         return 0
     wrong: list[str] = []
     for form, flags in (("classic", "NO_FAIR_TREE"), ("fair_tree", "")):
-        with slurm(script, flags) as root:
-            wrong += [f"{form}: {what}" for what in compare(form, random.Random(options.seed), options.jobs, root)]
+        with slurm(script, flags):
+            wrong += [f"{form}: {what}" for what in compare(form, random.Random(options.seed), options.jobs)]
     for what in wrong:
         print(f"DIFFERS: {what}")
     return 1 if wrong else 0
 
 
 @contextmanager
-def slurm(script: Path, flags: str) -> Iterator[Path]:
+def slurm(script: Path, flags: str) -> Iterator[None]:
     """Its daemons, on loopback only; gone afterwards."""
     root = Path(tempfile.mkdtemp(prefix="sp-", dir="/tmp"))
     root.chmod(0o755)
@@ -85,9 +86,18 @@ def slurm(script: Path, flags: str) -> Iterator[Path]:
 
     try:
         call("up")
-        yield root
+        yield
     finally:
+        end_jobs()
         call("clean")
+
+
+def end_jobs() -> None:
+    """What a controller that is gone leaves behind would run on."""
+    for user in USERS:
+        subprocess.run(["scancel", "--user", user], check=False, timeout=60)
+    with contextlib.suppress(TimeoutError, subprocess.SubprocessError):
+        until(lambda: not ask("squeue", "-h").strip(), 60)
 
 
 def ask(*command: str) -> str:
@@ -120,9 +130,8 @@ def submit(user: str, account: str, *options: str, seconds: float) -> None:
 def leave_usage(rng: random.Random, who: list[tuple[str, str]]) -> None:
     for user, account in who:
         for _ in range(rng.randint(0, 3)):
-            submit(
-                user, account, f"-n{rng.randint(1, 4)}", f"--gres=gpu:{rng.randint(1, 2)}", seconds=rng.uniform(2, 12)
-            )
+            asked = (f"-n{rng.randint(1, 4)}", f"--gres=gpu:{rng.randint(1, 2)}")
+            submit(user, account, *asked, seconds=rng.uniform(2, 12))
     until(lambda: not ask("squeue", "-h").strip(), 180)
 
 
@@ -190,7 +199,7 @@ def amounts(text: str) -> dict[str, float]:
 # Comparing -----------------------------------------------------------------------------------------
 
 
-def compare(form: str, rng: random.Random, jobs: int, root: Path) -> list[str]:
+def compare(form: str, rng: random.Random, jobs: int) -> list[str]:
     who = plant(rng)
     leave_usage(rng, who)
     await_tick()
@@ -201,7 +210,7 @@ def compare(form: str, rng: random.Random, jobs: int, root: Path) -> list[str]:
     found, count = shares(form, rows)
     wrong += found
     seen, differ = queue(rows)
-    print(f"{form}: {count} associations, {seen} waiting jobs, {len(wrong) + len(differ)} differ (logs: {root}/log)")
+    print(f"{form}: {count} associations, {seen} waiting jobs, {len(wrong) + len(differ)} differ")
     return wrong + differ
 
 
@@ -220,10 +229,8 @@ def shares(form: str, rows: list[Row]) -> tuple[list[str], int]:
     wrong = []
     accounts = {row.account: Account(row.shares, row.parent) for row in rows if not row.user and row.account != "root"}
     users = {Leaf(row.account, row.user): row for row in rows if row.user}
-    tree = Tree(
-        accounts, {leaf: row.shares for leaf, row in users.items()}, {leaf: row.raw for leaf, row in users.items()}
-    )
-    ours = standings(tree, "fair_tree")
+    held = {leaf: row.raw for leaf, row in users.items()}
+    ours = standings(Tree(accounts, {leaf: row.shares for leaf, row in users.items()}, held), "fair_tree")
     above = {row.account: row for row in rows if not row.user}
     for row in rows:
         if row.account == "root" and not row.user:
@@ -268,19 +275,18 @@ def queue(rows: list[Row]) -> tuple[int, list[str]]:
     looked = column(float(normal[key][1]) for key in keys)
     accrued = column(_posix(jobs[key]["AccrueTime"]) for key in keys)
     last = round(float(looked[0]) * MAX_AGE_S + accrued[0])  # its last look, by the age of one job
+    cpus = column(one["cpu"] / (NODES * CPUS) for one in tres)
     columns = Columns(
         age=age_factor(last - accrued, MAX_AGE_S),
         assoc=np.zeros(len(keys)),
         fair_share=column(factor[jobs[key]["Account"], jobs[key]["UserId"].split("(")[0]] for key in keys),
-        job_size=size_factor(
-            column(one["node"] / NODES for one in tres), column(one["cpu"] / (NODES * CPUS) for one in tres)
-        ),
+        job_size=size_factor(column(one["node"] / NODES for one in tres), cpus),
         partition=column({"main": 1.0, "low": 0.5}[jobs[key]["Partition"]] for key in keys),
         qos=column({"normal": 0.0, "mid": 0.5, "high": 1.0}[jobs[key]["QOS"]] for key in keys),
         site=np.zeros(len(keys)),
         nice=column(float(jobs[key]["Nice"]) for key in keys),
         resources={
-            "cpu": column(one["cpu"] / (NODES * CPUS) for one in tres),
+            "cpu": cpus,
             "gres/gpu": column(one.get("gres/gpu", 0.0) / (NODES * GPUS) for one in tres),
         },
     )
