@@ -1178,6 +1178,7 @@ class Explanation(TypedDict):
     at: str | None
     round: int | None
     ahead: list[Ahead]
+    slurm: str | None
     weighed: list[Weighed]
     would_change: str | None
     deadline: str | None

@@ -13,9 +13,10 @@ from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, r
 from portal.jobs.models import Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
+from portal.jobs.slurm_words import slurm_word
 from portal.jobs.snapshots import take_snapshot
 from scheduling import domain
-from scheduling.lifecycle import TERMINAL, State
+from scheduling.lifecycle import TERMINAL, WAITING, State
 from scheduling.policies import policy_class
 from scheduling.throughput import Profile
 
@@ -61,6 +62,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "at": iso(decision.at if decision else run.state_since),
         "round": decision.round if decision else None,
         "ahead": [] if ended else _ahead(job, mine),
+        "slurm": slurm_word(_obstacle(job, run), detail) if State(run.state) in WAITING else None,
         "weighed": [] if ended else _weighed(job, mine),
         "would_change": None if ended else _way_out(_obstacle(job, run), detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),

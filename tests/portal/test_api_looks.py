@@ -201,6 +201,7 @@ def test_an_explanation_names_who_is_ahead(world: World, api: Api, stranger: Api
     assert answer["ahead"][0]["name"] == "first in line"
     assert answer["token"] == world.run(waiting).reason_token
     assert answer["would_change"]
+    assert answer["slurm"] == "Resources"
     assert stranger.get(f"jobs/{waiting.number}/explanation").status == 404
 
 

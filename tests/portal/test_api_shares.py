@@ -301,6 +301,8 @@ class TestLevels:
         assert team.run(first).reason_token == "started"
         assert team.run(second).reason_token == "quota"
         assert "user of level normal may hold 2 GPUs" in team.run(second).reason_text
+        why = Api(team.user).get(f"jobs/{second.number}/explanation").json
+        assert why["slurm"] == "QOSMaxGRESPerUser"
         assert team.run(bo).reason_token == "started"
 
     def test_level_counts_in_the_priority(self, team: World, levels: Api, api: Api) -> None:

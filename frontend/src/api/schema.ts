@@ -2414,6 +2414,8 @@ export interface components {
             at: string | null;
             round: number | null;
             ahead: components["schemas"]["Ahead"][];
+            /** @description Of a waiting job: the reason in the words of Slurm's squeue. */
+            slurm: string | null;
             /** @description What one more GPU would bring each of your jobs. */
             weighed: components["schemas"]["Weighed"][];
             would_change: string | null;

@@ -331,6 +331,7 @@ class Explanation(Shape):
     at: datetime | None
     round: int | None
     ahead: list[Ahead]
+    slurm: str | None = Field(description="Of a waiting job: the reason in the words of Slurm's squeue.")
     weighed: list[Weighed] = Field(description="What one more GPU would bring each of your jobs.")
     would_change: str | None
     deadline: str | None = Field(description="Said of its deadline where it is not expected to be kept.")

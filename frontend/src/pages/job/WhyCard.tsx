@@ -25,7 +25,7 @@ export function WhyCard({ job, query }: { job: JobDetail; query: UseQueryResult<
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
             {why.deadline && <p>{why.deadline}</p>}
             {why.would_change && <p className={css.quiet}>{why.would_change}</p>}
-            <p className={`mono ${css.token}`}>{why.token}{why.round !== null && `, round ${integer(why.round)}`}</p>
+            <p className={`mono ${css.token}`}>{why.token}{why.slurm !== null && ` (Slurm: ${why.slurm})`}{why.round !== null && `, round ${integer(why.round)}`}</p>
           </div>
         )}
       </Loadable>

@@ -1,0 +1,31 @@
+"""Reasons of waiting jobs in the words that `squeue` has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_WORDS = {
+    "resources": "Resources", "no_room": "Resources", "no_slot": "Resources", "no_layout": "Resources",
+    "next_round": "Resources", "in_round": "Resources", "slot_too_small": "BadConstraints", "no_type": "BadConstraints",
+    "priority": "Priority", "behind": "Priority", "others_end_sooner": "Priority", "preempted": "Priority",
+    "quota_queue": "AssocMaxJobsLimit", "quota_period": "AssocGrpGRESMinutes", "back_off": "BeginTime",
+    "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
+    "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "held_cost": "AssocGrpBillingMinutes",
+}  # fmt: skip
+#: Limits by where they sit: what a level of service holds in all, of each user, and limits of projects and people.
+_LIMITS = {
+    "quota": ("QOSGrpGRES", "QOSMaxGRESPerUser", "AssocGrpGRES"),
+    "quota_jobs": ("QOSGrpJobsLimit", "QOSMaxJobsPerUserLimit", "AssocGrpJobsLimit"),
+}
+
+
+def slurm_word(token: str, detail: Mapping[str, Any]) -> str | None:
+    """None where Slurm has no word for it."""
+    if token not in _LIMITS:
+        return _WORDS.get(token)
+    level = str(detail.get("level", ""))
+    of_level, of_user, of_project = _LIMITS[token]
+    if level.startswith("level "):
+        return of_level
+    return of_user if level.startswith("each user of level ") else of_project
