@@ -15,9 +15,9 @@ from scheduling.errors import SolverError
 from scheduling.policies._choices import Alike
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import INFINITY, Engine, Floats, Ints
-from scheduling.policies._needs import Needs, Tangents, flat, optimise
+from scheduling.policies._needs import Needs, Tangents, flat
 
-_ROUNDS, _STEPS = 60, 100
+_ROUNDS, _STEPS = 200, 100
 _MET, _BINDS, _SAME = 1e-9, 1e-9, 1e-12
 
 
@@ -55,29 +55,22 @@ class Bounding:
 
     def reach(self, needs: Needs, most: float, least: float) -> tuple[float, Floats, Bound | None]:
         """(volume, value of each column, what keeps it from being more): at most `most`; `least` can be met."""
-        volume, bound = most, None
+        tangents, width, bound = self.tangents, len(self.found.columns), None
+        volume, part, values = most, 1.0, np.zeros(width)
         for _ in range(_ROUNDS):
-            wanted = needs(volume)[0]
-            part, values, found = self._largest_part(wanted[self.alike.unit_of])
-            if part >= 1.0 - _MET or volume <= least:
+            demand = _parts_of(needs(volume)[0][self.alike.unit_of])
+            tangents.renew(demand, 1.0)
+            # A bound holds whatever rows are missing, so they are only all looked for where it seems to be met.
+            met = part >= 1.0 - _MET or volume <= least
+            more = tangents.add(demand, part, values) or (met and tangents.add_cuts(demand, part, values))
+            if met and not more:
                 return volume, values, bound
-            bound = found
-            volume = _fall(bound, needs, volume, least)
+            solution = self.program.solve(*self.limits)
+            values, part = solution.values[:width], float(solution.values[width])
+            if part < 1.0 - _MET and volume > least:
+                bound = self._bound(solution.duals)
+                volume = _fall(bound, needs, volume, least)
         raise SolverError("no convergence")
-
-    def _largest_part(self, wanted: Floats) -> tuple[float, Floats, Bound]:
-        tangents = self.tangents
-
-        def needs(part: float) -> tuple[Floats, Floats]:
-            return wanted * part, wanted
-
-        tangents.renew(needs, 1.0)
-        tangents.cutting = False
-        part, values, duals = optimise(tangents, needs, 1.0, *self.limits)
-        if part >= 1.0 - _MET:
-            tangents.cutting = True
-            part, values, duals = optimise(tangents, needs, 1.0, *self.limits)
-        return part, values, self._bound(duals)
 
     def _bound(self, duals: Floats) -> Bound:
         price = np.abs(duals)
@@ -93,6 +86,10 @@ class Bounding:
         )
         total = np.bincount(place, weights=weight * worth[number]).astype(float)
         return Bound(self.alike.unit_of[members[first]], total, level[first], most)
+
+
+def _parts_of(wanted: Floats) -> Needs:
+    return lambda part: (wanted * part, wanted)
 
 
 def _fall(bound: Bound, needs: Needs, high: float, low: float) -> float:

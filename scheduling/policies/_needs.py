@@ -61,8 +61,6 @@ class Tangents:
     rows: list[Row] = field(default_factory=list)
     #: By which part of its group's need a row may be missed.
     tolerance: float = _TOLERANCE
-    #: Whether it matters that nobody is their own partner.
-    cutting: bool = True
 
     def add(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group that falls short at `theta`, at its worst level; False where none does."""
@@ -121,7 +119,7 @@ class Tangents:
     def add_cuts(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group with pairs of its own whose members cannot all be served; False where none is."""
         found, entries, before = self.found, self.found.entries, self.program.rows
-        if not self.cutting or not (entries.mass == 2.0).any():
+        if not (entries.mass == 2.0).any():
             return False
         wanted, slope = needs(theta)
         for group, members in enumerate(found.members):
@@ -157,9 +155,8 @@ def optimise(
     width = len(program.costs) - 1
     most_levels = int(np.bincount(tangents.found.levels.group).max())
     values, duals, still = np.zeros(width), np.zeros(program.rows), 0
-    for n in range(_ROUNDS):
-        known = n or not tangents.rows  # rows that are there already say more than no values at all
-        if known and not (tangents.add(needs, theta, values) or tangents.add_cuts(needs, theta, values)):
+    for _ in range(_ROUNDS):
+        if not (tangents.add(needs, theta, values) or tangents.add_cuts(needs, theta, values)):
             return theta, values, duals
         solution = program.solve(engine, time_limit_s)
         values, duals = solution.values[:width], solution.duals
