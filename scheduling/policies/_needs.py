@@ -119,10 +119,10 @@ class Tangents:
     def add_cuts(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group with pairs of its own whose members cannot all be served; False where none is."""
         found, entries, before = self.found, self.found.entries, self.program.rows
-        if not (entries.mass == 2.0).any():
-            return False
+        (shared,) = np.nonzero((entries.mass == 2.0) & (values[entries.column] > 0.0))
         wanted, slope = needs(theta)
-        for group, members in enumerate(found.members):
+        for group in np.unique(entries.group[shared]).tolist():
+            members = found.members[group]
             _, cut = split(found, group, values, wanted[members], max(1e-7, self.tolerance))
             if cut is not None and cut.weight.any():
                 total = float(cut.weight @ wanted[members]) - cut.constant
