@@ -74,16 +74,13 @@ class LinearProgram:
         for kept in (self._columns, self._values, self._lower, self._upper):
             del kept[rows:]
 
-    def set_value(self, row: int, column: int, value: float) -> None:
-        """Change an entry that the row already has."""
-        self._values[row][self._columns[row] == column] = value
-        if self._highs is not None:
-            self._highs.changeCoeff(row, column, value)
-
-    def set_lower(self, row: int, lower: float) -> None:
-        self._lower[row] = lower
-        if self._highs is not None:
-            self._highs.changeRowBounds(row, lower, self._upper[row])
+    def set_ends(self, rows: Sequence[int], values: Sequence[float], lower: Sequence[float]) -> None:
+        """Change the last entry of each row, and its lower bound."""
+        for row, value, least in zip(rows, values, lower, strict=True):
+            self._values[row][-1], self._lower[row] = value, least
+            if self._highs is not None:
+                self._highs.changeCoeff(row, int(self._columns[row][-1]), value)
+                self._highs.changeRowBounds(row, least, self._upper[row])
 
     def set_costs(self, costs: Floats) -> None:
         self.costs = np.asarray(costs, dtype=float).copy()

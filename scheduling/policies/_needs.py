@@ -61,6 +61,8 @@ class Tangents:
     rows: list[Row] = field(default_factory=list)
     #: By which part of its group's need a row may be missed.
     tolerance: float = _TOLERANCE
+    #: Of the jobs by group and need, which other needs seldom change.
+    _order: Ints | None = None
 
     def add(self, needs: Needs, theta: float, values: Floats) -> bool:
         """A row for every group that falls short at `theta`, at its worst level; False where none does."""
@@ -90,16 +92,19 @@ class Tangents:
         wanted, slope = needs(theta)
         number, members, weight, level = flat(self.rows)
         above = np.maximum(wanted[members] - level, 0.0)
-        totals = np.bincount(number, weights=weight * above, minlength=len(self.rows)).tolist()
-        rates = np.bincount(number, weights=weight * slope[members] * (above > 0), minlength=len(self.rows)).tolist()
-        for row, total, rate in zip(self.rows, totals, rates, strict=True):
-            self.program.set_value(row.index, len(self.program.costs) - 1, -rate * self.unit / row.scale)
-            self.program.set_lower(row.index, (total - row.constant - rate * theta) / row.scale)
+        total = np.bincount(number, weights=weight * above, minlength=len(self.rows))
+        rate = np.bincount(number, weights=weight * slope[members] * (above > 0), minlength=len(self.rows))
+        scale = np.array([row.scale for row in self.rows])
+        lower = (total - np.array([row.constant for row in self.rows]) - rate * theta) / scale
+        ends = -rate * self.unit / scale
+        self.program.set_ends([row.index for row in self.rows], ends.tolist(), lower.tolist())
 
     def _above(self, wanted: Floats, slope: Floats) -> tuple[Floats, Floats]:
         """By level: what the group's members need above it together, and how fast that changes."""
         found, levels = self.found, self.found.levels
-        order = np.lexsort((wanted, found.group_of))
+        if self._order is None or _unsorted(found.group_of[self._order], wanted[self._order]):
+            self._order = np.lexsort((wanted, found.group_of))
+        order = self._order
         group, wanted = found.group_of[order], wanted[order]
         ends = np.searchsorted(group, levels.group, "right")
         keys = group * levels.step + np.minimum(wanted, levels.step / 2)
@@ -139,6 +144,10 @@ class Tangents:
         scale = scale if scale > 1e-9 * largest else largest  # a cut may say no more than that a column stays empty
         values = np.append(offers, -rate * self.unit) / scale
         return self.program.add_row(columns, values, (total - rate * theta) / scale, INFINITY), scale
+
+
+def _unsorted(group: Ints, wanted: Floats) -> bool:
+    return bool(((np.diff(wanted) < 0) & (np.diff(group) == 0)).any())
 
 
 def _sums(values: Floats, first: Ints, end: Ints) -> Floats:
