@@ -43,14 +43,13 @@ def main() -> None:
     steps = {ids[job["id"]]: job["steps"] for job in case["jobs"]}
     kind = getattr(importlib.import_module(case["module"]), case["class"])
     cluster, module = case["cluster"], case["module"]
-    arguments: dict[str, tuple[Any, ...]] = {
+    given: tuple[Any, ...] = {
         "max_min_fairness": (speeds, gangs, weights, cluster),
         "max_sum_throughput": (speeds, gangs, cluster),
         "min_total_duration": (speeds, gangs, steps, cluster),
         "finish_time_fairness": (speeds, gangs, weights, ages, steps, cluster),
         "max_min_fairness_water_filling": (speeds, gangs, weights, cluster),
-    }
-    given = arguments[module]
+    }[module]
     if case["class"].endswith("SLOs"):
         given = (*given, dict.fromkeys(cluster, 1.0))
     if module == "max_min_fairness_water_filling":
