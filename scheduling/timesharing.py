@@ -94,11 +94,13 @@ def _compete(field: View, hands: Hands) -> bool:
 
 
 def _on_lease(ledger: Ledger, field: View, now: float, settings: FractionParameters) -> list[Job]:
-    """Who has had its GPUs for too short a time to be worth another restart."""
-    found, part, began = [], settings.restart_part, ledger.began
+    """Who is promised time on what it has, and has had it for too short a time to be worth another restart."""
+    found, part, began, nothing = [], settings.restart_part, ledger.began, dict[str, float]()
     for job in field.running:
-        since = began.get(job.id)
-        if since is not None and (now - since + EDGE_S) * part < job.restart_cost_s:
+        since, gang = began.get(job.id), job.gang
+        if since is None or gang is None or (now - since + EDGE_S) * part >= job.restart_cost_s:
+            continue
+        if gang.type in ledger.shares.get(job.id, nothing):
             found.append(job)
     return found
 

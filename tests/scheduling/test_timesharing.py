@@ -201,6 +201,17 @@ def test_what_is_remembered_is_plain_and_goes_with_the_policy() -> None:
     assert before["time_sharing"]["signature"] != cluster.snapshot.memory["time_sharing"]["signature"]
 
 
+def test_a_job_that_is_promised_nothing_more_is_moved_whatever_its_restart_cost() -> None:
+    long, short = (replace(job, restart_cost_s=80.0) for job in jobs_of(2, a=1.0))
+    policy = load_policy("shortest_job_first", {"round_seconds": ROUND_S})
+    cluster = Cluster(replace(long, remaining_steps=1e6), policy=policy, a=1)
+    cluster.step()
+    cluster.arrive(replace(short, remaining_steps=100.0))
+    cluster.wait(ROUND_S)
+    cluster.step()
+    assert (cluster.holds(long), cluster.holds(short)) == ((), (0,))
+
+
 def test_fractions_are_computed_within_a_round_where_several_wait_for_idle_gpus() -> None:
     running, *rest = jobs_of(4, a=1.0)
     cluster = Cluster(running, policy=Recorded({"round_seconds": ROUND_S}), a=2)
