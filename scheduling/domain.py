@@ -95,6 +95,7 @@ class Job:
     time_limit_s: float | None = None  # training ends after so long, finished or not
     qos: str = ""
     partition: str = ""
+    waits_for: str = ""  # what has to happen before it queues, as a sentence; empty: nothing
 
 
 @dataclass(frozen=True, slots=True)

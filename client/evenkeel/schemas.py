@@ -234,6 +234,11 @@ class CurvePoint(TypedDict):
     relative_error: float | None
 
 
+class DependencyWish(TypedDict):
+    type: NotRequired[Literal["afterok", "afterany", "afternotok", "singleton"]]
+    job: NotRequired[int | str | None]
+
+
 class Destination(TypedDict):
     project: str
 
@@ -1288,6 +1293,7 @@ class JobFile(TypedDict):
     artifacts: NotRequired[ArtifactRule | None]
     labels: NotRequired[dict[str, str]]
     retry: NotRequired[Retry]
+    dependencies: NotRequired[list[DependencyWish]]
     resume_from: NotRequired[ResumeFrom | None]
     throughput: NotRequired[dict[str, list[float]]]
 

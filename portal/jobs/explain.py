@@ -32,6 +32,7 @@ _WAYS_OUT = {
     "resources": "It starts when {needs} × {type} are free: when a job ends, as the sentence says, or earlier.",
     "priority": "It starts after those ahead of it; fewer GPUs or a shorter max_duration may let it pass them.",
     "preempted": "It goes on from its checkpoint when GPUs are free for its level.",
+    "dependency": "It queues when that has happened; where it cannot happen any more, it is cancelled.",
     "no_type": "Allow other accelerator types, or fewer GPUs.",
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
     "no_slot": "It starts when a job ends and leaves its slot.",

@@ -204,6 +204,23 @@ class Job(models.Model):
         return f"#{self.number} {self.name}"
 
 
+class Dependency(models.Model):
+    """Something that has to have happened before a job queues; Slurm's words."""
+
+    class Kind(models.TextChoices):
+        AFTER_OK = "afterok"
+        AFTER_ANY = "afterany"
+        AFTER_NOT_OK = "afternotok"
+        SINGLETON = "singleton"
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="dependencies")
+    kind = models.CharField(max_length=12, choices=Kind)
+    on = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="dependents")
+
+    def __str__(self) -> str:
+        return f"{self.job_id} {self.kind} {self.on_id or ''}"
+
+
 class IdempotencyKey(models.Model):
     """One key, one job: a repeated submission finds the first one's job."""
 

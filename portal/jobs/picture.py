@@ -13,10 +13,11 @@ from typing import Any
 from django.db.models import Count, Min
 from django.db.models.functions import Lower
 
+from portal.jobs.dependencies import waits_of
 from portal.jobs.models import Cluster, Hold, Job
 from portal.jobs.selectors import in_states
 from portal.jobs.shares import share_inputs, user_key
-from portal.jobs.snapshots import nodes_of, project_tree, qos_levels
+from portal.jobs.snapshots import max_of, nodes_of, posix, project_tree, qos_levels
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
@@ -54,7 +55,7 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
 
 
 def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
-    held = _held(cluster)
+    held, waits = _held(cluster), waits_of(cluster.pk)
     columns = ("pk", "number", "project__key", "owner_id", "run_id", "run__state", "submitted_at", "eligible_at")
     rows = Job.objects.filter(in_states(LIVE), cluster=cluster).order_by("number")
     for row in rows.values(
@@ -72,11 +73,12 @@ def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
             min_gpus=row["min_gpus"],
             types=tuple(row["accelerator_types"]),
             user=user_key(row["owner_id"]),
-            eligible_at=row["eligible_at"].timestamp() if row["eligible_at"] else None,
+            eligible_at=posix(max_of(row["eligible_at"], waits.since.get(row["pk"]))),
             not_before=row["run__not_before"].timestamp() if row["run__not_before"] else None,
             gang=gang,
             held_since=since,
             held=bool(row["hold_kind"]),
+            waits_for=waits.text.get(row["pk"]) or waits.never.get(row["pk"], ""),
             qos=row["qos__name"] or "",
         )
 
@@ -96,5 +98,5 @@ def _held(cluster: Cluster) -> dict[Any, tuple[domain.Gang, float]]:
 
 def score_waiting(seen: Picture) -> tuple[Scores, list[domain.Job]]:
     """Of those that wait for GPUs; who is held has no place among them."""
-    waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held]
+    waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held and not job.waits_for]
     return seen.policy.scores_of(seen.snapshot, waiting), waiting

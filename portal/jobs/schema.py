@@ -228,6 +228,21 @@ class ResumeFrom(Part):
     step: int | None = Field(None, ge=1, le=10**13, description="Step of the checkpoint; empty: the newest.")
 
 
+class DependencyWish(Part):
+    """Another job, or with singleton none: all earlier ones of this one's name and owner."""
+
+    type: Literal["afterok", "afterany", "afternotok", "singleton"] = Field(
+        "afterok", description="When it has succeeded; ended; not succeeded; or after all earlier ones of its name."
+    )
+    job: int | str | None = Field(None, description="Number or UUID of a job that you may see.")
+
+    @model_validator(mode="after")
+    def _named(self) -> DependencyWish:
+        if (self.type == "singleton") != (self.job is None):
+            raise ValueError("job: name the job; singleton has none")
+        return self
+
+
 class JobFile(Part):
     """A training job: a catalogue program or a command, a number of steps, and limits."""
 
@@ -255,6 +270,7 @@ class JobFile(Part):
     artifacts: ArtifactRule | None = None
     labels: dict[str, Line] = Field({}, max_length=50)
     retry: Retry = Retry()
+    dependencies: list[DependencyWish] = Field([], max_length=50, description="It queues when all are met.")
     resume_from: ResumeFrom | None = Field(None, description="Begin at this checkpoint instead of step 0.")
     throughput: dict[Word, list[Annotated[float, Field(ge=0, le=1e9)]]] = Field(
         {}, max_length=20, description="Your own curve: accelerator type -> steps/s on 1, 2, ... GPUs."

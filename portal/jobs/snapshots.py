@@ -12,6 +12,7 @@ from typing import Any
 from accounts.ledger import current_prices
 from accounts.models import Project
 from portal.jobs import profiles, quota_use
+from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Qos
 from portal.jobs.selectors import in_states
 from portal.jobs.services.plans import Seen
@@ -57,8 +58,10 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     fair = share_inputs(now) if getattr(policy, "fair_share", False) else None
     since = held_since(cluster) if fair else {}
+    waits = waits_of(cluster.pk)
     views = tuple(
-        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), since) for job in jobs
+        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), since, waits)
+        for job in jobs
     )
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
     planned = {gpu for gpus in assigned.values() for gpu in gpus}
@@ -136,6 +139,7 @@ def _job(
     kind_of: Mapping[int, str],
     limits: tuple[str, ...],
     since: Mapping[Any, float],
+    waits: Waits,
 ) -> domain.Job:
     run = job.run
     assert run is not None
@@ -158,15 +162,16 @@ def _job(
         launch_s=run.launch_s,
         checkpoint_s=run.checkpoint_s,
         restart_cost_s=run.launch_s + run.checkpoint_s + _STOP_S if run.has_trained else 0.0,
-        protected_until=_posix(run.protected_until),
-        not_before=_posix(run.not_before),
+        protected_until=posix(run.protected_until),
+        not_before=posix(run.not_before),
         held=bool(job.hold_kind),
         limits=limits,
         workload=_workload(job),
         done_steps=float(run.step),
-        deadline=_posix(deadline_of(job)),
+        deadline=posix(deadline_of(job)),
         user=user_key(job.owner_id),
-        eligible_at=_posix(job.eligible_at),
+        eligible_at=posix(max_of(job.eligible_at, waits.since.get(job.pk))),
+        waits_for=waits.text.get(job.pk) or waits.never.get(job.pk, ""),
         held_since=since.get(job.run_id),
         time_limit_s=_time_limit_s(job),
         qos=job.qos.name if job.qos else "",
@@ -204,5 +209,9 @@ def qos_levels() -> dict[str, domain.Qos]:
     return {row.name: domain.Qos(row.priority, tuple(sorted(one.name for one in row.preempts.all()))) for row in rows}
 
 
-def _posix(at: datetime | None) -> float | None:
+def max_of(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max(one, other) if one and other else one or other
+
+
+def posix(at: datetime | None) -> float | None:
     return at.timestamp() if at else None

@@ -21,6 +21,7 @@ from portal.jobs import audit_heads, decisions, history, launching, live, wakeup
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Job, Run
 from portal.jobs.services import administration, budgets, handovers, limits, observation, plans
+from portal.jobs.services.hopeless import cancel_hopeless
 from portal.jobs.snapshots import take_snapshot
 from portal.material import preparation
 from scheduling.domain import Plan
@@ -77,6 +78,7 @@ def _round(cluster: Cluster) -> None:
     if seen:  # else they may have ended long ago, and well
         limits.end_overdue(cluster_id=cluster.pk, now=now)
     budgets.give_notices(now)
+    cancel_hopeless(cluster_id=cluster.pk)
     plan_and_commit(cluster, timezone.now())
     plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
     dispatch_commands(cluster)

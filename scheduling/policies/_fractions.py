@@ -217,6 +217,8 @@ def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
             absent[job.id] = Reason("waits_for_contact", text)
         elif job.held:
             absent[job.id] = Reason("held", "The job is held; it queues again when released.")
+        elif job.waits_for and not job.gpu_ids:
+            absent[job.id] = Reason("dependency", job.waits_for)
         elif job.gpu_ids and not job.restartable:
             text = f"The job cannot checkpoint, so it keeps its {len(job.gpu_ids)} GPUs to its end."
             absent[job.id] = Reason("rigid", text)

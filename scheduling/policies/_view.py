@@ -247,7 +247,7 @@ def _stuck(field: View, job: Job) -> bool:
 
 def _absent(field: View, job: Job, now: float) -> Reason | None:
     """Why a job takes no part in this decision, if it does not."""
-    if job.state in QUEUED and not job.held and job.not_before is None:
+    if job.state in QUEUED and not (job.held or job.waits_for) and job.not_before is None:
         return None
     if is_fixed(job):
         return _fixed_reason(job, now)
@@ -258,6 +258,8 @@ def _absent(field: View, job: Job, now: float) -> Reason | None:
         return Reason("waits_for_contact", "The executor has not accepted the job yet; it queues once it has.")
     if job.state in QUEUED and job.held:
         return Reason("HELD", "The job is held; it queues again when released.")
+    if job.state in QUEUED and job.waits_for:
+        return Reason("dependency", job.waits_for)
     if job.state in QUEUED and job.not_before is not None and job.not_before > now:
         wait = job.not_before - now
         return Reason(

@@ -292,3 +292,22 @@ def test_help_has_examples(run: Run, command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert "Example" in result.output
+
+
+class TestDependencies:
+    def test_they_are_given_as_sbatch_takes_them(self, run: Run, portal: Portal) -> None:
+        text = "afterok:12:13,afterany:8c6f2f2e-0000-4000-8000-000000000000,singleton"
+        assert run("submit", "--model", "resnet50", "--steps", "5", "--dependency", text).exit_code == 0
+        assert portal.submitted[-1]["dependencies"] == [
+            {"type": "afterok", "job": 12},
+            {"type": "afterok", "job": 13},
+            {"type": "afterany", "job": "8c6f2f2e-0000-4000-8000-000000000000"},
+            {"type": "singleton"},
+        ]
+
+    @pytest.mark.parametrize("text", ["", "afterok:", ":12", "afterok:12,,"])
+    def test_what_is_not_of_that_form_is_refused(self, run: Run, portal: Portal, text: str) -> None:
+        result = run("submit", "--model", "resnet50", "--steps", "5", "--dependency", text)
+        assert result.exit_code == 1
+        assert "afterok:12:13" in result.stderr
+        assert not portal.submitted

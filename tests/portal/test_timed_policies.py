@@ -29,6 +29,7 @@ def pass_time(world: World, seconds: float) -> None:
     memory = world.cluster.policy_memory["time_sharing"]
     for name in ("computed_at", "round_end", "at"):
         memory[name] -= seconds
+    memory["began"] = {job: at - seconds for job, at in memory["began"].items()}
     world.cluster.save(update_fields=["policy_memory"])
 
 

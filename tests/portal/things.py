@@ -239,6 +239,9 @@ class Things:
                 lambda i: ModelType.objects.create(name=f"m{i}", title="M", argv=["python"], curves={})
             ),
             "list_policy_changes": often(policy),
+            "list_priorities": often(lambda _: self.world.submit()),
+            "list_shares": often(lambda i: Project.objects.create(key=f"s{i}", name=f"S{i}")),
+            "list_qos": often(lambda i: Qos.objects.create(name=f"q{i}").projects.add(self.vision)),
             "list_projects": often(lambda i: Project.objects.create(key=f"p{i}", name=f"P{i}")),
             "list_tokens": often(lambda i: create_token(user=self.root, name=f"t{i}")),
             "list_people": often(lambda i: User.objects.create_user(f"u{i}@example.org", "x")),

@@ -17,7 +17,7 @@ from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies._view import view
 from scheduling.policies.base import Parameters, Policy
 from scheduling.rounds import plan_round
-from tests.builders import make_snapshot
+from tests.builders import make_job, make_snapshot
 from tests.scheduling.strategies import snapshots
 
 EXAMPLES = 25
@@ -253,3 +253,12 @@ def test_nothing_in_nothing_out(name: str) -> None:
 def test_parameters_describe_themselves(name: str) -> None:
     schema = policy_class(name).Parameters.model_json_schema()
     assert all(field["description"].endswith(".") for field in schema["properties"].values())
+
+
+@every_policy
+def test_a_job_that_waits_for_another_does_not_start(name: str) -> None:
+    waits = make_job(gpus=1, waits_for="It starts after #7 succeeds.")
+    other = make_job(gpus=1)
+    plan = plan_round(make_snapshot(waits, other), load(name))
+    assert waits.id not in {move.job_id for move in plan.moves}
+    assert (plan.reasons[waits.id].token, plan.reasons[waits.id].text) == ("dependency", waits.waits_for)

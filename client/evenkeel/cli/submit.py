@@ -43,6 +43,9 @@ class AfterDashes(click.Command):
 @click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs.")
 @click.option("--project", help="Key of the project that pays.")
 @click.option("--name", help="What the job is called.")
+@click.option(
+    "--dependency", metavar="LIST", help="Queue after other jobs, as afterok:12:13,afterany:14 or singleton (Slurm's)."
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5.")
 @click.option("--code", type=click.Path(path_type=Path), metavar="DIR", help="Upload this directory as the job's code.")
 @click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
@@ -70,6 +73,7 @@ def submit(
       evenkeel submit job.yaml --set gpus.max=4 --set labels.stage=nightly --wait
       evenkeel submit --model resnet50 --steps 2000 --gpus 1-6
       evenkeel submit --steps 500 --name mine --code . -- python train.py --lr 0.1
+      evenkeel submit evaluate.yaml --dependency afterok:12
       generate-job | evenkeel submit - --idempotency-key "$CI_PIPELINE_ID"
     """
     job = _job_file(command=ctx.meta.get(COMMAND_KEY), **parts)
@@ -119,6 +123,7 @@ def _job_file(
     batch_size: int | None,
     project: str | None,
     name: str | None,
+    dependency: str | None,
     settings: tuple[str, ...],
 ) -> Json:
     if file is None and model is None and command is None:
@@ -130,9 +135,22 @@ def _job_file(
     job |= {key: value for key, value in given.items() if value is not None}
     if gpus is not None:
         job["gpus"] = _mapping(job, "gpus") | _gpus(gpus)
+    if dependency is not None:
+        job["dependencies"] = _dependencies(dependency)
     for setting in settings:
         set_value(job, setting)
     return job
+
+
+def _dependencies(text: str) -> list[Json]:
+    """As sbatch takes them: type:job[:job...], separated by commas; a type alone is `singleton`."""
+    found: list[Json] = []
+    for part in text.split(","):
+        kind, *jobs = part.strip().split(":")
+        if not kind or not all(jobs):
+            raise click.UsageError(f"--dependency: {part!r} is not of the form afterok:12:13")
+        found += [{"type": kind, "job": int(job) if job.isdecimal() else job} for job in jobs] or [{"type": kind}]
+    return found
 
 
 def read_job_file(file: str) -> Json:

@@ -2270,6 +2270,20 @@ export interface components {
             /** @description Of an estimate: nine of ten such estimates are off by no more; 0.3 is 30 % either way. */
             relative_error: number | null;
         };
+        /** @description Another job, or with singleton none: all earlier ones of this one's name and owner. */
+        DependencyWish: {
+            /**
+             * @description When it has succeeded; ended; not succeeded; or after all earlier ones of its name.
+             * @default afterok
+             * @enum {string}
+             */
+            type: "afterok" | "afterany" | "afternotok" | "singleton";
+            /**
+             * @description Number or UUID of a job that you may see.
+             * @default null
+             */
+            job: number | string | null;
+        };
         Destination: {
             /** @description Key of the project that the job goes to. */
             project: string;
@@ -2791,6 +2805,11 @@ export interface components {
              *     }
              */
             retry: components["schemas"]["Retry"];
+            /**
+             * @description It queues when all are met.
+             * @default []
+             */
+            dependencies: components["schemas"]["DependencyWish"][];
             /**
              * @description Begin at this checkpoint instead of step 0.
              * @default null

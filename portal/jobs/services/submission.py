@@ -16,6 +16,7 @@ from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
 from portal.jobs import events, wakeups
+from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.models import Assignment, Cluster, Command, Hold, IdempotencyKey, Job, ModelType, Run, next_job_number
 from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
@@ -58,10 +59,12 @@ def submit_job(
         return known, False
     project, model_type = resolve(user, job_file)
     start = find_start(user, project, job_file)
+    dependencies = find_dependencies(user, job_file)
     try:
         with transaction.atomic():
             admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types)
             job = _create(user, project, model_type, job_file, source, resubmit_of, start)
+            store_dependencies(job, dependencies)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
             transaction.on_commit(wakeups.wake)

@@ -1,0 +1,116 @@
+"""What jobs wait for before they queue: ends of others, or of all earlier ones of their name (Slurm's --dependency)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+
+from accounts.models import User
+from portal.jobs.models import Dependency, Job
+from portal.jobs.schema import FieldProblem, JobFile, Problems
+from portal.jobs.selectors import access_job, in_states
+from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State
+
+Kind = Dependency.Kind
+#: Of each kind, the ends that satisfy it.
+_MEETS = {
+    Kind.AFTER_OK: frozenset({State.FINISHED}),
+    Kind.AFTER_NOT_OK: frozenset({State.FAILED, State.CANCELLED}),
+    Kind.AFTER_ANY: TERMINAL,
+}
+_ENDS = {State.FINISHED: "succeeded", State.FAILED: "failed", State.CANCELLED: "was cancelled"}
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What jobs wait for: a sentence for those that cannot queue yet, and since when the others can."""
+
+    text: dict[Any, str]
+    since: dict[Any, datetime]
+    #: Jobs whose dependency can never be met, and why.
+    never: dict[Any, str]
+
+
+def find_dependencies(user: User, job_file: JobFile) -> list[tuple[str, Job | None]]:
+    """(kind, job) of each; raises Problems naming those that the user may not see."""
+    found: list[tuple[str, Job | None]] = []
+    problems = []
+    for at, wish in enumerate(job_file.dependencies):
+        job = None
+        if wish.job is not None:
+            try:
+                job = access_job(user, str(wish.job))
+            except Job.DoesNotExist:
+                text = "There is no such job that you may see."
+                problems.append(FieldProblem(f"dependencies.{at}.job", text, "invalid"))
+        found.append((wish.type, job))
+    if problems:
+        raise Problems(problems)
+    return found
+
+
+def store_dependencies(job: Job, found: Sequence[tuple[str, Job | None]]) -> None:
+    Dependency.objects.bulk_create(Dependency(job=job, kind=kind, on=other) for kind, other in found)
+
+
+def waits_of(cluster_id: int) -> Waits:
+    """Of the waiting jobs that have dependencies: two queries, none of which grows with jobs that have none."""
+    mine = Job.objects.filter(in_states(WAITING), cluster_id=cluster_id)
+    rows = list(
+        Dependency.objects.filter(job__in=mine.filter(dependencies__isnull=False))
+        .select_related("on__run", "job")
+        .order_by("job__number", "pk")
+    )
+    waits = Waits({}, {}, {})
+    if not rows:
+        return waits
+    singletons = _earlier([row.job for row in rows if row.kind == Kind.SINGLETON])
+    for row in rows:
+        _look(row, singletons.get(row.job_id), waits)
+    for key in [*waits.text, *waits.never]:
+        waits.since.pop(key, None)
+    return waits
+
+
+def _look(row: Dependency, earlier: int | None, waits: Waits) -> None:
+    if row.kind == Kind.SINGLETON:
+        if earlier is not None:
+            waits.text[row.job_id] = (
+                f"It runs alone among jobs of its name: #{earlier} came before it and has not ended."
+            )
+        return
+    if row.on is None or row.on.run is None:
+        waits.never[row.job_id] = f"The job that it was to start after ({row.kind}) is gone."
+        return
+    state = State(row.on.run.state)
+    if state in LIVE:
+        words = {Kind.AFTER_OK: "succeeds", Kind.AFTER_NOT_OK: "fails"}.get(Kind(row.kind), "ends")
+        waits.text.setdefault(row.job_id, f"It starts after #{row.on.number} {words} ({row.kind}).")
+    elif state not in _MEETS[Kind(row.kind)]:
+        text = f"#{row.on.number} {_ENDS[state]}, and this job was to start only {_only(row.kind)} ({row.kind})."
+        waits.never[row.job_id] = text
+    elif row.on.run.ended_at is not None:
+        known = waits.since.get(row.job_id)
+        waits.since[row.job_id] = max(known, row.on.run.ended_at) if known else row.on.run.ended_at
+
+
+def _only(kind: str) -> str:
+    return "if it succeeded" if kind == Kind.AFTER_OK else "if it did not succeed"
+
+
+def _earlier(jobs: Iterable[Job]) -> dict[Any, int]:
+    """Of jobs that run alone among those of their name and owner: the first earlier one that has not ended."""
+    jobs = list(jobs)
+    names = Q(pk__in=[])
+    for job in jobs:
+        names |= Q(name=job.name, owner_id=job.owner_id)
+    live = Job.objects.filter(in_states(LIVE)).filter(names).order_by("number")
+    known: dict[tuple[str, int | None], int] = {}
+    for name, owner, number in live.values_list("name", "owner_id", "number"):
+        known.setdefault((name, owner), number)
+    found = {job.pk: known.get((job.name, job.owner_id)) for job in jobs}
+    return {job.pk: first for job in jobs if (first := found[job.pk]) is not None and first < job.number}
