@@ -95,11 +95,19 @@ def signature_of(snapshot: Snapshot, field: View, policy: Policy) -> str:
         return _row(job, field)
 
     for job in snapshot.jobs:
-        if not (job.held or (job.gpu_ids and not job.restartable)):
+        if _takes_part(job, snapshot.now):
             total += _digest(job.id, job.weight, job.priority, rows.get(job, make))
     assert isinstance(policy.parameters, Parameters)
     text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {total:x}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _takes_part(job: Job, now: float) -> bool:
+    """Whether fractions are computed for it: who joins later changes the signature."""
+    if job.gpu_ids:
+        return job.restartable and not job.held
+    waits = job.held or job.waits_for or job.state is State.WAITING_FOR_INITIAL_CONTACT
+    return not waits and (job.not_before is None or job.not_before <= now)
 
 
 def _row(job: Job, field: View) -> str:

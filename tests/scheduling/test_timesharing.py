@@ -212,6 +212,14 @@ def test_a_job_that_is_promised_nothing_more_is_moved_whatever_its_restart_cost(
     assert (cluster.holds(long), cluster.holds(short)) == ((), (0,))
 
 
+def test_who_may_queue_again_is_given_its_fraction_at_the_round_s_end() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, replace(two, not_before=1_000.0 + ROUND_S / 2), a=1)
+    cluster.rounds(1)
+    plan = cluster.step()
+    assert plan.reasons[two.id].detail["share"] == pytest.approx(0.5)
+
+
 def test_fractions_are_computed_within_a_round_where_several_wait_for_idle_gpus() -> None:
     running, *rest = jobs_of(4, a=1.0)
     cluster = Cluster(running, policy=Recorded({"round_seconds": ROUND_S}), a=2)
