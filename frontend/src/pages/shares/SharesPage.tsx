@@ -13,7 +13,7 @@ export default function SharesPage({ session }: { session: Session }) {
     <>
       <TopBar title="Fair share" />
       <div className="page">
-        {shares.data ? <Sentence found={shares.data} email={session.user?.email ?? ""} /> : <Skeleton height={22} width={460} />}
+        {shares.data ? <Sentence found={shares.data} email={session.user?.email ?? ""} /> : <Skeleton height={22} width="min(460px, 100%)" />}
         <Panel title="Shares and use" meta={shares.data && (shares.data.form === "classic" ? "classic form" : "Fair Tree")}>
           <Loadable query={shares} what="The tree of shares" skeleton={<Skeleton height={26} count={5} />}>
             {(found) => found.results.length === 0 ? <p className="empty">You are in no project yet.</p> : <Tree rows={found.results} more={found.next !== null} />}
