@@ -40,7 +40,7 @@ def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
     field = view(displaced.snapshot)
     allocation = _within_limits(field, allocation)
     # 3 lay its counts out on accelerators
-    layout = _lay_out(displaced.snapshot, field, allocation, gathers=getattr(policy, "preempts", False))
+    layout = _lay_out(displaced.snapshot, field, allocation, gathers=getattr(policy, "gathers", False))
     # 4 apply it only where it pays
     rejected = _beyond_limits(field, layout) or _not_worth_it(displaced.snapshot, field, policy, layout)
     if rejected:

@@ -62,6 +62,7 @@ class ShortestRemainingTime:
     elastic: ClassVar[bool] = False  # it weighs restarts itself
     timed: ClassVar[bool] = False
     preempts: ClassVar[bool] = True
+    gathers: ClassVar[bool] = True
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

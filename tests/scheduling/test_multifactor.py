@@ -262,3 +262,10 @@ def test_the_order_in_which_jobs_are_listed_changes_nothing(order: list[int], he
     there = cluster(*(jobs[n] for n in order), usage=usage, usage_at=NOW)
     back = cluster(*(jobs[n] for n in sorted(order)), usage=usage, usage_at=NOW)
     assert plan(there) == plan(back)
+
+
+def test_whoever_runs_stays_where_it_is_though_one_node_would_be_faster() -> None:
+    """A restart nobody asked for: only a level of service may end what runs."""
+    curve = {"v100": Curve((1.0,) * 4, spread_factor=0.1)}
+    spans = running(1, (0, 1, 4, 5), hours=100.0, curves=curve, restart_cost_s=1.0, has_trained=True)
+    assert plan(cluster(spans, nodes=3)).moves == ()
