@@ -9,22 +9,22 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Literal
+from datetime import UTC, datetime, timedelta
 
 from django.db import connection, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from accounts.models import FairShareClock, FairShareUsage
 from accounts.pricing import midnight
 
-Reset = Literal["never", "daily", "weekly", "monthly", "quarterly", "yearly"]
+Reset = FairShareClock.Reset
 _BEHIND = timedelta(hours=1)
 _MOVED_EVERY = timedelta(hours=1)
 #: What is left after so many half-lives is nothing.
 _FORGOTTEN_HALF_LIVES = 60
 _NOTHING_GPU_S = 1e-6
-_START = datetime(1970, 1, 1, tzinfo=timezone.get_fixed_timezone(0))
+_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: An entry's GPU-seconds as they count at %(at)s: the integral of 2^(-(at - t)/half-life) over its time.
 #: Exponents are bounded: PostgreSQL takes a result of nothing for an error.
@@ -56,87 +56,68 @@ class Decayed:
     gpu_s: dict[tuple[int, int], dict[str, float]]
 
 
-def last_reset(reset: Reset, now: datetime) -> datetime:
+def last_reset(reset: str, now: datetime) -> datetime:
     """When all was forgotten last: a midnight of the site's time zone."""
-    if reset == "never":
+    if reset == Reset.NEVER:
         return _START
     zone = timezone.get_default_timezone()
     day = now.astimezone(zone).date()
     match reset:
-        case "weekly":
+        case Reset.WEEKLY:
             day -= timedelta(days=day.weekday())
-        case "monthly":
+        case Reset.MONTHLY:
             day = day.replace(day=1)
-        case "quarterly":
+        case Reset.QUARTERLY:
             day = day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
-        case "yearly":
+        case Reset.YEARLY:
             day = day.replace(month=1, day=1)
     return midnight(day, zone)
 
 
 @transaction.atomic
-def configure(*, half_life_s: float | None, reset: Reset, now: datetime) -> None:
+def configure(*, half_life_s: float | None, reset: str, now: datetime) -> FairShareClock:
     """Forget at this pace from now on, the past included. Nothing is done where that is so already."""
-    clock = FairShareClock.objects.select_for_update().filter(pk=1).first()
-    if clock is not None and (clock.half_life_s, clock.reset) == (half_life_s, reset):
-        return
+    values = {"half_life_s": half_life_s, "reset": reset, "horizon": now - _BEHIND}
+    # Whoever comes at the same moment waits here until the sums are there.
+    _, made = FairShareClock.objects.get_or_create(pk=1, defaults=values)
+    clock = FairShareClock.objects.select_for_update().get(pk=1)
+    if not made and (clock.half_life_s, clock.reset) == (half_life_s, reset):
+        return clock
+    clock.half_life_s, clock.reset, clock.horizon = half_life_s, reset, now - _BEHIND
+    clock.save()
     FairShareUsage.objects.all().delete()
-    first = now - timedelta(seconds=_FORGOTTEN_HALF_LIVES * half_life_s) if half_life_s else _START
-    horizon = now - _BEHIND
-    values = {"half_life_s": half_life_s, "reset": reset, "horizon": horizon}
-    clock, _ = FairShareClock.objects.update_or_create(pk=1, defaults=values)
-    _execute(_ADD, clock, at=horizon, since=max(first, _START), until=horizon, now=horizon)
-
-
-def decayed_usage(now: datetime) -> Decayed:
-    """What was used and has ended; what is held now is in no ledger yet. Three queries, as a rule."""
-    while True:
-        clock, found = _ask(now)
-        standing = FairShareClock.objects.get(pk=1)
-        if (standing.horizon, standing.half_life_s, standing.reset) == (clock.horizon, clock.half_life_s, clock.reset):
-            return Decayed(clock.horizon, found)
-
-
-def _ask(now: datetime) -> tuple[FairShareClock, dict[tuple[int, int], dict[str, float]]]:
-    """The clock may move on meanwhile."""
-    clock = FairShareClock.objects.filter(pk=1).first()
-    if clock is None:
-        configure(half_life_s=7 * 86_400.0, reset="never", now=now)
-        clock = FairShareClock.objects.get(pk=1)
-    if clock.horizon < now - _BEHIND - _MOVED_EVERY:
-        clock = _move_on(now)
-    found: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
-    latest = now + timedelta(days=1)
-    for project, user, kind, gpu_s in _execute(
-        _ASK, clock, at=clock.horizon, since=clock.horizon, until=latest, now=now
-    ):
-        found[project, user][kind] = gpu_s
-    return clock, dict(found)
+    first = clock.horizon - timedelta(seconds=_FORGOTTEN_HALF_LIVES * half_life_s) if half_life_s else _START
+    _execute(_ADD, clock, at=clock.horizon, since=max(first, _START), until=clock.horizon, now=clock.horizon)
+    return clock
 
 
 @transaction.atomic
-def _move_on(now: datetime) -> FairShareClock:
-    """Carry the sums to a new horizon."""
-    clock = FairShareClock.objects.select_for_update().get(pk=1)
+def decayed_usage(now: datetime) -> Decayed:
+    """What was used and has ended; what is held now is in no ledger yet. Two queries, as a rule."""
+    clock = FairShareClock.objects.select_for_update(of=("self",), no_key=True).filter(pk=1).first()
+    if clock is None:
+        clock = configure(half_life_s=7 * 86_400.0, reset=Reset.NEVER, now=now)
+    if clock.horizon < now - _BEHIND - _MOVED_EVERY:
+        _move_on(clock, now)
+    found: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
+    rows = _execute(_ASK, clock, at=clock.horizon, since=clock.horizon, until=now + timedelta(days=1), now=now)
+    for project, user, kind, gpu_s in rows:
+        found[project, user][kind] = gpu_s
+    return Decayed(clock.horizon, dict(found))
+
+
+def _move_on(clock: FairShareClock, now: datetime) -> None:
+    """Carry the sums to a new horizon; the caller holds the clock."""
     before, horizon = clock.horizon, now - _BEHIND
-    if horizon <= before:  # somebody else did
-        return clock
-    if last_reset(_reset(clock), horizon) > before:
+    if last_reset(clock.reset, horizon) > before:
         FairShareUsage.objects.all().delete()
     elif clock.half_life_s:
         left = 0.5 ** ((horizon - before).total_seconds() / clock.half_life_s)
-        with connection.cursor() as cursor:
-            cursor.execute("UPDATE accounts_fairshareusage SET gpu_s = gpu_s * %s", [left])
+        FairShareUsage.objects.update(gpu_s=F("gpu_s") * left)
     _execute(_ADD, clock, at=horizon, since=before, until=horizon, now=horizon)
     FairShareUsage.objects.filter(gpu_s__lt=_NOTHING_GPU_S).delete()
     clock.horizon = horizon
     clock.save(update_fields=["horizon"])
-    return clock
-
-
-def _reset(clock: FairShareClock) -> Reset:
-    found: Reset = clock.reset  # type: ignore[assignment]  # its choices are these
-    return found
 
 
 def _execute(
@@ -148,7 +129,7 @@ def _execute(
         "at": at,
         "since": since,
         "until": until,
-        "reset": last_reset(_reset(clock), now),
+        "reset": last_reset(clock.reset, now),
         "rate": rate,
     }
     with connection.cursor() as cursor:

@@ -94,7 +94,6 @@ class Job:
     held_since: float | None = None  # since when it holds what it holds
     time_limit_s: float | None = None  # training ends after so long, finished or not
     qos: str = ""
-    partition: str = ""
     waits_for: str = ""  # what has to happen before it queues, as a sentence; empty: nothing
 
 
@@ -113,14 +112,6 @@ class Qos:
 
     priority: int = 0
     preempts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A set of nodes with a priority of its own; without names all nodes."""
-
-    priority: int = 0
-    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +154,6 @@ class Snapshot:
     usage: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     usage_at: float = 0.0
     qos: Mapping[str, Qos] = field(default_factory=dict)
-    partitions: Mapping[str, Partition] = field(default_factory=dict)
     #: Still occupied by processes that are on their way out; nobody may be given these now.
     blocked_gpu_ids: frozenset[int] = frozenset()
 

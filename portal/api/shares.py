@@ -18,6 +18,7 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes import shares as shapes
 from portal.jobs import priorities
+from portal.jobs.describe import iso
 from portal.jobs.models import Cluster
 from portal.jobs.selectors import access_job
 
@@ -38,9 +39,9 @@ class PrioritiesView(APIView):
         """My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is."""
         user, now = signed_in(request), timezone.now()
         found = priorities.priorities_of(user, Cluster.objects.get(), now, project=_top(user, query))
-        rows, links = _page(request, query, found["rows"])
+        rows, links = _page(request, query, found.rows)
         results = priorities.describe_priorities(found, rows)
-        return Response({**links, "in_force": found["in_force"], "at": found["at"], "results": results})
+        return Response({**links, "in_force": found.in_force, "at": iso(now), "results": results})
 
 
 class SharesView(APIView):
@@ -49,8 +50,8 @@ class SharesView(APIView):
         """My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is."""
         user, now = signed_in(request), timezone.now()
         found = priorities.shares_of(user, Cluster.objects.get(), now, project=_top(user, query))
-        rows, links = _page(request, query, found["rows"])
-        head = {name: found[name] for name in ("in_force", "at", "form")}
+        rows, links = _page(request, query, found.rows)
+        head = {"in_force": found.in_force, "at": iso(now), "form": found.form}
         return Response({**links, **head, "results": priorities.describe_shares(found, rows)})
 
 

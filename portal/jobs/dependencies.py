@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-
-from django.db.models import Q
+from uuid import UUID
 
 from accounts.models import User
 from portal.jobs.models import Dependency, Job
@@ -29,10 +28,19 @@ _ENDS = {State.FINISHED: "succeeded", State.FAILED: "failed", State.CANCELLED: "
 class Waits:
     """What jobs wait for: a sentence for those that cannot queue yet, and since when the others can."""
 
-    text: dict[Any, str]
-    since: dict[Any, datetime]
+    text: dict[Any, str] = field(default_factory=dict)
+    since: dict[Any, datetime] = field(default_factory=dict)
     #: Jobs whose dependency can never be met, and why.
-    never: dict[Any, str]
+    never: dict[Any, str] = field(default_factory=dict)
+
+    def sentence(self, job: UUID) -> str:
+        """Empty for a job that may queue."""
+        return self.never.get(job) or self.text.get(job, "")
+
+    def eligible_at(self, job: UUID, own: datetime | None) -> float | None:
+        """The later of its own time and the end of what it waited for, POSIX seconds."""
+        times = [at.timestamp() for at in (own, self.since.get(job)) if at is not None]
+        return max(times, default=None)
 
 
 def find_dependencies(user: User, job_file: JobFile) -> list[tuple[str, Job | None]]:
@@ -60,19 +68,13 @@ def store_dependencies(job: Job, found: Sequence[tuple[str, Job | None]]) -> Non
 def waits_of(cluster_id: int) -> Waits:
     """Of the waiting jobs that have dependencies: two queries, none of which grows with jobs that have none."""
     mine = Job.objects.filter(in_states(WAITING), cluster_id=cluster_id)
-    rows = list(
-        Dependency.objects.filter(job__in=mine.filter(dependencies__isnull=False))
-        .select_related("on__run", "job")
-        .order_by("job__number", "pk")
-    )
-    waits = Waits({}, {}, {})
+    rows = list(Dependency.objects.filter(job__in=mine).select_related("on__run", "job").order_by("job__number", "pk"))
+    waits = Waits()
     if not rows:
         return waits
     singletons = _earlier([row.job for row in rows if row.kind == Kind.SINGLETON])
     for row in rows:
         _look(row, singletons.get(row.job_id), waits)
-    for key in [*waits.text, *waits.never]:
-        waits.since.pop(key, None)
     return waits
 
 
@@ -105,12 +107,9 @@ def _only(kind: str) -> str:
 def _earlier(jobs: Iterable[Job]) -> dict[Any, int]:
     """Of jobs that run alone among those of their name and owner: the first earlier one that has not ended."""
     jobs = list(jobs)
-    names = Q(pk__in=[])
-    for job in jobs:
-        names |= Q(name=job.name, owner_id=job.owner_id)
-    live = Job.objects.filter(in_states(LIVE)).filter(names).order_by("number")
+    live = Job.objects.filter(in_states(LIVE), name__in={job.name for job in jobs}).order_by("number")
     known: dict[tuple[str, int | None], int] = {}
     for name, owner, number in live.values_list("name", "owner_id", "number"):
         known.setdefault((name, owner), number)
-    found = {job.pk: known.get((job.name, job.owner_id)) for job in jobs}
-    return {job.pk: first for job in jobs if (first := found[job.pk]) is not None and first < job.number}
+    first = {job.pk: known[job.name, job.owner_id] for job in jobs}
+    return {job.pk: first[job.pk] for job in jobs if first[job.pk] < job.number}

@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-
-from django.db.models import Count, Min
-from django.db.models.functions import Lower
 
 from portal.jobs.dependencies import waits_of
-from portal.jobs.models import Cluster, Hold, Job
+from portal.jobs.models import Cluster, Job
 from portal.jobs.selectors import in_states
-from portal.jobs.shares import share_inputs, user_key
-from portal.jobs.snapshots import max_of, nodes_of, posix, project_tree, qos_levels
+from portal.jobs.shares import held_now, share_inputs, user_key
+from portal.jobs.snapshots import nodes_of, project_tree, qos_levels
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
@@ -55,13 +51,13 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
 
 
 def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
-    held, waits = _held(cluster), waits_of(cluster.pk)
+    held, waits = held_now(cluster), waits_of(cluster.pk)
     columns = ("pk", "number", "project__key", "owner_id", "run_id", "run__state", "submitted_at", "eligible_at")
     rows = Job.objects.filter(in_states(LIVE), cluster=cluster).order_by("number")
     for row in rows.values(
         *columns, "run__not_before", "priority", "min_gpus", "accelerator_types", "hold_kind", "qos__name"
     ):
-        gang, since = held.get(row["run_id"], (None, None))
+        holds = held.get(row["run_id"])
         yield domain.Job(
             id=str(row["pk"]),
             number=row["number"],
@@ -73,27 +69,14 @@ def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
             min_gpus=row["min_gpus"],
             types=tuple(row["accelerator_types"]),
             user=user_key(row["owner_id"]),
-            eligible_at=posix(max_of(row["eligible_at"], waits.since.get(row["pk"]))),
+            eligible_at=waits.eligible_at(row["pk"], row["eligible_at"]),
             not_before=row["run__not_before"].timestamp() if row["run__not_before"] else None,
-            gang=gang,
-            held_since=since,
+            gang=holds.gang if holds else None,
+            held_since=holds.since if holds else None,
             held=bool(row["hold_kind"]),
-            waits_for=waits.text.get(row["pk"]) or waits.never.get(row["pk"], ""),
+            waits_for=waits.sentence(row["pk"]),
             qos=row["qos__name"] or "",
         )
-
-
-def _held(cluster: Cluster) -> dict[Any, tuple[domain.Gang, float]]:
-    """What each run holds, and since when."""
-    rows = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).order_by()
-    grouped = rows.values("run_id", "accelerator__node__accelerator_type")
-    return {
-        row["run_id"]: (
-            domain.Gang(row["accelerator__node__accelerator_type"], row["count"]),
-            row["since"].timestamp(),
-        )
-        for row in grouped.annotate(count=Count("pk"), since=Min(Lower("during")))
-    }
 
 
 def score_waiting(seen: Picture) -> tuple[Scores, list[domain.Job]]:

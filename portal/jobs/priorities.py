@@ -5,6 +5,8 @@ Under another policy than `multifactor` they say what its defaults would make of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,9 +17,9 @@ from accounts.selectors import visible_projects
 from portal.jobs.describe import iso
 from portal.jobs.models import Cluster, Job
 from portal.jobs.picture import picture, score_waiting
-from scheduling.priority.fair_share import Key, Leaf, Standing, standings
-from scheduling.priority.multifactor import FACTORS, age_factor
-from scheduling.priority.scoring import Formula, Scores
+from scheduling.priority.fair_share import Form, Key, Leaf, Standing, standings
+from scheduling.priority.multifactor import age_factor
+from scheduling.priority.scoring import FACTORS, Formula, Scores
 from scheduling.priority.standing import tree_of
 
 _COURSE_POINTS = 15
@@ -26,7 +28,17 @@ _COURSE_POINTS = 15
 # Priorities ----------------------------------------------------------------------------------------
 
 
-def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Ranked:
+    """(place among all that wait, index in `scores`) of each waiting job that somebody may see."""
+
+    in_force: bool
+    rows: list[tuple[int, int]]
+    scores: Scores
+    formula: Formula
+
+
+def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> Ranked:
     """The waiting jobs that the user may see, highest priority first, with their place among all that wait."""
     seen = picture(cluster, now)
     scores, waiting = score_waiting(seen)
@@ -35,11 +47,11 @@ def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Proje
         mine = mine.filter(ancestry__contains=[project.pk])
     keys = set(mine.values_list("key", flat=True))
     rows = [(rank, at) for rank, at in enumerate(scores.order, 1) if waiting[at].project in keys]
-    return {"in_force": seen.in_force, "at": iso(now), "rows": rows, "scores": scores, "formula": seen.formula}
+    return Ranked(seen.in_force, rows, scores, seen.formula)
 
 
-def describe_priorities(found: dict[str, Any], rows: list[tuple[int, int]]) -> list[dict[str, Any]]:
-    scores, formula = found["scores"], found["formula"]
+def describe_priorities(found: Ranked, rows: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    scores, formula = found.scores, found.formula
     numbers = [scores.jobs[at].number for _, at in rows]
     jobs = {job.number: job for job in Job.objects.filter(number__in=numbers).select_related("owner", "project")}
     return [
@@ -112,7 +124,21 @@ def _course(formula: Formula, scores: Scores, at: int, now: datetime) -> list[di
 # Shares --------------------------------------------------------------------------------------------
 
 
-def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> dict[str, Any]:
+#: (project, itself or a user of it, level)
+Place = tuple[Project, Key, int]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What somebody may see of the tree, in its order."""
+
+    in_force: bool
+    form: Form
+    rows: list[Place]
+    standings: Mapping[Key, Standing]
+
+
+def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> Shown:
     """The tree of projects and users that the user may see, each below the one that it belongs to."""
     seen = picture(cluster, now)
     formula = seen.formula
@@ -122,11 +148,11 @@ def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project |
     if project is not None:
         visible = visible.filter(ancestry__contains=[project.pk])
     rows = _in_tree_order(list(visible.order_by("key")), found)
-    return {"in_force": seen.in_force, "at": iso(now), "form": formula.form, "rows": rows, "found": found}
+    return Shown(seen.in_force, formula.form, rows, found)
 
 
-def _in_tree_order(projects: list[Project], found: dict[Key, Standing]) -> list[tuple[Project, Key, int]]:
-    """(project, itself or a user of it, level), each project before its users and those before the projects below."""
+def _in_tree_order(projects: list[Project], found: Mapping[Key, Standing]) -> list[Place]:
+    """Each project before its users and those before the projects below."""
     path = {one.pk: one.key for one in projects}
     users: dict[str, list[Leaf]] = {}
     for key in found:
@@ -134,7 +160,7 @@ def _in_tree_order(projects: list[Project], found: dict[Key, Standing]) -> list[
             users.setdefault(key.account, []).append(key)
     ordered = sorted(projects, key=lambda one: [path.get(pk, "") for pk in one.ancestry])
     top = min((len(one.ancestry) for one in projects), default=1)
-    rows: list[tuple[Project, Key, int]] = []
+    rows: list[Place] = []
     for one in ordered:
         level = len(one.ancestry) - top
         if one.key in found:
@@ -143,12 +169,12 @@ def _in_tree_order(projects: list[Project], found: dict[Key, Standing]) -> list[
     return rows
 
 
-def describe_shares(found: dict[str, Any], rows: list[tuple[Project, Key, int]]) -> list[dict[str, Any]]:
+def describe_shares(found: Shown, rows: list[Place]) -> list[dict[str, Any]]:
     ids = [int(key.user) for _, key, _ in rows if isinstance(key, Leaf) and key.user]
     people = User.objects.in_bulk(ids)
     described = []
     for project, key, level in rows:
-        standing: Standing = found["found"][key]
+        standing = found.standings[key]
         person = people.get(int(key.user)) if isinstance(key, Leaf) and key.user else None
         described.append(
             {

@@ -118,11 +118,16 @@ def limits_of_levels(jobs: Sequence[Job]) -> tuple[dict[str, domain.Limit], dict
     """What levels of service may hold, in all and by user, and which of it binds each job."""
     limits: dict[str, domain.Limit] = {}
     bound: dict[object, tuple[str, ...]] = {}
+    known: dict[tuple[int, int | None], tuple[str, ...]] = {}
     for job in jobs:
-        found = {} if job.qos is None else _limits_of_level(job.qos, job.owner_id)
-        if found:
+        if job.qos is None:
+            continue
+        who = (job.qos.pk, job.owner_id)
+        if who not in known:
+            found = _limits_of_level(job.qos, job.owner_id)
             limits |= found
-            bound[job.pk] = tuple(found)
+            known[who] = tuple(found)
+        bound[job.pk] = known[who]
     return limits, bound
 
 

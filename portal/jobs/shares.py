@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Min
+from django.db.models import Count, Min
 from django.db.models.functions import Lower
 
 from accounts.fair_share import decayed_usage
 from accounts.models import Membership, Project
 from portal.jobs.models import Cluster, Hold
+from scheduling.domain import Gang
 
 #: Equal among themselves, and each like a project below theirs of weight 1.
 MEMBER_SHARES = 1.0
@@ -26,6 +27,14 @@ class ShareInputs:
     members: Mapping[str, Mapping[str, float]]
     usage: Mapping[str, Mapping[str, Mapping[str, float]]]
     usage_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a run holds, and since when (POSIX seconds)."""
+
+    gang: Gang
+    since: float
 
 
 def user_key(user_id: int | None) -> str:
@@ -45,8 +54,11 @@ def share_inputs(now: datetime) -> ShareInputs:
     return ShareInputs(dict(members), dict(usage), decayed.at.timestamp())
 
 
-def held_since(cluster: Cluster) -> dict[Any, float]:
-    """run -> since when it holds what it holds."""
+def held_now(cluster: Cluster) -> dict[Any, Held]:
+    """By run."""
     rows = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).order_by()
-    since = rows.values("run_id").annotate(since=Min(Lower("during")))
-    return {row["run_id"]: row["since"].timestamp() for row in since}
+    grouped = rows.values_list("run_id", "accelerator__node__accelerator_type")
+    return {
+        run: Held(Gang(kind, count), since.timestamp())
+        for run, kind, count, since in grouped.annotate(count=Count("pk"), since=Min(Lower("during")))
+    }

@@ -16,7 +16,7 @@ from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Qos
 from portal.jobs.selectors import in_states
 from portal.jobs.services.plans import Seen
-from portal.jobs.shares import held_since, share_inputs, user_key
+from portal.jobs.shares import Held, held_now, share_inputs, user_key
 from scheduling import domain
 from scheduling.colocation import pairs_of
 from scheduling.lifecycle import LIVE, State
@@ -57,10 +57,10 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     limits, bound = quota_use.limits_of(jobs, now)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     fair = share_inputs(now) if getattr(policy, "fair_share", False) else None
-    since = held_since(cluster) if fair else {}
+    holds = held_now(cluster) if fair else {}
     waits = waits_of(cluster.pk)
     views = tuple(
-        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), since, waits)
+        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), holds, waits)
         for job in jobs
     )
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
@@ -138,7 +138,7 @@ def _job(
     gpu_ids: tuple[int, ...],
     kind_of: Mapping[int, str],
     limits: tuple[str, ...],
-    since: Mapping[Any, float],
+    holds: Mapping[Any, Held],
     waits: Waits,
 ) -> domain.Job:
     run = job.run
@@ -162,17 +162,17 @@ def _job(
         launch_s=run.launch_s,
         checkpoint_s=run.checkpoint_s,
         restart_cost_s=run.launch_s + run.checkpoint_s + _STOP_S if run.has_trained else 0.0,
-        protected_until=posix(run.protected_until),
-        not_before=posix(run.not_before),
+        protected_until=_posix(run.protected_until),
+        not_before=_posix(run.not_before),
         held=bool(job.hold_kind),
         limits=limits,
         workload=_workload(job),
         done_steps=float(run.step),
-        deadline=posix(deadline_of(job)),
+        deadline=_posix(deadline_of(job)),
         user=user_key(job.owner_id),
-        eligible_at=posix(max_of(job.eligible_at, waits.since.get(job.pk))),
-        waits_for=waits.text.get(job.pk) or waits.never.get(job.pk, ""),
-        held_since=since.get(job.run_id),
+        eligible_at=waits.eligible_at(job.pk, job.eligible_at),
+        waits_for=waits.sentence(job.pk),
+        held_since=holds[job.run_id].since if job.run_id in holds else None,
         time_limit_s=_time_limit_s(job),
         qos=job.qos.name if job.qos else "",
     )
@@ -209,9 +209,5 @@ def qos_levels() -> dict[str, domain.Qos]:
     return {row.name: domain.Qos(row.priority, tuple(sorted(one.name for one in row.preempts.all()))) for row in rows}
 
 
-def max_of(one: datetime | None, other: datetime | None) -> datetime | None:
-    return max(one, other) if one and other else one or other
-
-
-def posix(at: datetime | None) -> float | None:
+def _posix(at: datetime | None) -> float | None:
     return at.timestamp() if at else None

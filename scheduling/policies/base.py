@@ -32,7 +32,7 @@ class Policy(Protocol):
     # whatever the others do (scheduling.timesharing). `ages = False`: its answer depends on neither time nor steps.
     # `packs`: it reads the snapshot's pairs. `fair_share`: it reads members and usage, and its parameters have
     # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out.
-    # `gathers`: whoever runs may be moved to bring a gang onto one node. `presets`: sets of parameters by name, for forms.
+    # `gathers`: whoever runs may be moved to bring a gang onto one node. `presets`: parameters by name, for forms.
 
     @property
     def parameters(self) -> BaseModel: ...

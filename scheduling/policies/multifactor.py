@@ -1,7 +1,7 @@
 """Multifactor priority with fair share and backfill: who waits longest and used least goes first.
 
 Objective: none; the order of priority decides, with gangs of one size. Priority = site + weighted age, fair share, job
-size, partition, level of service and resources - nice (spec, multifactor-priority; Slurm's priority/multifactor).
+size, level of service and resources - nice (spec, multifactor-priority; Slurm's priority/multifactor).
 Constraints: running jobs keep what they have, unless a level of service may put them out.
 """
 
@@ -29,7 +29,6 @@ class Parameters(BaseParameters):
     weight_age: float = Field(default=10_000, ge=0, le=1e9, description="Points for having waited max_age_days.")
     weight_fair_share: float = Field(default=3_000, ge=0, le=1e9, description="Points for having used nothing.")
     weight_job_size: float = Field(default=0, ge=0, le=1e9, description="Points for asking for the whole cluster.")
-    weight_partition: float = Field(default=0, ge=0, le=1e9, description="Points in the highest partition.")
     weight_qos: float = Field(default=0, ge=0, le=1e9, description="Points on the highest level of service.")
     weight_resources: dict[str, float] = Field(
         default_factory=dict,
@@ -67,7 +66,6 @@ class Parameters(BaseParameters):
                 age=self.weight_age,
                 fair_share=self.weight_fair_share,
                 job_size=self.weight_job_size,
-                partition=self.weight_partition,
                 qos=self.weight_qos,
                 resources=self.weight_resources,
             ),

@@ -12,6 +12,9 @@ from scheduling.priority.fair_share import Form, Key, Standing, standings
 from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
 from scheduling.priority.standing import leaves, tree_of
 
+#: What is worked out of a snapshot; of Slurm's factors accounts and partitions have none here.
+FACTORS = ("age", "fair_share", "job_size", "qos")
+
 
 @dataclass(frozen=True, slots=True)
 class Formula:
@@ -50,8 +53,8 @@ def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula) -> Scores:
         assoc=np.zeros(len(jobs)),
         fair_share=_column(found[leaf].factor for leaf in leaves(jobs)),
         job_size=size_factor(_parts(snapshot, jobs), favor_small=formula.favor_small),
-        partition=_ranks(jobs, "partition", {key: each.priority for key, each in snapshot.partitions.items()}),
-        qos=_ranks(jobs, "qos", {key: each.priority for key, each in snapshot.qos.items()}),
+        partition=np.zeros(len(jobs)),
+        qos=_levels(snapshot, jobs),
         site=_column(max(job.priority, 0) for job in jobs),
         nice=_column(max(-job.priority, 0) for job in jobs),
         resources=_resources(snapshot, jobs, formula.weights.resources),
@@ -82,10 +85,11 @@ def _parts(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
     return _column(job.min_gpus for job in jobs) / max(1, sum(_sizes(snapshot).values()))
 
 
-def _ranks(jobs: Sequence[Job], of: str, priority: Mapping[str, int]) -> Floats:
-    """Its priority over the highest one; one without counts nothing."""
-    most = max((each for each in priority.values() if each > 0), default=1)
-    return np.clip(_column(priority.get(getattr(job, of), 0) for job in jobs) / most, 0.0, 1.0)
+def _levels(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
+    """The priority of its level of service over the highest one; a job without counts nothing."""
+    priority = {key: each.priority for key, each in snapshot.qos.items()}
+    most = max(priority.values(), default=0) or 1
+    return _column(priority.get(job.qos, 0) for job in jobs) / most
 
 
 def _resources(snapshot: Snapshot, jobs: Sequence[Job], wanted: Mapping[str, float]) -> dict[str, Floats]:

@@ -252,6 +252,10 @@ class TestLevels:
     def test_wrong_input_names_the_field(self, levels: Api) -> None:
         assert levels.put("qos/new", {"preempts": ["nothing"]}).fields == ["preempts"]
         assert levels.put("qos/new", {"preempts": ["new"]}).fields == ["preempts", "preempts"]
+        assert levels.put("qos/urgent", {"preempts": ["high"]}).status == 201
+        for name, preempts in (("normal", "high"), ("normal", "urgent")):  # high puts out normal, urgent puts out high
+            assert levels.put(f"qos/{name}", {"preempts": [preempts]}).fields == ["preempts"]
+        assert levels.get("qos/normal").json["preempts"] == []
         assert levels.put("qos/new", {"projects": ["nothing"]}).fields == ["projects"]
         assert levels.put("qos/Not a name", {}).fields == ["level"]
         assert levels.get("qos/new").status == 404

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Curve, Entity, Gang, Job, Node, Partition, Plan, Qos, Snapshot
+from scheduling.domain import Curve, Entity, Gang, Job, Node, Plan, Qos, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies._timetable import Timetable
@@ -106,14 +106,11 @@ class TestOrder:
         assert started(plan(cluster(replace(one, priority=-500), other))) == {"j2"}
         assert started(plan(cluster(one, replace(other, priority=500)))) == {"j2"}
 
-    def test_level_and_partition_count_where_they_have_a_weight(self) -> None:
+    def test_a_level_counts_where_it_has_a_weight(self) -> None:
         levels = {"normal": Qos(), "high": Qos(100)}
-        partitions = {"low": Partition(5), "main": Partition(10)}
-        one = waiting(1, 4, qos="normal", partition="main")
-        other = waiting(2, 4, qos="high", partition="low")
-        snapshot = cluster(one, other, qos=levels, partitions=partitions)
-        assert started(plan(snapshot, weight_qos=3_000, weight_partition=2_000)) == {"j2"}
-        assert started(plan(snapshot, weight_qos=500, weight_partition=2_000)) == {"j1"}
+        snapshot = cluster(waiting(1, 4, qos="normal"), waiting(2, 4, qos="high"), qos=levels)
+        assert started(plan(snapshot, weight_qos=3_000)) == {"j2"}
+        assert started(plan(snapshot)) == {"j1"}
 
     def test_large_jobs_or_small_ones_can_be_favoured(self) -> None:
         small, large = waiting(1, 1, user="a"), waiting(2, 4, user="b")

@@ -2442,7 +2442,7 @@ export interface components {
             };
         };
         Factor: {
-            /** @description `age`, `assoc`, `fair_share`, `job_size`, `partition`, `qos`, or a resource. */
+            /** @description `age`, `fair_share`, `job_size`, `qos`, or a resource. */
             name: string;
             /** @description The most that it can add. */
             weight: number;

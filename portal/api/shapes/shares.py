@@ -12,7 +12,7 @@ from portal.api.shapes.jobs import Person, ProjectRef
 
 
 class Factor(Shape):
-    name: str = Field(description="`age`, `assoc`, `fair_share`, `job_size`, `partition`, `qos`, or a resource.")
+    name: str = Field(description="`age`, `fair_share`, `job_size`, `qos`, or a resource.")
     weight: float = Field(description="The most that it can add.")
     factor: float = Field(ge=0, le=1)
     points: float = Field(description="Weight times factor.")

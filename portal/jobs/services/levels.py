@@ -29,28 +29,44 @@ def set_qos(
     *, actor: User | None, name: str, values: Mapping[str, Any], preempts: Sequence[str], projects: Sequence[str]
 ) -> tuple[Qos, bool]:
     """Make a level, or give one that exists these values: (level, made). Raises Problems naming the field."""
-    others, unknown = _named(Qos.objects.select_for_update(), "name", preempts)
-    allowed, strange = _named(Project.objects.all(), "key", projects)
-    problems = [FieldProblem("preempts", f"{one!r} is no level", "unknown") for one in unknown]
-    problems += [FieldProblem("projects", f"{one!r} is no project", "unknown") for one in strange]
-    if name in preempts:
-        problems.append(FieldProblem("preempts", "a level does not put out its own jobs", "invalid"))
+    levels = {row.name: row for row in Qos.objects.select_for_update()}  # all: who puts out whom is of them together
+    allowed = {row.key: row for row in Project.objects.filter(key__in=projects)}
+    problems = [FieldProblem("preempts", f"{one!r} is no level", "unknown") for one in preempts if one not in levels]
+    problems += [
+        FieldProblem("projects", f"{one!r} is no project", "unknown") for one in projects if one not in allowed
+    ]
+    if back := _way_back(name, preempts):
+        text = (
+            f"{back!r} may put out jobs of {name!r}, itself or through others: they would put each other out for ever"
+        )
+        problems.append(FieldProblem("preempts", text, "loop"))
     if problems:
         raise Problems(problems)
     if values.get("is_default"):
         Qos.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
     qos, made = Qos.objects.update_or_create(name=name, defaults={key: values[key] for key in COLUMNS})
-    qos.preempts.set(others)
-    qos.projects.set(allowed)
+    qos.preempts.set([levels[one] for one in preempts])
+    qos.projects.set(allowed.values())
     detail = {**{key: values[key] for key in COLUMNS}, "preempts": list(preempts), "projects": list(projects)}
     record_audit(actor=actor, action="qos.set", target=name, detail=detail)
     transaction.on_commit(wakeups.wake)
     return qos, made
 
 
-def _named(rows: Any, column: str, names: Sequence[str]) -> tuple[list[Any], list[str]]:
-    found = {getattr(row, column): row for row in rows.filter(**{f"{column}__in": names})}
-    return list(found.values()), [name for name in names if name not in found]
+def _way_back(name: str, preempts: Sequence[str]) -> str | None:
+    """The first of the levels from which `name` can be reached."""
+    pairs = Qos.preempts.through.objects.values_list("from_qos__name", "to_qos__name")
+    below: dict[str, set[str]] = {}
+    for one, other in pairs:
+        below.setdefault(one, set()).add(other)
+    for first in preempts:
+        seen, ahead = set[str](), {first}
+        while ahead:
+            seen |= ahead
+            ahead = set[str]().union(*(below.get(one, set()) for one in ahead)) - seen
+        if name in seen:
+            return first
+    return None
 
 
 @transaction.atomic

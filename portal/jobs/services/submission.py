@@ -17,7 +17,18 @@ from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
 from portal.jobs import events, wakeups
 from portal.jobs.dependencies import find_dependencies, store_dependencies
-from portal.jobs.models import Assignment, Cluster, Command, Hold, IdempotencyKey, Job, ModelType, Run, next_job_number
+from portal.jobs.models import (
+    Assignment,
+    Cluster,
+    Command,
+    Hold,
+    IdempotencyKey,
+    Job,
+    ModelType,
+    Qos,
+    Run,
+    next_job_number,
+)
 from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.admission import admit
@@ -60,10 +71,11 @@ def submit_job(
     project, model_type = resolve(user, job_file)
     start = find_start(user, project, job_file)
     dependencies = find_dependencies(user, job_file)
+    qos = choose_qos(project, job_file.qos)
     try:
         with transaction.atomic():
             admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types)
-            job = _create(user, project, model_type, job_file, source, resubmit_of, start)
+            job = _create(user, project, model_type, job_file, source, resubmit_of, start, qos)
             store_dependencies(job, dependencies)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
@@ -119,6 +131,7 @@ def _create(
     source: str,
     resubmit_of: Job | None,
     start: Start | None,
+    qos: Qos | None,
 ) -> Job:
     now, step = timezone.now(), start.step if start else 0
     resolved = {"resume_from": {"job": start.job.number, "step": start.step}} if start else {}
@@ -136,7 +149,7 @@ def _create(
         max_gpus=spec.gpus.max,
         accelerator_types=spec.gpus.types,
         priority=spec.priority - spec.nice,
-        qos=choose_qos(project, spec.qos),
+        qos=qos,
         restartable=spec.restartable,
         labels=spec.labels,
         retry_limit=spec.retry.limit,

@@ -2,7 +2,7 @@ import type { Factor } from "../../api/types";
 import { fixed, integer, trimmed } from "../../lib/format";
 
 const WORDS: Record<string, string> = {
-  age: "waiting", fair_share: "fair share", job_size: "size", partition: "partition", qos: "level", assoc: "account",
+  age: "waiting", fair_share: "fair share", job_size: "size", qos: "level",
 };
 
 export const factorWord = (name: string) => WORDS[name] ?? name;
