@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -150,3 +152,20 @@ def test_sums_are_the_integral_over_the_ledger(
         wanted = expected(at, half_life_h * 3_600)
         assert sums == pytest.approx({key: wanted[key] for key in sums}, rel=1e-6, abs=1e-3)
         assert all(value < 1e-3 for key, value in wanted.items() if key not in sums)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_asks_first_at_the_same_moment_counts_nothing_twice() -> None:
+    project = Project.objects.create(key="a", name="a")
+    enter(project, None, NOW - timedelta(days=2), 10)
+
+    def ask(_: int) -> dict[Any, float]:
+        try:
+            return found(NOW)[1]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, range(8)))
+    at = FairShareClock.objects.get().horizon
+    assert all(answer == pytest.approx(expected(at, 7 * DAY_S)) for answer in answers)
