@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares,
+  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -187,6 +187,21 @@ export const useShares = () =>
 export const usePriorities = () =>
   useQuery({ queryKey: ["priorities"], queryFn: ({ signal }) => get<Priorities>("priorities", EVERY_TREE, signal), refetchInterval: 5_000 });
 export const useJobPriority = (number: string, queued: boolean) => useQuery({ ...jobPart<JobPriority>("priority", number, !queued), enabled: queued });
+
+export interface UsageFilter {
+  group_by: UsageGroup;
+  from_day: string;
+  to_day: string;
+  project: string;
+  user: string;
+}
+export const useUsage = (filter: UsageFilter) =>
+  useQuery({
+    queryKey: ["usage", filter],
+    queryFn: ({ signal }) => get<Usage>("usage", { ...filter, limit: 200 }, signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: 60_000,
+  });
 
 export const useTokens = () => useQuery({ queryKey: ["tokens"], queryFn: ({ signal }) => list<ApiToken>("tokens", signal) });
 

@@ -7,6 +7,7 @@ const KEYS: [string, string][] = [
   ["G then J", "Jobs"],
   ["G then S", "Submit"],
   ["G then F", "Fair share"],
+  ["G then U", "Usage"],
   ["G then T", "API tokens"],
   ["J, K", "Next and previous row"],
   ["Enter", "Open the row"],
@@ -17,7 +18,7 @@ const KEYS: [string, string][] = [
 ];
 
 export function KeysHelp({ opened, onClose, admin }: { opened: boolean; onClose: () => void; admin: boolean }) {
-  const keys = admin ? [...KEYS.slice(0, 7), ["G then P", "Policy"] as [string, string], ...KEYS.slice(7)] : KEYS;
+  const keys = admin ? [...KEYS.slice(0, 8), ["G then P", "Policy"] as [string, string], ...KEYS.slice(8)] : KEYS;
   return (
     <Modal opened={opened} onClose={onClose} title="Keys" size={380} closeButtonProps={{ "aria-label": "Close" }}>
       <dl style={{ gap: "8px 14px" }}>

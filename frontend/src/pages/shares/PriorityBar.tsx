@@ -1,5 +1,6 @@
 import type { Factor } from "../../api/types";
 import { fixed, integer, trimmed } from "../../lib/format";
+import { tone } from "../../lib/tone";
 
 const WORDS: Record<string, string> = {
   age: "waiting", fair_share: "fair share", job_size: "size", qos: "level",
@@ -7,7 +8,6 @@ const WORDS: Record<string, string> = {
 
 export const factorWord = (name: string) => WORDS[name] ?? name;
 const shown = (factors: Factor[]) => factors.filter((factor) => factor.weight > 0);
-const tone = (i: number) => `color-mix(in oklab, var(--ink-2) ${[100, 66, 42, 26, 16][i % 5]}%, var(--surface))`;
 
 /** What a priority is made of, each part as wide as its points; `most`: the points of the whole width. */
 export function PriorityBar({ factors, most, height = 8 }: { factors: Factor[]; most: number; height?: number }) {

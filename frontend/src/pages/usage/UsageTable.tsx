@@ -1,0 +1,41 @@
+import { Link } from "react-router";
+import type { Usage, UsageGroup, UsageRow } from "../../api/types";
+import { JobRef } from "../../components/JobRef";
+import { integer, money, number, typeName, withUnit } from "../../lib/format";
+import { columnLabel } from "../../lib/usagePeriod";
+
+export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup; email: string }) {
+  const most = Math.max(...found.results.map((row) => row.gpu_hours), 1e-9);
+  return (
+    <div className="tw" tabIndex={0}>
+      <table className="t cards">
+        <thead>
+          <tr>
+            <th scope="col">{by.charAt(0).toUpperCase() + by.slice(1)}</th><th scope="col" className="ra">Jobs</th><th scope="col" className="ra">GPU-hours</th>
+            <th scope="col" style={{ width: "22%" }}><span className="vh">Against the largest</span></th>
+            {by !== "type" && <th scope="col">By type</th>}<th scope="col" className="ra">Cost</th>
+          </tr>
+        </thead>
+        <tbody>
+          {found.results.map((row) => (
+            <tr key={row.key} data-row>
+              <td className="wide"><Name row={row} by={by} email={email} /></td>
+              <td className="ra" data-l="Jobs">{integer(row.jobs)}</td>
+              <td className="ra" data-l="GPU-hours">{withUnit(number(row.gpu_hours), "h")}</td>
+              <td className="wide"><span className="bar" aria-hidden style={{ width: "100%" }}><i style={{ width: `${(100 * row.gpu_hours) / most}%` }} /></span></td>
+              {by !== "type" && <td className="sub wide">{row.by_type.map((part) => `${withUnit(number(part.gpu_hours), "h")} ${typeName(part.type)}`).join(", ")}</td>}
+              <td className="ra" data-l="Cost">{money(row.cost, found.currency)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Name({ row, by, email }: { row: UsageRow; by: UsageGroup; email: string }) {
+  if (by === "job") return /^\d+$/.test(row.key) ? <JobRef number={Number(row.key)} name={row.label} /> : <span className="sub">a job that is there no more</span>;
+  if (by === "project") return <Link className="link" to={`/usage?project=${row.key}&by=user`} title={row.key}>{row.label}</Link>;
+  if (by === "user") return <span title={row.key}>{row.label}{row.key === email && <span className="sub"> you</span>}</span>;
+  return <>{by === "type" ? typeName(row.key) : columnLabel(row.key)}</>;
+}
