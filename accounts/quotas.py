@@ -134,8 +134,10 @@ def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
     return words or f"{Decimal(hundredths).scaleb(-2):,} {currency}".strip()
 
 
-def refusal(quota: Quota, present: Fraction, *, min_gpus: int, types: Sequence[str], currency: str) -> str | None:
-    """The sentence with which the limit refuses a new job, if it does."""
+def refusal(
+    quota: Quota, present: Fraction, *, min_gpus: int, types: Sequence[str], currency: str, count: int = 1
+) -> str | None:
+    """The sentence with which the limit refuses a new job, or so many of the kind at once, if it does."""
     where, name = level_of(quota), name_of(quota)
     limit, now = shown(quota, quota.limit, currency), shown(quota, present, currency)
     if quota.kind == Kind.GPUS:
@@ -144,9 +146,12 @@ def refusal(quota: Quota, present: Fraction, *, min_gpus: int, types: Sequence[s
             return (
                 f"The limit of {limit} {name} on {where} ({now} in use) can never hold this job, which needs {needs}."
             )
-        if quota.hard and needs and present + needs > quota.limit:
-            return f"The limit of {limit} {name} on {where} has {now} in use, and this job needs {needs} more."
+        if quota.hard and needs and present + count * needs > quota.limit:
+            who = f"these {count:,} jobs need {count * needs:,}" if count > 1 else f"this job needs {needs}"
+            return f"The limit of {limit} {name} on {where} has {now} in use, and {who} more."
         return None
+    if quota.hard and count > 1 and quota.kind in AT_ONCE and present < quota.limit < present + count:
+        return f"The limit of {limit} {name} on {where} has {now} in use, and these are {count:,} jobs more."
     return _used_up(quota, present, currency) if quota.hard else None
 
 

@@ -75,6 +75,7 @@ class Client:
         self.money = resources.Money(self)
         self.shares = resources.Shares(self)
         self.qos = resources.Qos(self)
+        self.arrays = resources.Arrays(self)
         self.tokens = resources.Tokens(self)
         self.secrets = resources.Secrets(self)
         self.artifacts = resources.Artifacts(self)
@@ -202,8 +203,8 @@ class Client:
 
 
 def _segment(job: str) -> str:
-    """A job's number or UUID as one part of a path."""
-    if not job.replace("-", "").isalnum() or not job.isascii():
+    """A job's number or UUID, or an array's with an index, as one part of a path."""
+    if not job.replace("-", "").replace("_", "").isalnum() or not job.isascii():
         raise ApiError(404, "Not found", f"{job!r} is neither a job's number nor its UUID", [])
     return job
 

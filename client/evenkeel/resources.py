@@ -200,6 +200,22 @@ class Qos(Resource):
         self._client.send("DELETE", f"qos/{part(name)}")
 
 
+class Arrays(Resource):
+    """Arrays of jobs, by number; they are submitted as a job file with the key `array`."""
+
+    def list(self, *, project: str | None = None) -> Iterator[schemas.JobArray]:
+        return self._client.rows(schemas.JobArray, "arrays", given(project=project))
+
+    def get(self, number: int) -> schemas.JobArray:
+        return self._client.one(schemas.JobArray, "GET", f"arrays/{number}")
+
+    def limit(self, number: int, max_running: int | None) -> schemas.JobArray:
+        return self._client.one(schemas.JobArray, "PATCH", f"arrays/{number}", json={"max_running": max_running})
+
+    def cancel(self, number: int) -> schemas.ArrayCancelled:
+        return self._client.one(schemas.ArrayCancelled, "POST", f"arrays/{number}/cancel")
+
+
 class Tokens(Resource):
     def list(self) -> Iterator[schemas.Token]:
         return self._client.rows(schemas.Token, "tokens")

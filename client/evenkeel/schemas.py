@@ -70,6 +70,17 @@ class AnyJob(TypedDict):
     gpus: int
 
 
+class ArrayPlace(TypedDict):
+    number: int
+    index: int
+    size: int
+
+
+class ArrayWish(TypedDict):
+    indices: str
+    max_running: NotRequired[int | None]
+
+
 class Artifact(TypedDict):
     id: int
     path: str
@@ -396,6 +407,7 @@ LabelItem: TypeAlias = str
 class JobsFilter(TypedDict):
     project: NotRequired[str | None]
     owner: NotRequired[str | None]
+    array: NotRequired[int | None]
     search: NotRequired[str | None]
     model_type: NotRequired[str | None]
     label: NotRequired[list[LabelItem]]
@@ -403,6 +415,12 @@ class JobsFilter(TypedDict):
     submitted_from_at: NotRequired[str | None]
     submitted_to_at: NotRequired[str | None]
     state: NotRequired[list[Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]]]
+
+
+class LiveArrayPlace(TypedDict):
+    number: int
+    index: int
+    size: int
 
 
 class LiveCostNow(TypedDict):
@@ -588,6 +606,10 @@ class OthersJob(TypedDict):
 class PatchedAccountChange(TypedDict):
     role: NotRequired[Literal["viewer", "member", "manager"] | None]
     is_active: NotRequired[bool | None]
+
+
+class PatchedArrayLimit(TypedDict):
+    max_running: int | None
 
 
 class PatchedJobPatch(TypedDict):
@@ -1238,6 +1260,7 @@ class Job(TypedDict):
     priority: int
     nice: int
     qos: str | None
+    array: ArrayPlace | None
     restartable: bool
     labels: dict[str, str]
     deadline_at: str | None
@@ -1268,6 +1291,26 @@ class Job(TypedDict):
     can_cancel: bool
 
 
+class JobArray(TypedDict):
+    number: int
+    name: str
+    project: ProjectRef
+    owner: Person | None
+    indices: str
+    size: int
+    max_running: int | None
+    states: dict[Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"], int]
+    first_job: int
+    submitted_at: str
+    ended: bool
+
+
+class JobArrayPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[JobArray]
+
+
 class JobFile(TypedDict):
     name: NotRequired[str | None]
     project: NotRequired[str | None]
@@ -1293,6 +1336,7 @@ class JobFile(TypedDict):
     artifacts: NotRequired[ArtifactRule | None]
     labels: NotRequired[dict[str, str]]
     retry: NotRequired[Retry]
+    array: NotRequired[ArrayWish | str | int | None]
     dependencies: NotRequired[list[DependencyWish]]
     resume_from: NotRequired[ResumeFrom | None]
     throughput: NotRequired[dict[str, list[float]]]
@@ -1381,6 +1425,7 @@ class LiveJob(TypedDict):
     priority: int
     nice: int
     qos: NotRequired[str]
+    array: NotRequired[LiveArrayPlace]
     restartable: bool
     labels: dict[str, str]
     deadline_at: NotRequired[str]
@@ -1578,6 +1623,11 @@ class UsagePage(TypedDict):
     results: list[UsageRow]
 
 
+class ArrayCancelled(TypedDict):
+    cancelled: int
+    array: JobArray
+
+
 class ClusterState(TypedDict):
     cluster: LiveClusterHead
     tiles: Tiles
@@ -1629,6 +1679,7 @@ class JobDetail(TypedDict):
     priority: int
     nice: int
     qos: str | None
+    array: ArrayPlace | None
     restartable: bool
     labels: dict[str, str]
     deadline_at: str | None

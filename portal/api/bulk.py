@@ -22,9 +22,10 @@ from portal.api.inputs import Body, Query, Word
 from portal.api.job_filters import JobsFilter, find_jobs
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.base import Shape
+from portal.jobs.fields import Line
 from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import Job
-from portal.jobs.schema import FieldProblem, Line, Problems
+from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.selectors import jobs_named, uuid_of, visible_jobs
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.holds import hold_job, release_job
@@ -113,6 +114,8 @@ def _asked(user: User, body: BulkRequest) -> list[tuple[str, Job | None]]:
     by_name: dict[str, Job] = {}
     for job in rows.filter(jobs_named(references)):
         by_name |= {str(job.number): job, str(job.pk): job}
+        if job.array is not None:
+            by_name[f"{job.array.number}_{job.array_index}"] = job
     return [(text, by_name.get(str(uuid_of(text) or text))) for text in references]
 
 

@@ -15,8 +15,8 @@ from accounts.denials import record_denial
 from accounts.models import ApiToken, Project, Quota, User
 from accounts.origin import address_of
 from accounts.selectors import visible_projects
-from portal.jobs.models import Job, Run
-from portal.jobs.selectors import jobs_named, visible_jobs
+from portal.jobs.models import Job, JobArray, Run
+from portal.jobs.selectors import jobs_named, visible_arrays, visible_jobs
 
 #: More names of one request are not looked at.
 MAX_NAMES = 1_000
@@ -42,9 +42,14 @@ def _hides(there: QuerySet[Any], visible: QuerySet[Any]) -> bool:
     return there.exists() and not visible.filter(pk__in=there.order_by().values("pk")).exists()
 
 
+def _hides_array(user: User, number: str) -> bool:
+    return _hides(JobArray.objects.filter(number=int(number[:18])), visible_arrays(user))
+
+
 #: By the name of a part of the address, of the query or of the body.
 _HIDES: dict[str, Callable[[User, str], bool]] = {
     "job": _hides_job,
+    "array": _hides_array,
     "project": _hides_project,
     "parent": _hides_project,
     "stream": lambda user, name: name.startswith("project:") and _hides_project(user, name.removeprefix("project:")),

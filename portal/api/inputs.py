@@ -10,7 +10,8 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from rest_framework.request import Request
 
-from portal.jobs.schema import FieldProblem, Problems, no_control, problems_of
+from portal.jobs.fields import no_control
+from portal.jobs.schema import FieldProblem, Problems, problems_of
 
 M = TypeVar("M", bound=BaseModel)
 When = TypeVar("When", bound=date)

@@ -43,7 +43,8 @@ from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
 from portal.jobs.describe import iso
-from portal.jobs.schema import FieldProblem, no_control
+from portal.jobs.fields import no_control
+from portal.jobs.schema import FieldProblem
 
 logger = logging.getLogger(__name__)
 MANAGER = Membership.Role.MANAGER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from django.db.models import Q, QuerySet, Value
+from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Lower
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -34,6 +34,7 @@ Label = Annotated[Word, AfterValidator(_pair)]
 class _Filters(BaseModel):
     project: Word | None = Field(None, description="Key of a project.")
     owner: Word | None = Field(None, description="`me`, or somebody's email.")
+    array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")
     search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
     model_type: Word | None = Field(None, description="Name of a program of the catalogue.")
     label: list[Label] = Field([], max_length=20, description="`key:value`, or `key` alone; all of them.")
@@ -46,6 +47,7 @@ class JobsQuery(_Filters, PageQuery):
     limit: int = Field(40, ge=1, le=200, description="Rows of a page.")
     state: Annotated[list[JobState], Several] = Field([], max_length=20, description="Any of these; `a,b` or repeated.")
     ordering: Literal["-number", "number", "-submitted_at", "submitted_at"] = "-number"
+    arrays: Literal["jobs", "first"] = Field("jobs", description="`first`: of each array only its first job.")
 
 
 class JobsFilter(_Filters, Body):
@@ -56,10 +58,13 @@ def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) ->
     plain = {
         "project__key": query.project,
         "model_type__name": query.model_type,
+        "array__number": query.array,
         "submitted_at__gte": query.submitted_from_at,
         "submitted_at__lt": query.submitted_to_at,
     }
     rows = rows.filter(**{name: value for name, value in plain.items() if value is not None})
+    if isinstance(query, JobsQuery) and query.arrays == "first":
+        rows = rows.filter(Q(array=None) | Q(array_index=F("array__first_index")))
     if query.state:
         rows = rows.filter(in_people_states(query.state))
     if query.owner:

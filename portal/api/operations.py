@@ -22,7 +22,10 @@ from portal.api.shapes.problems import Problem
 
 Method = Callable[..., HttpResponseBase]
 PATH_PARAMETERS = {
-    "job": OpenApiParameter("job", str, OpenApiParameter.PATH, description="UUID or number of the job."),
+    "job": OpenApiParameter(
+        "job", str, OpenApiParameter.PATH, description="UUID or number of the job; of an array also 57_3."
+    ),
+    "array": OpenApiParameter("array", int, OpenApiParameter.PATH, description="Number of the array."),
     "run": OpenApiParameter(
         "run", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="UUID of the run."
     ),

@@ -36,8 +36,9 @@ from portal.api.shapes.accounts import ProjectPage
 from portal.api.shapes.people import ProjectDetail
 from portal.dashboard.projects import describe_projects
 from portal.jobs.describe import iso
+from portal.jobs.fields import no_control
 from portal.jobs.models import Job
-from portal.jobs.schema import FieldProblem, no_control
+from portal.jobs.schema import FieldProblem
 from scheduling.lifecycle import LIVE
 
 Name = Annotated[str, AfterValidator(no_control), Field(min_length=1, max_length=120)]

@@ -18,7 +18,8 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.material import Secret, SecretPage
 from portal.jobs.describe import iso
-from portal.jobs.schema import FieldProblem, Problems, no_control
+from portal.jobs.fields import no_control
+from portal.jobs.schema import FieldProblem, Problems
 from portal.material import secrets
 from portal.material.models import SECRET_NAME
 from portal.material.models import Secret as SecretRow

@@ -27,7 +27,8 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.accounts import NewToken, TokenPage, TokenScope
 from portal.jobs.describe import iso
-from portal.jobs.schema import FieldProblem, no_control
+from portal.jobs.fields import no_control
+from portal.jobs.schema import FieldProblem
 
 
 class TokenWish(Body):

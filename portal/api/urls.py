@@ -3,6 +3,7 @@
 from django.urls import path, re_path, register_converter
 
 from portal.api import (
+    arrays,
     artifacts,
     audit,
     browsers,
@@ -65,6 +66,9 @@ urlpatterns = [
     path("jobs/<str:job>/cost", looks.CostView.as_view()),
     path("jobs/<str:job>/explanation", looks.ExplanationView.as_view()),
     path("jobs/<str:job>/priority", shares.JobPriorityView.as_view()),
+    path("arrays", arrays.ArraysView.as_view()),
+    path("arrays/<int:array>", arrays.ArrayView.as_view()),
+    path("arrays/<int:array>/cancel", arrays.ArrayCancelView.as_view()),
     path("priorities", shares.PrioritiesView.as_view()),
     path("qos", levels.QosListView.as_view()),
     path("qos/<str:level>", levels.QosView.as_view()),

@@ -11,7 +11,7 @@ from uuid import UUID
 from accounts.models import User
 from portal.jobs.models import Dependency, Job
 from portal.jobs.schema import FieldProblem, JobFile, Problems
-from portal.jobs.selectors import access_job, in_states
+from portal.jobs.selectors import in_states, named_with_arrays
 from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State
 
 Kind = Dependency.Kind
@@ -21,6 +21,7 @@ _MEETS = {
     Kind.AFTER_NOT_OK: frozenset({State.FAILED, State.CANCELLED}),
     Kind.AFTER_ANY: TERMINAL,
 }
+_MOST = 10_000
 _ENDS = {State.FINISHED: "succeeded", State.FAILED: "failed", State.CANCELLED: "was cancelled"}
 
 
@@ -44,25 +45,29 @@ class Waits:
 
 
 def find_dependencies(user: User, job_file: JobFile) -> list[tuple[str, Job | None]]:
-    """(kind, job) of each; raises Problems naming those that the user may not see."""
+    """(kind, job) of each, for an array each of its jobs; raises Problems naming those that the user may not see."""
     found: list[tuple[str, Job | None]] = []
     problems = []
     for at, wish in enumerate(job_file.dependencies):
-        job = None
-        if wish.job is not None:
-            try:
-                job = access_job(user, str(wish.job))
-            except Job.DoesNotExist:
-                text = "There is no such job that you may see."
-                problems.append(FieldProblem(f"dependencies.{at}.job", text, "invalid"))
-        found.append((wish.type, job))
+        if wish.job is None:
+            found.append((wish.type, None))
+            continue
+        jobs = named_with_arrays(user, str(wish.job))
+        if not jobs:
+            text = "There is no such job that you may see."
+            problems.append(FieldProblem(f"dependencies.{at}.job", text, "invalid"))
+        found += [(wish.type, job) for job in jobs]
+    if len(found) * (len(job_file.array.numbers) if job_file.array else 1) > _MOST:
+        text = f"Jobs times what each waits for would be more than {_MOST:,}; let one job between them wait for all."
+        problems.append(FieldProblem("dependencies", text, "too_many"))
     if problems:
         raise Problems(problems)
     return found
 
 
-def store_dependencies(job: Job, found: Sequence[tuple[str, Job | None]]) -> None:
-    Dependency.objects.bulk_create(Dependency(job=job, kind=kind, on=other) for kind, other in found)
+def store_dependencies(jobs: Iterable[Job], found: Sequence[tuple[str, Job | None]]) -> None:
+    rows = [Dependency(job=job, kind=kind, on=other) for job in jobs for kind, other in found]
+    Dependency.objects.bulk_create(rows)
 
 
 def waits_of(cluster_id: int) -> Waits:

@@ -131,6 +131,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "priority": job.priority,
         "nice": job.spec.get("nice", 0),
         "qos": job.qos.name if job.qos else None,
+        "array": {"number": job.array.number, "index": job.array_index, "size": job.array.size} if job.array else None,
         "restartable": job.restartable,
         "labels": job.labels,
         "deadline_at": job.spec.get("deadline"),

@@ -133,7 +133,8 @@ def _basis(options: list[dict[str, Any]]) -> str:
 def _refused_by(user: User, project: Project, job_file: JobFile) -> list[str]:
     try:
         with transaction.atomic():
-            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types)
+            count = len(job_file.array.numbers) if job_file.array else 1
+            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types, count=count)
     except QuotaExceeded as error:
         return [text for _, text in error.refusals]
     return []

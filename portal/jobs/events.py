@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -38,3 +39,12 @@ def append(
     )
     transaction.on_commit(wakeups.publish)
     return event
+
+
+def append_all(*, kind: str, said: Iterable[tuple[Job, str]], at: datetime) -> None:
+    """The same of many jobs, with a sentence for each."""
+    rows = [
+        JobEvent(kind=kind, text=text, at=at, job=job, run=job.run, project_id=job.project_id) for job, text in said
+    ]
+    JobEvent.objects.bulk_create(rows)
+    transaction.on_commit(wakeups.publish)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from portal.jobs.schema import Line, Part, Seconds, Word
+from portal.jobs.fields import Line, Part, Seconds, Word
 
 
 def _no_default(schema: dict[str, Any]) -> None:

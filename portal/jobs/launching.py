@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import Sum
 
 from portal.jobs import profiles, run_tokens
-from portal.jobs.models import Accelerator, Hold, Run
+from portal.jobs.models import Accelerator, Hold, Job, Run
 from portal.material import environments, secrets
 from portal.material.models import RunMaterial
 from scheduling.executors.base import LaunchRequest
@@ -43,7 +43,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         shell=job.model_type is None,  # nosec B604
         workdir=code.get("path"),
         placement={node: tuple(indexes) for node, indexes in placement.items()},
-        env=dict(spec.get("env", {})),
+        env={**spec.get("env", {}), **_place_in_array(job)},
         total_steps=job.total_steps,
         batch_size=job.batch_size,
         checkpoint_every_steps=checkpoint.get("every_steps", 200),
@@ -62,6 +62,14 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         secrets=secrets.given_to(job),
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
     )
+
+
+def _place_in_array(job: Job) -> dict[str, str]:
+    array = job.array
+    if array is None:
+        return {}
+    names = {"ID": array.number, "INDEX": job.array_index, "SIZE": array.size}
+    return {f"EVENKEEL_ARRAY_{name}": str(value) for name, value in names.items()}
 
 
 def time_left_s(run: Run) -> float | None:

@@ -19,6 +19,7 @@ from django.db.models.functions import Cast, Concat, Lower
 from django.utils import timezone
 
 from accounts.models import Project
+from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.service_levels import Qos as Qos
 from scheduling.lifecycle import LIVE, State
 
@@ -151,6 +152,8 @@ class Job(models.Model):
     max_gpus = models.PositiveIntegerField(null=True)
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
     qos = models.ForeignKey(Qos, null=True, on_delete=models.PROTECT, related_name="jobs")
+    array = models.ForeignKey(JobArray, null=True, on_delete=models.PROTECT, related_name="jobs")
+    array_index = models.PositiveIntegerField(null=True)
     priority = models.IntegerField(default=0, validators=[MinValueValidator(-1000), MaxValueValidator(1000)])
     restartable = models.BooleanField(default=True)
     labels = models.JSONField(default=dict)
@@ -197,6 +200,14 @@ class Job(models.Model):
             models.CheckConstraint(condition=Q(hold_kind="") | Q(held_at__isnull=False), name="job_hold_has_a_time"),
             models.CheckConstraint(
                 condition=Q(resume_step=None) | Q(total_steps__gt=F("resume_step")), name="job_goes_beyond_its_start"
+            ),
+            models.UniqueConstraint(
+                fields=["array", "array_index"], condition=Q(array__isnull=False), name="one_job_per_array_index"
+            ),
+            models.CheckConstraint(
+                condition=Q(array__isnull=True, array_index__isnull=True)
+                | Q(array__isnull=False, array_index__isnull=False),
+                name="job_of_an_array_has_an_index",
             ),
         ]
 
@@ -526,8 +537,8 @@ class ClusterSample(models.Model):
         return f"{self.at:%F %T}"
 
 
-def next_job_number() -> int:
+def next_job_numbers(count: int) -> list[int]:
     """From a database sequence: no lock is shared by parallel submissions; a roll-back leaves a gap."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT nextval('job_number_seq')")
-        return int(cursor.fetchone()[0])
+        cursor.execute("SELECT nextval('job_number_seq') FROM generate_series(1, %s)", [count])
+        return sorted(int(row[0]) for row in cursor.fetchall())

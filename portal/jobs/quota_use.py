@@ -93,7 +93,7 @@ class Uses:
 
 def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
     """The limits of a snapshot, and which of them bind each job, outermost level first."""
-    levels, of_level = limits_of_levels(jobs)
+    levels, of_level = _limits_of_what_they_ask_for(jobs)
     rows = list(Quota.objects.select_related("project", "user").order_by("project__ancestry__len", "pk"))
     if not rows:
         return levels, of_level
@@ -112,6 +112,19 @@ def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limi
         if who not in known:
             known[who] = tuple(key for key, row in kept if quotas.counts(row, uses.levels, *who))
     return limits, {job.pk: known[job.project_id, job.owner_id] + of_level.get(job.pk, ()) for job in jobs}
+
+
+def _limits_of_what_they_ask_for(
+    jobs: Sequence[Job],
+) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
+    """Those of levels of service and of arrays."""
+    limits, bound = limits_of_levels(jobs)
+    for job in jobs:
+        if job.array is not None and job.array.max_running is not None:
+            key = f"array-{job.array.pk}"
+            limits[key] = domain.Limit("running_jobs", job.array.max_running, level=f"array {job.array}")
+            bound[job.pk] = (*bound.get(job.pk, ()), key)
+    return limits, bound
 
 
 def limits_of_levels(jobs: Sequence[Job]) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:

@@ -14,31 +14,16 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
 )
 
+from portal.jobs.fields import CONTROL, Array, Line, Memory, Part, Seconds, Text, Word, no_control
+
 MAX_BYTES = 256 * 1024
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _LABEL_KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}\Z")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE)
-_MIB = {
-    "": 1,
-    "m": 1,
-    "mib": 1,
-    "mb": 1,
-    "g": 1024,
-    "gib": 1024,
-    "gb": 1024,
-    "t": 1024**2,
-    "tib": 1024**2,
-    "tb": 1024**2,
-}
-_DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,40 +41,6 @@ class Problems(Exception):
         self.problems = problems
 
 
-def no_control(text: str) -> str:
-    if _CONTROL.search(text):
-        raise ValueError("must not contain control characters")
-    return text
-
-
-def _memory_mib(value: object) -> object:
-    """ "8GiB" or a number of MiB."""
-    if isinstance(value, str):
-        match = _SIZE.match(value)
-        if not match:
-            raise ValueError("write memory as a number of MiB or as 8GiB")
-        return int(float(match[1]) * _MIB[(match[2] or "").lower()])
-    return value
-
-
-def _seconds(value: object) -> object:
-    """ "1h30m", "90s" or a number of seconds."""
-    if isinstance(value, str):
-        match = _DURATION.match(value)
-        if not match or not any(match.groups()):
-            raise ValueError("write a duration as seconds or as 1d12h30m")
-        days, hours, minutes, seconds = (float(g or 0) for g in match.groups())
-        return days * 86_400 + hours * 3_600 + minutes * 60 + seconds
-    return value
-
-
-Line = Annotated[str, Field(max_length=120), AfterValidator(no_control)]
-Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Text = Annotated[str, Field(max_length=16_384), AfterValidator(no_control)]
-Seconds = Annotated[float, Field(gt=0, le=366 * 86_400), BeforeValidator(_seconds, json_schema_input_type=float | str)]
-Memory = Annotated[int, Field(ge=16, le=64 * 1024**2), BeforeValidator(_memory_mib, json_schema_input_type=int | str)]
-
-
 def _relative(path: str) -> str:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
         raise ValueError("must be a path below the root, without . and ..")
@@ -104,10 +55,6 @@ def _glob(pattern: str) -> str:
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["9f86d0818" + "0" * 55])]
 SecretName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
-
-
-class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 
 
 class Gpus(Part):
@@ -270,6 +217,7 @@ class JobFile(Part):
     artifacts: ArtifactRule | None = None
     labels: dict[str, Line] = Field({}, max_length=50)
     retry: Retry = Retry()
+    array: Array | None = Field(None, description="One job for each index: `0-15%4`, of which 4 run at once.")
     dependencies: list[DependencyWish] = Field([], max_length=50, description="It queues when all are met.")
     resume_from: ResumeFrom | None = Field(None, description="Begin at this checkpoint instead of step 0.")
     throughput: dict[Word, list[Annotated[float, Field(ge=0, le=1e9)]]] = Field(
@@ -370,7 +318,7 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
         field = "model_type"
     elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
         message = f"{message}, not {error['input']!r}"
-    return FieldProblem(_CONTROL.sub("?", field)[:200] or "job file", _CONTROL.sub("?", message)[:500], error["type"])
+    return FieldProblem(CONTROL.sub("?", field)[:200] or "job file", CONTROL.sub("?", message)[:500], error["type"])
 
 
 def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:

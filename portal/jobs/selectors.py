@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -10,8 +11,10 @@ from django.db.models import BooleanField, F, Func, Q, QuerySet
 
 from accounts.models import User
 from accounts.selectors import Array, visible_projects, writable_projects
-from portal.jobs.models import Job, JobEvent, Run
+from portal.jobs.models import Job, JobArray, JobEvent, Run
 from scheduling.lifecycle import State, coarse_state
+
+_MEMBER = re.compile(r"(\d{1,18})_(\d{1,6})\Z")
 
 
 def described_jobs() -> QuerySet[Job]:
@@ -20,7 +23,7 @@ def described_jobs() -> QuerySet[Job]:
     One join and a short query for each of the rest: PostgreSQL needs longer to plan nine joins than for all else,
     and what many jobs share is made once.
     """
-    apart = ("project", "owner", "model_type", "cluster", "qos", "held_by", "resubmit_of", "resume_job")
+    apart = ("project", "owner", "model_type", "cluster", "qos", "array", "held_by", "resubmit_of", "resume_job")
     return Job.objects.select_related("run").prefetch_related(*apart)
 
 
@@ -55,14 +58,45 @@ def access_job(user: User | AnonymousUser, reference: str, *, write: bool = Fals
 
 
 def jobs_named(references: Iterable[str]) -> Q:
-    """Jobs with these numbers or UUIDs; what is neither names none."""
-    numbers, uuids = [], []
+    """Jobs with these numbers or UUIDs, or of an array (57_3); what is none of these names none."""
+    numbers, uuids, members = [], [], Q()
     for text in references:
         if text.isdecimal() and len(text) <= 18:
             numbers.append(int(text))
+        elif member := _MEMBER.match(text):
+            members |= Q(array__number=int(member[1]), array_index=int(member[2]))
         elif uuid := uuid_of(text):
             uuids.append(uuid)
-    return Q(number__in=numbers) | Q(pk__in=uuids)
+    return Q(number__in=numbers) | Q(pk__in=uuids) | members
+
+
+def access_array(user: User | AnonymousUser, number: int, *, write: bool = False) -> tuple[JobArray, QuerySet[Job]]:
+    """The array with this number and its jobs that the user may see; JobArray.DoesNotExist where that is none.
+
+    `write`: those that the user may change; PermissionError where that is none.
+    """
+    array = JobArray.objects.get(number=number)
+    jobs = visible_jobs(user).filter(array=array)
+    if not jobs.exists():
+        raise JobArray.DoesNotExist
+    if write:
+        jobs = jobs.filter(project__in=writable_projects(user))
+        if not jobs.exists():
+            raise PermissionError("You may read jobs of this array but not change them.")
+    return array, jobs
+
+
+def visible_arrays(user: User | AnonymousUser) -> QuerySet[JobArray]:
+    """Arrays of which the user may see a job."""
+    return JobArray.objects.filter(pk__in=visible_jobs(user).filter(array__isnull=False).order_by().values("array"))
+
+
+def named_with_arrays(user: User, reference: str) -> list[Job]:
+    """The job, or all of the array, with that name, as far as the user may see them."""
+    found = list(visible_jobs(user).filter(jobs_named([reference])))
+    if found or not reference.isdecimal() or len(reference) > 18:
+        return found
+    return list(visible_jobs(user).filter(array__number=int(reference)).order_by("array_index"))
 
 
 def uuid_of(text: str) -> UUID | None:

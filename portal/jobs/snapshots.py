@@ -36,9 +36,9 @@ class ClusterView:
 
 
 def live_jobs(cluster_id: int) -> list[Job]:
-    """Jobs with a live run, each with its run, project and program: three queries."""
+    """Jobs with a live run, each with its run, project and program."""
     jobs = Job.objects.filter(in_states(LIVE), cluster_id=cluster_id)
-    return list(jobs.select_related("run").prefetch_related("project", "model_type", "qos"))
+    return list(jobs.select_related("run").prefetch_related("project", "model_type", "qos", "array"))
 
 
 def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -78,12 +79,12 @@ def belongs_to_project(spec: dict[str, Any]) -> str | None:
     return "environment" if spec.get("environment") else None
 
 
-def note_run(job: Job, run: Run) -> None:
-    """What a new run will be made of, in the transaction that creates it."""
+def note_runs(job: Job, runs: Iterable[Run]) -> None:
+    """What new runs of the job, or of others of the same file, are made of; in the transaction that creates them."""
     if not needs_preparation(job.spec):
         return
     rule, bundle = job.spec.get("environment"), job.spec.get("code", {}).get("bundle")
     environment = environments.ask_for(job.project, rule) if rule else None
     if bundle:
         Bundle.objects.filter(project=job.project, sha256=bundle).update(last_used_at=timezone.now())
-    RunMaterial.objects.create(run=run, environment=environment)
+    RunMaterial.objects.bulk_create(RunMaterial(run=run, environment=environment) for run in runs)

@@ -147,3 +147,27 @@ def test_pages_are_accessible_and_fit(page: Page, ended_job: int, path: str, wid
     page.goto(path.format(job=ended_job))
     page.locator(".page section, .page form").first.wait_for()
     check_fits_and_is_accessible(page)
+
+
+def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_portal: LivePortal) -> None:
+    page.goto("/submit")
+    page.get_by_role("radio", name=re.compile("digits_mlp")).click()
+    page.get_by_label("Name", exact=True).fill("swept")
+    page.get_by_label("Steps", exact=True).fill("50,000")
+    page.get_by_text("Array, environment, code").click()
+    page.get_by_label("Array", exact=True).fill("0-5%1")
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile(r"/jobs\?array=\d+$"))
+    number = page.url.rsplit("=", 1)[1]
+    panel = page.get_by_role("region", name=f"Array {number}")
+    expect(panel).to_contain_text("swept, indices 0-5")
+    expect(page.get_by_text(f"{number}_5")).to_be_visible()
+    panel.get_by_label("At once").fill("2")
+    panel.get_by_role("button", name="Set").click()
+    expect(panel.get_by_role("button", name="Set")).to_have_count(0)
+    check_fits_and_is_accessible(page)
+    panel.get_by_role("button", name="Cancel all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel all").click()
+    expect(panel).to_contain_text("6 Cancelled", timeout=60_000)
+    panel.get_by_role("button", name="Show all jobs").click()
+    expect(page.get_by_role("link", name=f"first of 6 jobs of array {number}")).to_be_visible()

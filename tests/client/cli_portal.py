@@ -35,6 +35,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "priority": 0,
         "nice": 0,
         "qos": None,
+        "array": None,
         "restartable": True,
         "labels": {},
         "deadline_at": None,

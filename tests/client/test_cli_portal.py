@@ -301,3 +301,26 @@ def test_the_log_of_a_build_that_failed(live_portal: LivePortal, tmp_path: Path)
     evenkeel("environments", "log", "default", "0" * 8, code=102)
     evenkeel("environments", "rm", "default", short)
     assert evenkeel.json("environments", "ls", "default") == []
+
+
+def test_an_array_from_the_command_line(live_portal: LivePortal, tmp_path: Path) -> None:
+    evenkeel = Shell(tmp_path, live_portal)
+    evenkeel.log_in()
+
+    def submit(array: str, command: str) -> Any:
+        wish = {"command": command, "project": "default", "total_steps": 1, "gpus": {"max": 1}, "retry": {"limit": 0}}
+        return json.loads(evenkeel("submit", "-", "--array", array, "--output", "json", stdin=json.dumps(wish)))[
+            "array"
+        ]
+
+    program = 'echo "index $EVENKEEL_ARRAY_INDEX of $EVENKEEL_ARRAY_SIZE"; test "$EVENKEEL_ARRAY_INDEX" != 9'
+    array = submit("3,9%1", program)
+    assert (array["index"], array["size"]) == (3, 2)
+    number = str(array["number"])
+    evenkeel("wait", number, "--timeout", "240", code=100)
+    assert evenkeel.json("show", number)["states"] == {"succeeded": 1, "failed": 1}
+    assert evenkeel.json("show", f"{number}_9")["state"] == "failed"
+    assert "index 3 of 2" in evenkeel("logs", f"{number}_3")
+    waiting = str(submit("0-4", "sleep 600")["number"])
+    assert evenkeel.json("cancel", waiting)["cancelled"] == 5
+    evenkeel("wait", waiting, "--timeout", "60", code=103)

@@ -326,3 +326,53 @@ def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
     described = result.output.split("\n\n")[1].strip()
     assert described, result.output
     assert not described.startswith("Options:"), result.output
+
+
+ARRAY = {
+    "number": 57,
+    "name": "sweep",
+    "project": {"key": "vision", "name": "Vision"},
+    "owner": None,
+    "indices": "0-3",
+    "size": 4,
+    "max_running": 2,
+    "states": {"succeeded": 3, "failed": 1},
+    "first_job": 58,
+    "submitted_at": "2026-11-21T14:32:10.123Z",
+    "ended": True,
+}
+
+
+def test_a_number_that_no_job_has_is_an_arrays(run: Run, portal: Scripted) -> None:
+    portal["GET arrays/57"] = ARRAY
+    portal["POST arrays/57/cancel"] = {"cancelled": 2, "array": ARRAY}
+    assert "3 succeeded, 1 failed" in run("show", "57").output
+    assert run("cancel", "57").output == "Array 57: 2 jobs cancelled\n"
+    assert run("cancel", "58").exit_code == 102
+
+
+@pytest.mark.parametrize(
+    ("states", "ended", "code"),
+    [
+        ({"succeeded": 4}, True, 0),
+        ({"succeeded": 2, "cancelled": 1, "failed": 1}, True, 100),
+        ({"succeeded": 3, "cancelled": 1}, True, 103),
+        ({"succeeded": 3, "running": 1}, False, 101),
+    ],
+)
+def test_an_array_is_waited_for(run: Run, portal: Scripted, states: dict[str, int], ended: bool, code: int) -> None:
+    portal["GET arrays/57"] = ARRAY | {"states": states, "ended": ended}
+    assert run("wait", "57", "--timeout", "0").exit_code == code
+
+
+def test_an_array_is_submitted_listed_and_limited(run: Run, portal: Scripted) -> None:
+    portal["POST jobs"] = (201, make_job(58, array={"number": 57, "index": 0, "size": 4}))
+    result = run("submit", "--model", "resnet50", "--steps", "5", "--array", "0-3%2")
+    assert "Array 57 of 4 jobs submitted" in result.output
+    assert portal.last[1]["array"] == "0-3%2"
+    portal["GET arrays"] = PAGE | {"results": [ARRAY]}
+    assert "3 succeeded, 1 failed" in run("arrays", "ls").output
+    portal["PATCH arrays/57"] = ARRAY
+    assert run("arrays", "limit", "57", "none").exit_code == 0
+    assert portal.last == ("PATCH arrays/57", {"max_running": None})
+    assert run("arrays", "limit", "57", "many").exit_code == 1

@@ -28,7 +28,7 @@ from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
 from portal.jobs import events
-from portal.jobs.models import Accelerator, ModelType, Node, Qos
+from portal.jobs.models import Accelerator, JobArray, ModelType, Node, Qos
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
 from portal.material.models import Artifact, Bundle, Environment, Secret
@@ -51,6 +51,7 @@ UNKNOWN = {
     "secret": "NOTHING",
     "quota": "999999",
     "level": "nothing",
+    "array": "999999",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -145,6 +146,7 @@ class Things:
             set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters=parameters)
         self.level, _ = Qos.objects.create(name="high"), Qos.objects.create(name="normal")
         self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
+        self.array = self._array(1)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
 
@@ -161,6 +163,11 @@ class Things:
 
     def _environment(self, i: int) -> Environment:
         return Environment.objects.create(project=self.vision, digest=f"{i:064x}", requirements="einops", base="b")
+
+    def _array(self, _: int) -> JobArray:
+        array = self.world.submit(array="0-1").array
+        assert array is not None
+        return array
 
     def _secret(self, i: int) -> Secret:
         return Secret.objects.create(project=self.vision, name=f"S{i}", ciphertext="x")
@@ -231,6 +238,7 @@ class Things:
 
         return {
             "list_jobs": often(lambda _: self.world.submit()),
+            "list_arrays": often(self._array),
             "list_events": often(event),
             "list_job_events": often(event),
             "list_nodes": often(node),
@@ -282,6 +290,7 @@ class Things:
             "secret": self.secret.name,
             "quota": str(self.quota.pk),
             "level": self.level.name,
+            "array": str(self.array.number),
         }
 
     def send(

@@ -8,6 +8,7 @@ from itertools import islice
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.arrays import job_or_array, print_array
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import (
     age,
@@ -36,6 +37,7 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "STEPS", "GPUS", "AGE", "COST")
 @click.option("--owner", help="Only jobs of this person (email).")
 @click.option("--search", help="Only jobs with this in their name.")
 @click.option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
+@click.option("--array", metavar="NUMBER", help="Only jobs of this array.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, newest first."
 )
@@ -87,22 +89,31 @@ def _coloured(line: str, job: schemas.Job) -> str:
 @click.argument("job")
 @as_json
 def show(job: str, output: str) -> None:
-    """Show one job.
+    """Show one job, or an array.
 
     \b
     Examples:
       evenkeel show 12
+      evenkeel show 57_3
       evenkeel show 12 --output json | jq .throughput
     """
-    found = connect().job(job)
+    client = connect()
+    job_or_array(
+        job, lambda: _show(client.job(job), output), lambda number: print_array(client.arrays.get(number), output)
+    )
+
+
+def _show(found: schemas.JobDetail, output: str) -> None:
     if output == "json":
         print_json(found)
         return
+    array = found["array"]
     owner, ending = found["owner"], found["exit"]
     click.echo(
         pairs(
             [
                 ("Job", f"{found['number']}  {clean(found['name'])}"),
+                ("Array", f"{array['number']}, index {array['index']}" if array else ""),
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
                 ("Reason", clean(found["reason"]["text"])),
@@ -192,14 +203,31 @@ def _print_all(client: Client, job: str, query: LogQuery) -> int:
 @click.argument("job")
 @as_json
 def cancel(job: str, output: str) -> None:
-    """Cancel a job; doing it twice is no error.
+    """Cancel a job, or all of an array; doing it twice is no error.
 
     \b
-    Example:
+    Examples:
       evenkeel cancel 12
+      evenkeel cancel 57      # an array: all of its jobs
+      evenkeel cancel 57_3    # its job of index 3
     """
-    found = connect().cancel(job)
+    client = connect()
+    job_or_array(
+        job,
+        lambda: _cancelled(client.cancel(job), output),
+        lambda number: _array_cancelled(client.arrays.cancel(number), output),
+    )
+
+
+def _cancelled(job: schemas.Job, output: str) -> None:
     if output == "json":
-        print_json(found)
+        print_json(job)
     else:
-        click.echo(f"Job {found['number']} {state_text(found)}")
+        click.echo(f"Job {job['number']} {state_text(job)}")
+
+
+def _array_cancelled(answer: schemas.ArrayCancelled, output: str) -> None:
+    if output == "json":
+        print_json(answer)
+    else:
+        click.echo(f"Array {answer['array']['number']}: {answer['cancelled']} jobs cancelled")

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from evenkeel.cli.arrays import arrays
 from evenkeel.cli.artifacts import artifacts
 from evenkeel.cli.audit import audit
 from evenkeel.cli.completion import completion
@@ -30,7 +31,7 @@ from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk, prio, shares, qos,
+    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk, arrays, prio, shares, qos,
     projects, people, quota, cost, tokens, secrets, environments, artifacts, audit, completion,
 )  # fmt: skip
 

@@ -46,6 +46,7 @@ class AfterDashes(click.Command):
 @click.option(
     "--dependency", metavar="LIST", help="Queue after other jobs, as afterok:12:13,afterany:14 or singleton (Slurm's)."
 )
+@click.option("--array", metavar="INDICES", help="One job for each index, as 0-15 or 0-15%4: of these 4 at once.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5.")
 @click.option("--code", type=click.Path(path_type=Path), metavar="DIR", help="Upload this directory as the job's code.")
 @click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
@@ -74,6 +75,7 @@ def submit(
       evenkeel submit --model resnet50 --steps 2000 --gpus 1-6
       evenkeel submit --steps 500 --name mine --code . -- python train.py --lr 0.1
       evenkeel submit evaluate.yaml --dependency afterok:12
+      evenkeel submit sweep.yaml --array 0-15%4
       generate-job | evenkeel submit - --idempotency-key "$CI_PIPELINE_ID"
     """
     job = _job_file(command=ctx.meta.get(COMMAND_KEY), **parts)
@@ -91,10 +93,11 @@ def submit(
     if not wait and output == "json":
         print_json(made)
         return
-    text = f"Job {made['number']} submitted: {clean(made['name'])}, {state_text(made)}"
-    click.echo(text, err=output == "json")
+    array = made["array"]
+    what = f"Array {array['number']} of {array['size']} jobs" if array else f"Job {made['number']}"
+    click.echo(f"{what} submitted: {clean(made['name'])}, {state_text(made)}", err=output == "json")
     if wait:
-        finish(client, str(made["number"]), timeout, output)
+        finish(client, str(array["number"] if array else made["number"]), timeout, output)
 
 
 def _upload(client: Client, job: Json, folder: Path) -> None:
@@ -124,6 +127,7 @@ def _job_file(
     project: str | None,
     name: str | None,
     dependency: str | None,
+    array: str | None,
     settings: tuple[str, ...],
 ) -> Json:
     if file is None and model is None and command is None:
@@ -132,6 +136,7 @@ def _job_file(
     if command is not None:
         job["command"] = command[0] if len(command) == 1 else shlex.join(command)
     given = {"model_type": model, "total_steps": steps, "batch_size": batch_size, "project": project, "name": name}
+    given["array"] = array
     job |= {key: value for key, value in given.items() if value is not None}
     if gpus is not None:
         job["gpus"] = _mapping(job, "gpus") | _gpus(gpus)

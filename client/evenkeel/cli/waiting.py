@@ -5,14 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.arrays import job_or_array, print_array, states_text
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, gpus_text, note, print_json, progress_text, span_text, state_text
 from evenkeel.client import ApiError, Client, ConnectionFailed
 
+T = TypeVar("T")
 FAILED_CALL, NOT_FOUND, NOT_IN_TIME = 1, 102, 101
 EXIT_CODES = {"succeeded": 0, "failed": 100, "cancelled": 103}
 POLL_S = 2.0
@@ -24,7 +28,7 @@ UNREACHABLE_S = 300.0  # a portal may be away this long: its jobs go on
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Give up after this many seconds.")
 @as_json
 def wait(job: str, timeout: float | None, output: str) -> None:
-    """Wait until a job has ended; the exit code says how.
+    """Wait until a job, or all of an array, has ended; the exit code says how.
 
     \b
     Examples:
@@ -38,36 +42,69 @@ def wait(job: str, timeout: float | None, output: str) -> None:
 
 
 def finish(client: Client, name: str, timeout_s: float | None, output: str) -> None:
-    """Waits, prints how it ended, and leaves the program with the job's code."""
-    job = _await_end(client, name, timeout_s)
-    code = EXIT_CODES.get(job["state"], NOT_IN_TIME)
-    if output == "json":
-        print_json(job)
-    else:
-        click.echo(_ending(job))
-    raise SystemExit(code)
+    """Waits, prints how it ended, and leaves the program with the job's code, or the array's worst."""
+
+    def job() -> None:
+        found = _await_end(name, lambda: client.job(name), _status, _has_ended, timeout_s)
+        if output == "json":
+            print_json(found)
+        else:
+            click.echo(_ending(found))
+        raise SystemExit(EXIT_CODES.get(found["state"], NOT_IN_TIME))
+
+    def array(number: int) -> None:
+        found = _await_end(name, lambda: client.arrays.get(number), _array_status, _all_ended, timeout_s)
+        print_array(found, output)
+        raise SystemExit(_array_code(found))
+
+    job_or_array(name, job, array)
 
 
-def _await_end(client: Client, name: str, timeout_s: float | None) -> schemas.JobDetail:
+def _has_ended(job: schemas.JobDetail) -> bool:
+    return job["state"] in EXIT_CODES
+
+
+def _all_ended(array: schemas.JobArray) -> bool:
+    return array["ended"]
+
+
+def _array_status(array: schemas.JobArray) -> str:
+    return f"array {array['number']}  {states_text(array)}"
+
+
+def _array_code(array: schemas.JobArray) -> int:
+    if not array["ended"]:
+        return NOT_IN_TIME
+    worst = [state for state in ("failed", "cancelled", "succeeded") if state in array["states"]]
+    return EXIT_CODES[worst[0]]
+
+
+def _await_end(
+    name: str,
+    look: Callable[[], T],
+    status: Callable[[T], str],
+    has_ended: Callable[[T], bool],
+    timeout_s: float | None,
+) -> T:
     started = heard = time.monotonic()
     line = StatusLine()
-    job: schemas.JobDetail | None = None
+    found: T | None = None
     try:
         while True:
             try:
-                job, heard = client.job(name), time.monotonic()
+                found, heard = look(), time.monotonic()
             except (ConnectionFailed, ApiError) as error:
                 lasting = isinstance(error, ApiError) and error.status < 500
                 if lasting or time.monotonic() - heard > UNREACHABLE_S:
                     raise
                 line.show(f"no answer ({clean(error)}), trying on")
             else:
-                line.show(_status(job))
-                if job["state"] in EXIT_CODES:
-                    return job
+                line.show(status(found))
+                if has_ended(found):
+                    return found
             left_s = None if timeout_s is None else started + timeout_s - time.monotonic()
             if left_s is not None and left_s <= 0:
-                return job or client.job(name)
+                return found or look()
             time.sleep(POLL_S if left_s is None else min(POLL_S, left_s))
     except KeyboardInterrupt:
         line.close()

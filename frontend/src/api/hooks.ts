@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -58,6 +58,8 @@ export interface JobFilter {
   state?: string[];
   search?: string;
   project?: string;
+  array?: string;
+  arrays?: "first";
   ordering?: string;
 }
 
@@ -71,6 +73,20 @@ export function useJobs(filter: JobFilter) {
     refetchInterval: 15_000,
   });
 }
+
+export function useArray(number: string) {
+  return useQuery({ queryKey: ["array", number], queryFn: ({ signal }) => get<JobArray>(`arrays/${number}`, {}, signal), refetchInterval: 5_000 });
+}
+
+function useArrayChange<V, R>(number: number, change: (value: V) => Promise<R>) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: change,
+    onSuccess: () => Promise.all([client.invalidateQueries({ queryKey: ["array", String(number)] }), client.invalidateQueries({ queryKey: ["jobs"] })]),
+  });
+}
+export const useCancelArray = (number: number) => useArrayChange(number, (_: void) => send<{ cancelled: number }>("POST", `arrays/${number}/cancel`, {}));
+export const useLimitArray = (number: number) => useArrayChange(number, (most: number | null) => send<JobArray>("PATCH", `arrays/${number}`, { max_running: most }));
 
 export function useJobSearch(text: string) {
   return useQuery({

@@ -26,6 +26,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/arrays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Arrays of my projects, newest first
+         * @description Arrays of my projects, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_arrays"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/arrays/{array}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One array, with how many of its jobs are in each state
+         * @description One array, with how many of its jobs are in each state.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["get_array"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change how many of its jobs may hold GPUs at once; jobs that hold some go on
+         * @description Change how many of its jobs may hold GPUs at once; jobs that hold some go on.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        patch: operations["patch_array"];
+        trace?: never;
+    };
+    "/api/v1/arrays/{array}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End all of its jobs that have not ended
+         * @description End all of its jobs that have not ended. A second call changes nothing.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["cancel_array"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -1908,6 +1980,31 @@ export interface components {
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
             gpus: number;
         };
+        ArrayCancelled: {
+            /** @description Jobs that were ended by this; those that had ended before stay as they are. */
+            cancelled: number;
+            array: components["schemas"]["JobArray"];
+        };
+        /** @description Where the job is in its array. */
+        ArrayPlace: {
+            /** @description Number of the array, which no job has. */
+            number: number;
+            index: number;
+            size: number;
+        };
+        /** @description The same job once for each index, which it finds in EVENKEEL_ARRAY_INDEX. */
+        ArrayWish: {
+            /**
+             * @description As 0-15, 0-30:2 or 1,3,5-9; 1,000 at most.
+             * @example 0-15
+             */
+            indices: string;
+            /**
+             * @description The most that hold GPUs at once.
+             * @default null
+             */
+            max_running: number | null;
+        };
         Artifact: {
             /** @example 7 */
             id: number;
@@ -2560,6 +2657,7 @@ export interface components {
             nice: number;
             /** @description Level of service. */
             qos: string | null;
+            array: components["schemas"]["ArrayPlace"] | null;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -2600,6 +2698,35 @@ export interface components {
             epoch: number;
             gpus: components["schemas"]["GpuRef"][];
         };
+        /** @description Jobs of one file that differ in their index; what is said of them is of those that you may see. */
+        JobArray: {
+            /** @description Of the jobs' own sequence; its jobs are also named by it, as 57_3. */
+            number: number;
+            name: string;
+            project: components["schemas"]["ProjectRef"];
+            owner: components["schemas"]["Person"] | null;
+            /** @example 0-15 */
+            indices: string;
+            size: number;
+            /** @description The most of its jobs that hold GPUs at once. */
+            max_running: number | null;
+            /** @description How many of its jobs are in each state. */
+            states: {
+                [key: string]: number;
+            };
+            /** @description Number of the job with the smallest index. */
+            first_job: number;
+            /** Format: date-time */
+            submitted_at: string;
+            /** @description All of its jobs have. */
+            ended: boolean;
+        };
+        JobArrayPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["JobArray"][];
+        };
         /** @description Keys of the job file as a JSON merge patch (RFC 7386): null removes a key. */
         JobChanges: {
             [key: string]: unknown;
@@ -2637,6 +2764,7 @@ export interface components {
             nice: number;
             /** @description Level of service. */
             qos: string | null;
+            array: components["schemas"]["ArrayPlace"] | null;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -2806,6 +2934,11 @@ export interface components {
              */
             retry: components["schemas"]["Retry"];
             /**
+             * @description One job for each index: `0-15%4`, of which 4 run at once.
+             * @default null
+             */
+            array: components["schemas"]["ArrayWish"] | string | number | null;
+            /**
              * @description It queues when all are met.
              * @default []
              */
@@ -2886,6 +3019,11 @@ export interface components {
              */
             owner: string | null;
             /**
+             * @description Number of an array.
+             * @default null
+             */
+            array: number | null;
+            /**
              * @description Part of the name or of a label, or the number.
              * @default null
              */
@@ -2925,6 +3063,12 @@ export interface components {
             stream: string;
             seq: number;
             state: components["schemas"]["ClusterState"] | components["schemas"]["ProjectState"];
+        };
+        LiveArrayPlace: {
+            /** @description Number of the array, which no job has. */
+            number: number;
+            index: number;
+            size: number;
         };
         LiveClusterHead: {
             name: string;
@@ -3003,6 +3147,7 @@ export interface components {
             priority: number;
             nice: number;
             qos?: string;
+            array?: components["schemas"]["LiveArrayPlace"];
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -3337,6 +3482,10 @@ export interface components {
              * @default null
              */
             is_active: boolean | null;
+        };
+        PatchedArrayLimit: {
+            /** @description Null: as many as there is room for. */
+            max_running: number | null;
         };
         /** @description Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label. */
         PatchedJobPatch: {
@@ -4334,6 +4483,317 @@ export interface operations {
             };
         };
     };
+    list_arrays: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobArrayPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_array: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the array. */
+                array: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobArray"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patch_array: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Number of the array. */
+                array: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatchedArrayLimit"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobArray"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_array: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the array. */
+                array: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArrayCancelled"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_audit: {
         parameters: {
             query?: {
@@ -4932,6 +5392,10 @@ export interface operations {
     list_jobs: {
         parameters: {
             query?: {
+                /** @description Number of an array. */
+                array?: number;
+                /** @description `first`: of each array only its first job. */
+                arrays?: "jobs" | "first";
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Held jobs only, or those that are not. */
@@ -5117,7 +5581,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5192,7 +5656,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5307,7 +5771,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5382,7 +5846,7 @@ export interface operations {
             path: {
                 /** @description Id of the artefact. */
                 artifact: number;
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5485,7 +5949,7 @@ export interface operations {
             path: {
                 /** @description Id of the artefact. */
                 artifact: number;
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5572,7 +6036,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5651,7 +6115,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5726,7 +6190,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5796,7 +6260,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5866,7 +6330,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -5960,7 +6424,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -6036,7 +6500,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -6106,7 +6570,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -6207,7 +6671,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -6277,7 +6741,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -6359,7 +6823,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;
@@ -6469,7 +6933,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description UUID or number of the job. */
+                /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
             };
             cookie?: never;

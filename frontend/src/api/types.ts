@@ -10,6 +10,7 @@ export type JobDetail = S["JobDetail"];
 export type CoarseState = Job["state"];
 export type Run = S["Run"];
 export type Checkpoint = S["Checkpoint"];
+export type JobArray = S["JobArray"];
 export type JobTimeline = S["JobTimeline"];
 export type Metrics = S["Metrics"];
 export type JobCost = S["Cost"];

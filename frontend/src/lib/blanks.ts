@@ -19,6 +19,7 @@ export function fullJob(job: LiveJob): Job {
     deadline_at: job.deadline_at ?? null,
     max_cost: job.max_cost ?? null,
     qos: job.qos ?? null,
+    array: job.array ?? null,
     max_duration_s: job.max_duration_s ?? null,
     hold: job.hold ? { ...job.hold, by: job.hold.by ?? null } : null,
     resubmit_of: job.resubmit_of ?? null,

@@ -29,7 +29,7 @@ export function writePath(file: JobFile, path: string, value: unknown): JobFile 
 
 export const ORDER = [
   "name", "project", "model_type", "command", "code", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
-  "priority", "nice", "qos", "deadline", "max_cost", "max_duration", "env", "labels", "retry", "dependencies", "resume_from", "throughput",
+  "priority", "nice", "qos", "deadline", "max_cost", "max_duration", "env", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
 ];
 
 export function toYaml(file: JobFile): string {
@@ -79,6 +79,13 @@ function keyOffset(node: unknown, path: string[]): number | null {
     return rest.length === 0 ? (key?.range?.[0] ?? null) : keyOffset(pair.value, rest);
   }
   return null;
+}
+
+/** An array as one writes it, `0-15%4`, whichever way the file has it. */
+export function showArray(value: unknown): string {
+  if (typeof value !== "object" || value === null) return value === undefined ? "" : String(value);
+  const { indices, max_running: most } = value as { indices?: unknown; max_running?: unknown };
+  return `${String(indices ?? "")}${most == null ? "" : `%${String(most)}`}`;
 }
 
 /** "exp=cosine, seed=7" and back. */

@@ -85,6 +85,14 @@ class JobHold(Shape):
     text: str
 
 
+class ArrayPlace(Shape):
+    """Where the job is in its array."""
+
+    number: int = Field(description="Number of the array, which no job has.")
+    index: int
+    size: int
+
+
 class ResumedFrom(Shape):
     job: int | None = Field(description="Number of the job whose checkpoint it is.")
     step: int
@@ -111,6 +119,7 @@ class Job(Shape):
     priority: int = Field(description="What the queue goes by: the job file's priority less its nice.")
     nice: int
     qos: str | None = Field(description="Level of service.")
+    array: ArrayPlace | None
     restartable: bool
     labels: dict[str, str]
     deadline_at: datetime | None

@@ -14,9 +14,16 @@ from portal.jobs.quota_use import Uses
 
 
 def admit(
-    *, user: User, project: Project, min_gpus: int, types: Sequence[str], moved_from: Project | None = None
+    *,
+    user: User,
+    project: Project,
+    min_gpus: int,
+    types: Sequence[str],
+    count: int = 1,
+    moved_from: Project | None = None,
 ) -> None:
-    """Raises QuotaExceeded with every limit that refuses the job. To be called in the transaction that stores it.
+    """Raises QuotaExceeded with every limit that refuses the job, or all `count` of an array; to be called in the
+    transaction that stores them.
 
     Hard limits on what there is at once are locked in the order of their ids until that transaction ends, so that
     each submission counts those before it; without such a limit nothing is locked.
@@ -36,7 +43,7 @@ def admit(
     uses = Uses.of(counted, timezone.now(), _jobs_of(counted))
     refusals = []
     for row in counted:
-        text = refusal(row, uses.used(row), min_gpus=min_gpus, types=types, currency=CURRENCY)
+        text = refusal(row, uses.used(row), min_gpus=min_gpus, types=types, count=count, currency=CURRENCY)
         if text:
             refusals.append(("gpus.min" if row.kind == Quota.Kind.GPUS else "project", text))
     if refusals:

@@ -24,10 +24,11 @@ from portal.jobs.models import (
     Hold,
     IdempotencyKey,
     Job,
+    JobArray,
     ModelType,
     Qos,
     Run,
-    next_job_number,
+    next_job_numbers,
 )
 from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
@@ -60,7 +61,7 @@ def submit_job(
     source: str = "api",
     resubmit_of: Job | None = None,
 ) -> tuple[Job, bool]:
-    """Store a job and wake the scheduler: (job, created).
+    """Store a job, or all of an array, and wake the scheduler: (job or the array's first, created).
 
     Raises Problems naming the fields, QuotaExceeded naming the limits, IdempotencyConflict where the key already
     stands for another body.
@@ -74,9 +75,10 @@ def submit_job(
     qos = choose_qos(project, job_file.qos)
     try:
         with transaction.atomic():
-            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types)
-            job = _create(user, project, model_type, job_file, source, resubmit_of, start, qos)
-            store_dependencies(job, dependencies)
+            count = len(job_file.array.numbers) if job_file.array else 1
+            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types, count=count)
+            job, *others = _create(user, project, model_type, job_file, source, resubmit_of, start, qos)
+            store_dependencies([job, *others], dependencies)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
             transaction.on_commit(wakeups.wake)
@@ -132,41 +134,71 @@ def _create(
     resubmit_of: Job | None,
     start: Start | None,
     qos: Qos | None,
-) -> Job:
+) -> list[Job]:
+    """The job, or those of the array, each with its first run."""
     now, step = timezone.now(), start.step if start else 0
     resolved = {"resume_from": {"job": start.job.number, "step": start.step}} if start else {}
-    job = Job.objects.create(
-        number=next_job_number(),
-        cluster=Cluster.objects.get(),
-        project=project,
-        owner=user,
-        name=spec.name or (model_type.name if model_type else "command"),
-        spec=spec.model_dump(mode="json", exclude_none=True) | {"project": project.key} | resolved,
-        model_type=model_type,
-        total_steps=spec.total_steps,
-        batch_size=spec.batch_size or (model_type.default_batch_size if model_type else 1),
-        min_gpus=spec.gpus.min,
-        max_gpus=spec.gpus.max,
-        accelerator_types=spec.gpus.types,
-        priority=spec.priority - spec.nice,
-        qos=qos,
-        restartable=spec.restartable,
-        labels=spec.labels,
-        retry_limit=spec.retry.limit,
-        submitted_at=now,
-        source=source,
-        resubmit_of=resubmit_of,
-        resume_job=start.job if start else None,
-        resume_step=start.step if start else None,
+    document = spec.model_dump(mode="json", exclude_none=True) | {"project": project.key} | resolved
+    cluster, (array, places) = Cluster.objects.get(), _places(spec)
+    jobs = [
+        Job(
+            number=number,
+            cluster=cluster,
+            project=project,
+            owner=user,
+            name=spec.name or (model_type.name if model_type else "command"),
+            # One more of its kind is what resubmitting it makes.
+            spec=document if index is None else document | {"array": {"indices": str(index)}},
+            model_type=model_type,
+            total_steps=spec.total_steps,
+            batch_size=spec.batch_size or (model_type.default_batch_size if model_type else 1),
+            min_gpus=spec.gpus.min,
+            max_gpus=spec.gpus.max,
+            accelerator_types=spec.gpus.types,
+            priority=spec.priority - spec.nice,
+            qos=qos,
+            array=array,
+            array_index=index,
+            restartable=spec.restartable,
+            labels=spec.labels,
+            retry_limit=spec.retry.limit,
+            submitted_at=now,
+            source=source,
+            resubmit_of=resubmit_of,
+            resume_job=start.job if start else None,
+            resume_step=start.step if start else None,
+        )
+        for number, index in places
+    ]
+    runs = [_new_run(job, attempt=1, now=now, step=step, checkpoint_step=step) for job in jobs]
+    for job, run in zip(jobs, runs, strict=True):
+        job.run = run  # the database looks at the commit whether it is there
+    Job.objects.bulk_create(jobs)
+    Run.objects.bulk_create(runs)
+    claims.note_runs(jobs[0], runs)
+    said = ((job, f"#{job.number} {job.name} submitted by {user}") for job in jobs)
+    events.append_all(kind="submitted", said=said, at=now)
+    return jobs
+
+
+def _places(spec: JobFile) -> tuple[JobArray | None, list[tuple[int, int | None]]]:
+    """The array if it is one, and (number, index) of each job."""
+    if spec.array is None:
+        return None, [(next_job_numbers(1)[0], None)]
+    indices = spec.array.numbers
+    own, *numbers = next_job_numbers(1 + len(indices))
+    array = JobArray.objects.create(
+        number=own,
+        indices=spec.array.indices.replace(" ", ""),
+        size=len(indices),
+        first_index=indices[0],
+        max_running=spec.array.max_running,
     )
-    start_run(job, attempt=1, now=now, step=step, checkpoint_step=step)
-    events.append(kind="submitted", job=job, run=job.run, at=now, text=f"#{job.number} {job.name} submitted by {user}")
-    return job
+    return array, list(zip(numbers, indices, strict=True))
 
 
-def start_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
-    """A fresh attempt, as the job's live run."""
-    run = Run.objects.create(
+def _new_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
+    return Run(
         job=job,
         attempt=attempt,
         created_at=now,
@@ -176,9 +208,15 @@ def start_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
         reason_text="Not looked at yet; the next round decides.",
         **columns,
     )
+
+
+def start_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
+    """A fresh attempt, as the job's live run."""
+    run = _new_run(job, attempt=attempt, now=now, **columns)
+    run.save(force_insert=True)
     job.run = run
     job.save(update_fields=["run"])
-    claims.note_run(job, run)
+    claims.note_runs(job, [run])
     return run
 
 

@@ -43,6 +43,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{range(job.gpus.min, job.gpus.max)}{THIN}×{THIN}{types}</b></span>
       {job.deadline_at && <span title={dateTime(new Date(job.deadline_at))}>Deadline <b>{moment(new Date(job.deadline_at), now)}</b></span>}
+      {job.array && <span>Index <b>{integer(job.array.index)}</b> of <Link className="link" to={`/jobs?array=${job.array.number}`}>array {job.array.number}</Link>, {integer(job.array.size)} jobs</span>}
       {job.resubmit_of != null && <span>Repeats <Link className="link" to={`/jobs/${job.resubmit_of}`}>{job.resubmit_of}</Link></span>}
       {job.resumed_from && <span>Began at step <b>{integer(job.resumed_from.step)}</b>{job.resumed_from.job != null && <> of <Link className="link" to={`/jobs/${job.resumed_from.job}`}>{job.resumed_from.job}</Link></>}</span>}
       {Object.keys(job.labels).length > 0 && (

@@ -1,8 +1,8 @@
-import { useNavigate } from "react-router";
+import { Link, useNavigate } from "react-router";
 import type { Job } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Emulated, StateChip } from "../../components/StateChip";
-import { dateTime, duration, moment, money, percent, range, THIN, typeName } from "../../lib/format";
+import { count, dateTime, duration, moment, money, percent, range, THIN, typeName } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
 import { useLiveJobs } from "../../lib/liveContext";
 
@@ -11,14 +11,22 @@ function gpusOf(job: Job): string {
   return `wants ${range(job.gpus.min, job.gpus.max)}`;
 }
 
-export function JobRow({ job: listed, now }: { job: Job; now: Date }) {
+/** A folded array is its first job, with the way to the others. */
+function InArray({ job, folded }: { job: Job; folded: boolean }) {
+  if (!job.array) return null;
+  const { number, index, size } = job.array;
+  if (!folded) return <span className="sub num" style={{ margin: 0 }}>{number}_{index}</span>;
+  return <Link className="chip" to={`/jobs?array=${number}`} onClick={(event) => event.stopPropagation()}>first of {count(size, "job")} of array {number}</Link>;
+}
+
+export function JobRow({ job: listed, now, folded }: { job: Job; now: Date; folded: boolean }) {
   const navigate = useNavigate();
   const job = useLiveJobs().get(listed.number)?.full ?? listed;
   const submitted = new Date(job.submitted_at);
   const ended = job.finished_at ? new Date(job.finished_at) : null;
   return (
     <tr className="jx" data-row style={{ ...jobPaint(job.number), cursor: "pointer" }} onClick={() => void navigate(`/jobs/${job.number}`)} {...jobMark(job.number)}>
-      <td className="wide"><JobRef number={job.number} name={job.name} /></td>
+      <td className="wide"><JobRef number={job.number} name={job.name} /> <InArray job={job} folded={folded} /></td>
       <td><span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} />{job.emulated && <Emulated />}</span></td>
       <td data-l="Project">{job.project.name}</td>
       <td data-l="Owner">{job.owner ? job.owner.name || job.owner.email : <span className="sub">no longer here</span>}</td>

@@ -6,6 +6,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { JOB_STATES, STATE_ORDER, type JobState } from "../../lib/jobState";
 import { TopBar } from "../../shell/TopBar";
+import { ArrayPanel } from "./ArrayPanel";
 import { JobRow } from "./JobRow";
 
 const GROUPS: { key: string; label: string; states: JobState[] }[] = [
@@ -24,7 +25,7 @@ function useFilters() {
       return old;
     }, { replace: true });
   };
-  return { state: params.get("state") ?? "", search: params.get("search") ?? "", project: params.get("project") ?? "", set };
+  return { state: params.get("state") ?? "", search: params.get("search") ?? "", project: params.get("project") ?? "", array: params.get("array") ?? "", set };
 }
 
 export default function JobsPage() {
@@ -34,7 +35,8 @@ export default function JobsPage() {
   const now = useNow(10_000);
   const projects = useProjects().data ?? [];
   const group = GROUPS.find((entry) => entry.key === filters.state) ?? GROUPS[0]!;
-  const query = useJobs({ state: group.states, search: filters.search, project: filters.project });
+  const narrowed = Boolean(filters.state || filters.search || filters.array);
+  const query = useJobs({ state: group.states, search: filters.search, project: filters.project, array: filters.array, ...(narrowed ? {} : { arrays: "first" as const }) });
   useEffect(() => setTyped(filters.search), [filters.search]);
   useEffect(() => {
     if (settled !== filters.search && settled === typed) filters.set("search", settled.trim());
@@ -44,8 +46,9 @@ export default function JobsPage() {
       <TopBar title="Jobs" />
       <div className="page">
         <h1 className="vh">Jobs</h1>
+        {filters.array && <ArrayPanel key={filters.array} number={filters.array} onClose={() => filters.set("array", "")} />}
         <Panel
-          title="Jobs" meta="newest first"
+          title="Jobs" meta={filters.array ? `of array ${filters.array}, newest first` : narrowed ? "newest first" : "newest first, of each array its first"}
           right={
             <>
               {projects.length > 1 && (
@@ -66,7 +69,7 @@ export default function JobsPage() {
           <Loadable query={query} what="The list of jobs" skeleton={<Skeleton height={26} count={8} />}>
             {(data) => {
               const jobs = data.pages.flatMap((page) => page.results);
-              return jobs.length === 0 ? <Empty filtered={Boolean(filters.state || filters.search || filters.project)} /> : (
+              return jobs.length === 0 ? <Empty filtered={Boolean(narrowed || filters.project)} /> : (
                 <div className="tw">
                   <table className="t cards">
                     <thead>
@@ -75,7 +78,7 @@ export default function JobsPage() {
                         <th scope="col" className="ra">Submitted</th><th scope="col" className="ra">Ended</th><th scope="col" className="ra">Cost</th>
                       </tr>
                     </thead>
-                    <tbody>{jobs.map((job) => <JobRow key={job.id} job={job} now={now} />)}</tbody>
+                    <tbody>{jobs.map((job) => <JobRow key={job.id} job={job} now={now} folded={!narrowed && !query.isPlaceholderData} />)}</tbody>
                   </table>
                 </div>
               );

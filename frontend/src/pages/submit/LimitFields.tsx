@@ -1,5 +1,5 @@
 import { useCluster } from "../../lib/liveContext";
-import { parsePairs, showPairs } from "../../lib/jobFile";
+import { parsePairs, showArray, showPairs } from "../../lib/jobFile";
 import { useState } from "react";
 import { Field, NumberField, TextField, type FieldError } from "./fields";
 import type { Draft } from "./useDraft";
@@ -25,8 +25,9 @@ export function LimitFields({ draft, errors }: Props) {
         </div>
       </div>
       <details className="block" style={{ display: "block" }}>
-        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Environment, code, longest duration</summary>
+        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, environment, code, longest duration</summary>
         <div style={{ display: "grid", gap: 14, marginTop: 14 }}>
+          <ArrayField draft={draft} errors={errors} />
           <div className="g2">
             <TextField draft={draft} errors={errors} label="Code directory" path="code.path" placeholder="on shared storage" />
             <TextField draft={draft} errors={errors} label="Longest duration" path="max_duration" placeholder="6h30m" />
@@ -39,6 +40,14 @@ export function LimitFields({ draft, errors }: Props) {
         </div>
       </details>
     </>
+  );
+}
+
+function ArrayField({ draft, errors }: Props) {
+  return (
+    <Field label="Array" path="array" errors={errors} hint="One job for each index; after % how many run at once. A job finds its own in EVENKEEL_ARRAY_INDEX.">
+      {(props) => <input {...props} name="array" className="in" placeholder="one job; or 0-15%4" value={showArray(draft.get("array"))} onChange={(event) => draft.set("array", event.target.value)} />}
+    </Field>
   );
 }
 

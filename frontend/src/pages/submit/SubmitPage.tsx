@@ -41,7 +41,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
   const send = () => {
     const whole = tab === "yaml" ? draft.text : draft.file;
     const body = again ? diff(again.spec, (tab === "yaml" ? parsed?.file : null) ?? draft.file) : whole;
-    submit.mutate({ body, key: draft.key, again: again?.number }, { onSuccess: (job) => { draft.clear(); void navigate(`/jobs/${job.number}`); } });
+    submit.mutate({ body, key: draft.key, again: again?.number }, { onSuccess: (job) => { draft.clear(); void navigate(job.array && job.array.size > 1 ? `/jobs?array=${job.array.number}` : `/jobs/${job.number}`); } });
   };
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {

@@ -1,0 +1,45 @@
+"""Arrays as the API shows them. Queries do not grow with arrays or jobs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Count, Min, QuerySet
+
+from portal.jobs.describe import iso
+from portal.jobs.models import Job, JobArray
+from scheduling.lifecycle import TERMINAL, State, coarse_state
+
+_ENDED = {coarse_state(state, rescaling=False) for state in TERMINAL}
+
+
+def describe_arrays(arrays: Iterable[JobArray], jobs: QuerySet[Job]) -> list[dict[str, Any]]:
+    """Each with what its jobs among `jobs` do; those of which there is none are left out."""
+    arrays = list(arrays)
+    mine = jobs.filter(array__in=arrays).order_by()
+    states: dict[int, Counter[str]] = defaultdict(Counter)
+    for array, state, trained, count in mine.values_list("array", "run__state", "run__has_trained").annotate(
+        count=Count("pk")
+    ):
+        states[array][coarse_state(State(state), rescaling=trained)] += count
+    firsts = dict(mine.values_list("array").annotate(first=Min("number")))
+    shown = {job.array_id: job for job in jobs.filter(number__in=firsts.values())}
+    return [_describe(array, shown[array.pk], states[array.pk]) for array in arrays if array.pk in shown]
+
+
+def _describe(array: JobArray, first: Job, states: Counter[str]) -> dict[str, Any]:
+    return {
+        "number": array.number,
+        "name": first.name,
+        "project": {"key": first.project.key, "name": first.project.name},
+        "owner": {"name": str(first.owner), "email": first.owner.email} if first.owner else None,
+        "indices": array.indices,
+        "size": array.size,
+        "max_running": array.max_running,
+        "states": dict(states),
+        "first_job": first.number,
+        "submitted_at": iso(first.submitted_at),
+        "ended": set(states) <= _ENDED,
+    }

@@ -1,0 +1,116 @@
+"""What values of a job file are made of: text without surprises, sizes, durations, and numbers of an array."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE)
+_MIB = {
+    "": 1,
+    "m": 1,
+    "mib": 1,
+    "mb": 1,
+    "g": 1024,
+    "gib": 1024,
+    "gb": 1024,
+    "t": 1024**2,
+    "tib": 1024**2,
+    "tb": 1024**2,
+}
+_DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$")
+
+
+def no_control(text: str) -> str:
+    if CONTROL.search(text):
+        raise ValueError("must not contain control characters")
+    return text
+
+
+def _memory_mib(value: object) -> object:
+    """ "8GiB" or a number of MiB."""
+    if isinstance(value, str):
+        match = _SIZE.match(value)
+        if not match:
+            raise ValueError("write memory as a number of MiB or as 8GiB")
+        return int(float(match[1]) * _MIB[(match[2] or "").lower()])
+    return value
+
+
+def _seconds(value: object) -> object:
+    """ "1h30m", "90s" or a number of seconds."""
+    if isinstance(value, str):
+        match = _DURATION.match(value)
+        if not match or not any(match.groups()):
+            raise ValueError("write a duration as seconds or as 1d12h30m")
+        days, hours, minutes, seconds = (float(g or 0) for g in match.groups())
+        return days * 86_400 + hours * 3_600 + minutes * 60 + seconds
+    return value
+
+
+Line = Annotated[str, Field(max_length=120), AfterValidator(no_control)]
+Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Text = Annotated[str, Field(max_length=16_384), AfterValidator(no_control)]
+Seconds = Annotated[float, Field(gt=0, le=366 * 86_400), BeforeValidator(_seconds, json_schema_input_type=float | str)]
+Memory = Annotated[int, Field(ge=16, le=64 * 1024**2), BeforeValidator(_memory_mib, json_schema_input_type=int | str)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+
+
+MAX_ARRAY = 1_000
+_RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?$")
+
+
+def _split(value: object) -> object:
+    """Slurm's way to write it: the indices, and the most that run at once after a percent sign."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"indices": str(value)}
+    if isinstance(value, str):
+        indices, percent, most = value.partition("%")
+        return {"indices": indices} | ({"max_running": most} if percent else {})
+    return value
+
+
+def _indices(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        match = _RANGE.match(part)
+        if not match:
+            raise ValueError(f"write indices as 0-15, 0-30:2 or 1,3,5-9; {part[:30]!r} is none of these")
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or step < 1:
+            raise ValueError(f"{part!r} counts nothing: write the smaller index first, and steps of 1 or more")
+        if len(found) + (last - first) // step + 1 > MAX_ARRAY:
+            raise ValueError(f"an array has {MAX_ARRAY:,} jobs at most")
+        found += range(first, last + 1, step)
+    if len(set(found)) < len(found):
+        raise ValueError("an index is named twice")
+    return sorted(found)
+
+
+class ArrayWish(Part):
+    """The same job once for each index, which it finds in EVENKEEL_ARRAY_INDEX."""
+
+    indices: Annotated[str, Field(max_length=4_000)] = Field(
+        description="As 0-15, 0-30:2 or 1,3,5-9; 1,000 at most.", examples=["0-15"]
+    )
+    max_running: int | None = Field(None, ge=1, le=MAX_ARRAY, description="The most that hold GPUs at once.")
+
+    @model_validator(mode="after")
+    def _countable(self) -> ArrayWish:
+        _indices(self.indices)
+        return self
+
+    @property
+    def numbers(self) -> list[int]:
+        """The indices in order."""
+        return _indices(self.indices)
+
+
+#: Also as text: `0-15%4`.
+Array = Annotated[ArrayWish, BeforeValidator(_split, json_schema_input_type=ArrayWish | str | int)]
