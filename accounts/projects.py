@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from accounts import guarantees
 from accounts.audit import record_audit
 from accounts.models import MAX_DEPTH, Membership, Project, User
 from accounts.tree import ancestors, descendants
@@ -49,6 +50,10 @@ def move_project(*, actor: User, project: Project, parent: Project | None) -> No
     before = project.parent
     project.parent = parent
     project.save(update_fields=["parent"])
+    try:
+        guarantees.check_places()
+    except guarantees.TooMuch as error:
+        raise BadPlace(f"Guaranteed GPUs would not add up. {error}") from None
     detail = {"before": before.key if before else None, "after": parent.key if parent else None}
     record_audit(actor=actor, action="project.move", target=project.key, detail=detail)
 

@@ -6,8 +6,8 @@ node still trains: its jobs leave by checkpoint once there is room for them else
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from scheduling.domain import Job, Reason, Snapshot
 from scheduling.lifecycle import State
@@ -24,11 +24,16 @@ class Displaced:
     may_stay: frozenset[str] = frozenset()  # on drained nodes, not yet known to have to stay
     staying: frozenset[str] = frozenset()
     give_back: frozenset[str] = frozenset()  # STANDBY: assigned GPUs that cannot be launched on
+    #: How the policy sees jobs for other reasons, None: not at all.
+    changed: Mapping[str, Job | None] = field(default_factory=dict)
 
     def keep(self, stay: Iterable[str]) -> Displaced:
         """The jobs in `stay` find no other place: they keep training where they are, unresized."""
         staying = self.staying | frozenset(stay)
-        return _build(self.original, self.must_leave, self.may_stay - staying, staying, self.give_back)
+        return _build(replace(self, may_stay=self.may_stay - staying, staying=staying))
+
+    def change(self, changed: Mapping[str, Job | None]) -> Displaced:
+        return _build(replace(self, changed={**self.changed, **changed})) if changed else self
 
     def reasons(self, placed: Collection[str]) -> dict[str, Reason]:
         found = {}
@@ -63,15 +68,15 @@ def displace(snapshot: Snapshot) -> Displaced:
             must.add(job.id)
         elif gone <= drained and job.state is State.RUNNING and job.restartable and not job.held:
             may.add(job.id)
-    return _build(snapshot, frozenset(must), frozenset(may), frozenset(), frozenset(back))
+    return _build(Displaced(snapshot, snapshot, frozenset(must), frozenset(may), give_back=frozenset(back)))
 
 
-def _build(
-    original: Snapshot, must: frozenset[str], may: frozenset[str], staying: frozenset[str], back: frozenset[str]
-) -> Displaced:
-    waiting = must | may
-    jobs = tuple(_as_seen(job, waiting, staying) for job in original.jobs)
-    return Displaced(original, replace(original, jobs=jobs), must, may, staying, back)
+def _build(found: Displaced) -> Displaced:
+    waiting, changed = found.must_leave | found.may_stay, found.changed
+    seen = (
+        changed[job.id] if job.id in changed else _as_seen(job, waiting, found.staying) for job in found.original.jobs
+    )
+    return replace(found, snapshot=replace(found.original, jobs=tuple(job for job in seen if job is not None)))
 
 
 def _as_seen(job: Job, waiting: Collection[str], staying: Collection[str]) -> Job:

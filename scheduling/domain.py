@@ -128,6 +128,18 @@ class Limit:
     type: str | None = None
     level: str = ""  # where it sits, as "project Speech"
     text: str = ""
+    parks: bool = False  # spent: whoever can write a checkpoint leaves its GPUs, too
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """GPUs that the jobs of a project and of all below it get, where others have borrowed them, within a time."""
+
+    project: str
+    gpus: int
+    type: str | None = None  # of this type only
+    reclaim_within_s: float = 300.0
+    level: str = ""  # where it sits, as "project Speech"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,7 @@ class Snapshot:
     settings: Mapping[str, Any] = field(default_factory=dict)
     #: By key; jobs name those that bind them.
     limits: Mapping[str, Limit] = field(default_factory=dict)
+    guarantees: tuple[Guarantee, ...] = ()
     #: {(workload, workload, gang): {type: steps/s of each where they share their GPUs}}
     pairs: Mapping[tuple[str, str, int], Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     #: Project tree by key; a project that is missing stands at the top with weight 1.

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scheduling._borrowing import keep_rigid_from_borrowing
 from scheduling._displaced import Displaced, displace
 from scheduling._gathering import gather
+from scheduling._parking import park
+from scheduling._reclaim import CLAIMS, Reclaim, reclaim
 from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
@@ -33,29 +36,47 @@ class Layout:
 
 
 def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
-    # 1 take jobs off lost and drained nodes
+    # 1 take jobs off lost and drained nodes, and those whose hard budget is used up off their GPUs
     displaced = displace(snapshot)
+    parked = park(snapshot)
+    kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
+    displaced = displaced.change({**kept.changed, **parked.changed})
     # 2 ask the policy; a job that cannot leave a drained node yet stays there, and the policy plans around it
     allocation, displaced = _allocate(displaced, policy)
+    # 3 take back what is guaranteed to those whom it leaves waiting, and have it plan around them
+    given = {*(allocation.counts or allocation.placements or ()), *displaced.may_stay}
+    back = reclaim(displaced.snapshot, policy, given)
+    if back.takings:
+        allocation, displaced = _allocate(displaced.change(back.changed), policy)
     field = view(displaced.snapshot)
     allocation = _within_limits(field, allocation)
-    # 3 lay its counts out on accelerators
+    # 4 lay its counts out on accelerators
     layout = _lay_out(displaced.snapshot, field, allocation, gathers=getattr(policy, "gathers", False))
-    # 4 apply it only where it pays
+    # 5 apply it only where it pays
     rejected = _beyond_limits(field, layout) or _not_worth_it(displaced.snapshot, field, policy, layout)
     if rejected:
         layout = _present(field)
-    # 5 say what changes and why
-    reasons = _reasons(displaced, field, allocation, layout, rejected)
+    layout = _with_owners(layout, back)
+    # 6 say what changes and why
+    own = {**kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
+    reasons = _reasons(displaced, field, allocation, layout, rejected, own)
     moves = _moves(snapshot, displaced, field, layout, reasons)
     return Plan(
         moves=moves,
         reasons=reasons,
-        memory=allocation.memory,
+        memory={**allocation.memory, CLAIMS: back.claims} if back.claims else allocation.memory,
         figures=allocation.figures,
-        next_wake_at=_next_wake_at(snapshot, policy, allocation, moves),
+        next_wake_at=_next_wake_at(snapshot, policy, allocation, moves, back),
         rejected=rejected.text if rejected else None,
     )
+
+
+def _with_owners(layout: Layout, back: Reclaim) -> Layout:
+    """And those who start on what they are guaranteed."""
+    if not back.takings:
+        return layout
+    gpus = {taking.job.id: taking.gpus for taking in back.takings}
+    return Layout({**layout.gpus, **gpus}, {**layout.gangs, **{one.job.id: one.gang for one in back.takings}})
 
 
 # 2 allocate ----------------------------------------------------------------------------------------
@@ -108,7 +129,7 @@ def _within_limits(field: View, allocation: Allocation) -> Allocation:
     return replace(allocation, counts=counts, reasons={**allocation.reasons, **reasons})
 
 
-# 3 lay out -----------------------------------------------------------------------------------------
+# 4 lay out -----------------------------------------------------------------------------------------
 
 
 def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers: bool) -> Layout:
@@ -156,7 +177,7 @@ def _present(field: View) -> Layout:
     return Layout({job.id: job.gpu_ids for job in holding}, {job.id: job.gang for job in holding if job.gang})
 
 
-# 4 worth it? ---------------------------------------------------------------------------------------
+# 5 worth it? ---------------------------------------------------------------------------------------
 
 
 def _beyond_limits(field: View, layout: Layout) -> Reason | None:
@@ -209,12 +230,18 @@ def _not_amortised(snapshot: Snapshot, field: View, layout: Layout, changed: lis
     return Reason("not_amortised", text, {"gained_steps": gain * seconds, "lost_steps": lost})
 
 
-# 5 moves and reasons -------------------------------------------------------------------------------
+# 6 moves and reasons -------------------------------------------------------------------------------
 
 
 def _reasons(
-    displaced: Displaced, field: View, allocation: Allocation, layout: Layout, rejected: Reason | None
+    displaced: Displaced,
+    field: View,
+    allocation: Allocation,
+    layout: Layout,
+    rejected: Reason | None,
+    own: Mapping[str, Reason],
 ) -> Mapping[str, Reason]:
+    """`own`: of guarantees and budgets; they come before all others."""
     special: dict[str, Reason] = {}
     for job in field.queued:
         if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
@@ -223,6 +250,7 @@ def _reasons(
     if rejected:
         special |= {job.id: rejected for job in field.running}
     special |= displaced.reasons(layout.gpus)
+    special |= own
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
 
     def tell(key: str) -> Reason:
@@ -237,7 +265,7 @@ def _reasons(
 def _moves(
     snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
-    part, gpus = {job.id for job in field.taking_part}, layout.gpus
+    part, gpus = {job.id for job in field.taking_part} | displaced.changed.keys(), layout.gpus
     changed = [job for job in snapshot.jobs if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
     moves = []
     for job in sorted(changed, key=queue_key):
@@ -257,13 +285,15 @@ def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
     return Move(job.id, kind, gpus, layout.gangs.get(job.id), job.gang, reason)
 
 
-def _next_wake_at(snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...]) -> float | None:
+def _next_wake_at(
+    snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...], back: Reclaim
+) -> float | None:
     """The earliest time at which the answer may differ though nothing happened.
 
     Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
     """
     rests = getattr(policy, "rests", False)
-    later = [allocation.next_wake_at] if allocation.next_wake_at is not None else []
+    later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
     for job in snapshot.jobs:
         if job.not_before is not None and not job.gpu_ids:
             later.append(job.not_before)

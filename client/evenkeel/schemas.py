@@ -340,6 +340,18 @@ class Gpus(TypedDict):
     types: NotRequired[list[Type]]
 
 
+class GuaranteeWish(TypedDict):
+    gpus: int
+    by_type: NotRequired[dict[str, int]]
+    reclaim_within_s: NotRequired[int]
+
+
+class GuaranteedType(TypedDict):
+    type: str
+    gpus: int
+    used: int
+
+
 class HistoryPoint(TypedDict):
     at: str
     utilisation: float
@@ -1211,6 +1223,22 @@ class Explanation(TypedDict):
     deadline: str | None
     emulated: bool
     detail: dict[str, Any]
+
+
+class Guarantee(TypedDict):
+    project: str
+    gpus: int
+    by_type: list[GuaranteedType]
+    reclaim_within_s: int
+    used: int
+    borrowed: int
+    unused: int
+
+
+class GuaranteePage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Guarantee]
 
 
 class History(TypedDict):

@@ -9,8 +9,9 @@ _WORDS = {
     "resources": "Resources", "no_room": "Resources", "no_slot": "Resources", "no_layout": "Resources",
     "next_round": "Resources", "in_round": "Resources", "slot_too_small": "BadConstraints", "no_type": "BadConstraints",
     "priority": "Priority", "behind": "Priority", "others_end_sooner": "Priority", "preempted": "Priority",
-    "quota_queue": "AssocMaxJobsLimit", "quota_period": "AssocGrpGRESMinutes", "back_off": "BeginTime",
-    "dependency": "Dependency",
+    "reclaimed": "Priority", "reclaiming": "Resources", "may_not_borrow": "Resources",
+    "budget_parked": "AssocGrpGRESMinutes", "quota_queue": "AssocMaxJobsLimit",
+    "quota_period": "AssocGrpGRESMinutes", "back_off": "BeginTime", "dependency": "Dependency",
     "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
     "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "held_cost": "AssocGrpBillingMinutes",
 }  # fmt: skip

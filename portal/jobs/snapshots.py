@@ -13,6 +13,7 @@ from accounts.ledger import current_prices
 from accounts.models import Project
 from portal.jobs import profiles, quota_use
 from portal.jobs.dependencies import Waits, waits_of
+from portal.jobs.guarantees import guarantees_of_projects
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Qos
 from portal.jobs.selectors import in_states
 from portal.jobs.services.plans import Seen
@@ -57,7 +58,8 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     limits, bound = quota_use.limits_of(jobs, now)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     fair = share_inputs(now) if getattr(policy, "fair_share", False) else None
-    holds = held_now(cluster) if fair else {}
+    guarantees = guarantees_of_projects()
+    holds = held_now(cluster) if fair or guarantees else {}
     waits = waits_of(cluster.pk)
     views = tuple(
         _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), holds, waits)
@@ -74,6 +76,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         seed=cluster.round_epoch,
         memory=cluster.policy_memory,
         limits=limits,
+        guarantees=guarantees,
         pairs=pairs_of((view for view in views if not view.held), types) if packs else {},
         entities=project_tree(),
         qos=qos_levels(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from scheduling._guaranteed import Book
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.policies._stock import Stock
 from scheduling.policies._view import View, words
@@ -24,14 +25,18 @@ def make_room(
     levels = {key: set(qos.preempts) for key, qos in snapshot.qos.items() if qos.preempts}
     if not levels or not any(job.qos in levels for job in queue):
         return field, {}
-    stock, out = Stock(snapshot, field), dict[str, Reason]()
+    stock, book, out = Stock(snapshot, field), Book(snapshot), dict[str, Reason]()
     for job in queue:
         gangs = [gang for gang in sizes(job) if stock.allows(job, gang)]
         fits = [gang for gang in gangs if gang.count <= stock.free[gang.type]]
         if fits:
             stock.give(job, max(fits, key=lambda gang: field.steps_per_s(job, gang)))
         elif job.qos in levels:
-            victims = [each for each in field.running if each.qos in levels[job.qos] and each.id not in out]
+            victims = [
+                each
+                for each in field.running
+                if each.qos in levels[job.qos] and each.id not in out and not book.is_safe(each, job)
+            ]
             plans = [(gang, chosen) for gang in gangs if (chosen := _fewest(stock, gang, victims, rank))]
             if plans:
                 gang, chosen = min(plans, key=lambda plan: (_gpus(plan[1]), -field.steps_per_s(job, plan[0])))

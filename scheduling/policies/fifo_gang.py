@@ -46,7 +46,7 @@ class FifoGang:
                 text = f"#{first.number} is ahead and does not fit yet; this job starts after it."
                 reasons[job.id] = Reason("behind", text, {"by": first.id})
                 continue
-            sizes = self._sizes(field, job)
+            sizes = self.start_sizes(field, job)
             over = stock.over_limit(job, sizes)
             if over is not None:
                 reasons[job.id] = over
@@ -63,7 +63,7 @@ class FifoGang:
             reasons[job.id] = Reason("keeps", "This policy never resizes a job; it keeps its GPUs to its end.")
         return Allocation(counts=stock.counts, reasons=reasons, figures={"free_gpus": float(sum(stock.free.values()))})
 
-    def _sizes(self, field: View, job: Job) -> dict[str, int]:
+    def start_sizes(self, field: View, job: Job) -> dict[str, int]:
         """The gang on each type that can run the job."""
         whole = self.parameters.gang == "max" and job.max_gpus is not None
         return {name: span.high if whole else span.low for name, span in field.spans(job).items()}

@@ -135,13 +135,16 @@ class Multifactor:
         )
 
     def _sizes(self, field: View) -> Any:
-        whole = self.parameters.gang == "max"
+        return lambda job: [Gang(name, count) for name, count in self.start_sizes(field, job).items()]
 
-        def sizes(job: Job) -> list[Gang]:
-            spans = field.spans(job).items()
-            return [Gang(name, span.high if whole and job.max_gpus else span.low) for name, span in spans]
+    def start_sizes(self, field: View, job: Job) -> dict[str, int]:
+        whole = self.parameters.gang == "max" and job.max_gpus is not None
+        return {name: span.high if whole else span.low for name, span in field.spans(job).items()}
 
-        return sizes
+    def in_order(self, snapshot: Snapshot, jobs: Sequence[Job]) -> list[Job]:
+        order = self.scores_of(snapshot, snapshot.jobs).order
+        place = {snapshot.jobs[n].id: number for number, n in enumerate(order)}
+        return sorted(jobs, key=lambda job: place[job.id])
 
 
 def _beyond(jobs: list[Job], depth: int) -> dict[str, Reason]:

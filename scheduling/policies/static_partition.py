@@ -76,6 +76,11 @@ class StaticPartition:
         ]
         return max(gangs, key=lambda gang: field.steps_per_s(job, gang), default=None)
 
+    def start_sizes(self, field: View, job: Job) -> dict[str, int]:
+        """What it takes of a slot, on each type where one is large enough."""
+        n = self.parameters.n
+        return {name: min(n, span.high) for name, span in field.spans(job).items() if span.low <= n}
+
     def _why_not(self, field: View, job: Job, stock: Stock) -> Reason:
         n, spans = self.parameters.n, field.spans(job)
         if not spans:
@@ -84,6 +89,6 @@ class StaticPartition:
         if least > n:
             text = f"A slot has {n} GPUs and it needs at least {least}; it never starts until slots are larger."
             return Reason("slot_too_small", text, {"slot": n, "needs": least})
-        over = stock.over_limit(job, {name: min(n, span.high) for name, span in spans.items() if span.low <= n})
+        over = stock.over_limit(job, self.start_sizes(field, job))
         text = f"Every slot of {n} GPUs is taken; it starts when a job ends."
         return over or Reason("no_slot", text, {"slot": n})

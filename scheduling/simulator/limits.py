@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from scheduling.domain import Limit
+from scheduling.domain import Guarantee, Limit, Node
 from scheduling.errors import InvalidInput
 
 
@@ -48,6 +49,43 @@ def _limit(entry: _Entry) -> Limit:
     else:
         level = f"project{'s' if len(entry.projects) > 1 else ''} {', '.join(entry.projects)}"
     return Limit(entry.kind, entry.most, entry.type, level)
+
+
+class _Guaranteed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    project: str
+    gpus: int = Field(ge=1)
+    type: str | None = None
+    reclaim_within_s: float = Field(default=300.0, ge=0)
+
+
+def read_guarantees(path: Path, value: Any, nodes: Iterable[Node]) -> tuple[Guarantee, ...]:
+    """GPUs that projects get back from others; together no more than there are."""
+    try:
+        entries = TypeAdapter(list[_Guaranteed]).validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ", ".join(str(part) for part in first["loc"])
+        raise InvalidInput(f"{path}, guarantees, {place}: {first['msg']}") from None
+    sizes = [(node.type, len(node.gpu_ids)) for node in nodes]
+    for kind in (None, *dict.fromkeys(entry.type for entry in entries if entry.type)):
+        there = sum(size for name, size in sizes if kind in (None, name))
+        promised = _promised(entries, kind)
+        if promised > there:
+            raise InvalidInput(f"{path}, guarantees: {promised} {kind or 'GPUs'} are guaranteed and there are {there}")
+    return tuple(Guarantee(e.project, e.gpus, e.type, e.reclaim_within_s, f"project {e.project}") for e in entries)
+
+
+def _promised(entries: Iterable[_Guaranteed], kind: str | None) -> int:
+    """What a project is guaranteed of its types is part of what it is guaranteed in all."""
+    whole, typed = Counter[str](), Counter[str]()
+    for entry in entries:
+        if entry.type is None:
+            whole[entry.project] += entry.gpus
+        elif kind in (None, entry.type):
+            typed[entry.project] += entry.gpus
+    return sum(typed.values()) if kind else sum((whole | typed).values())
 
 
 def by_key(limits: Iterable[ProjectLimit]) -> Mapping[str, Limit]:

@@ -89,7 +89,7 @@ class Resting(Whole):
 
 def sight_of(engine: Engine) -> Whole:
     """By what the policy says of itself. Under limits those that hold GPUs stand in the way of others in other ways."""
-    if engine.cluster.limits:
+    if engine.cluster.limits or engine.cluster.guarantees:
         return Whole(engine)
     if getattr(engine.policy, "strict_order", False):
         return Ordered(engine)

@@ -47,6 +47,7 @@ class Whole:
             memory=engine.memory,
             next_event_s=engine.next_end_s(),
             limits=self.limits,
+            guarantees=cluster.guarantees,
             pairs=self.pairs.of(jobs) if self.pairs else {},
             settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
             blocked_gpu_ids=frozenset(engine.occupied - engine.assigned),

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scheduling.domain import Curve, Node
+from scheduling.domain import Curve, Guarantee, Node
 from scheduling.errors import InvalidInput
 from scheduling.published import published_curves
-from scheduling.simulator.limits import ProjectLimit, read_limits
+from scheduling.simulator.limits import ProjectLimit, read_guarantees, read_limits
 from scheduling.throughput import catalogue, effective, factors_by_count, make_curve
 
 #: {model type: {accelerator type: curve}}
@@ -53,6 +53,7 @@ class Cluster:
     #: accelerator type -> (mean time between failures of a node, time to repair it), seconds
     reliability: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     limits: tuple[ProjectLimit, ...] = ()
+    guarantees: tuple[Guarantee, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -80,7 +81,8 @@ def read_cluster(path: Path) -> Cluster:
         times: dict[str, Any] = {key: float(data[key]) for key in _TIMES if data.get(key) is not None}
         several = bool(data.get("multi_node", True))
         limits = read_limits(path, data.get("limits") or [])
-        return Cluster(tuple(nodes), prices, **times, multi_node=several, reliability=reliability, limits=limits)
+        whole = Cluster(tuple(nodes), prices, **times, multi_node=several, reliability=reliability, limits=limits)
+        return replace(whole, guarantees=read_guarantees(path, data.get("guarantees") or [], whole.nodes))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path}: cluster file needs nodes with type, count and gpus ({error!r})") from None
 

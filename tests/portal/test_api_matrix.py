@@ -25,7 +25,7 @@ NEEDED = {Access.VIEWER: 1, Access.MEMBER: 2, Access.MANAGER: 3}
 #: What a token is refused although its owner and scope would do: it must not outlive its own end.
 NOT_BY_TOKEN = {"rotate_token"}
 #: Whom a limit binds may not change it, and so does not find it where limits are changed.
-OF_THOSE_ABOVE = {"get_quota", "change_quota", "remove_quota", "create_quota"}
+OF_THOSE_ABOVE = {"get_quota", "change_quota", "remove_quota", "create_quota", "set_guarantee", "remove_guarantee"}
 #: Answers of nobody's own doing, which differ from one request to the next.
 PASSING_HEADERS = {"ratelimit", "x-request-id", "date", "set-cookie"}
 

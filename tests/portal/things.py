@@ -20,7 +20,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.invitations import invite
-from accounts.models import ApiToken, Discount, Invitation, Membership, Project, Quota, Rate, Scope, User
+from accounts.models import ApiToken, Discount, Guarantee, Invitation, Membership, Project, Quota, Rate, Scope, User
 from accounts.people import create_service_account
 from accounts.services import record_audit
 from accounts.tokens import ALL_SCOPES, create_token
@@ -147,6 +147,7 @@ class Things:
         self.level, _ = Qos.objects.create(name="high"), Qos.objects.create(name="normal")
         self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
         self.array = self._array(1)
+        Guarantee.objects.create(project=self.vision, gpus=1)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
 
@@ -265,6 +266,9 @@ class Things:
             "list_artifacts": often(lambda i: self._artifact(100 + i)),
             "list_quotas": often(quota),
             "list_project_quotas": often(quota),
+            "list_guarantees": often(
+                lambda i: Guarantee.objects.create(project=Project.objects.create(key=f"g{i}", name="G"), gpus=1)
+            ),
             "list_rates": often(rate),
             "list_discounts": often(discount),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),

@@ -1,0 +1,80 @@
+"""Jobs that cannot write checkpoints never give GPUs back, so they borrow none that are guaranteed to others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from scheduling._guaranteed import Book
+from scheduling.domain import Gang, Guarantee, Job, Reason, Snapshot
+from scheduling.policies._view import View, view
+from scheduling.policies.base import Policy
+
+
+@dataclass
+class Kept:
+    """Waiting jobs as a policy may see them, None: not at all; and the reasons of these."""
+
+    changed: dict[str, Job | None] = field(default_factory=dict)
+    reasons: dict[str, Reason] = field(default_factory=dict)
+
+
+def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
+    kept = Kept()
+    if policy.timed or not snapshot.guarantees:
+        return kept
+    field = view(snapshot)
+    waiting = [job for job in field.queued if not job.restartable]
+    if not waiting:
+        return kept
+    book = Book(snapshot)
+    spare = _spare(field, book)
+    for job in waiting:
+        spans = field.spans(job)
+        gang = next((Gang(name, span.low) for name, span in spans.items()), None)
+        if gang is None or book.claim(job, gang):
+            if gang is not None:
+                book.book(job, gang)
+                kept.changed[job.id] = replace(job, max_gpus=gang.count)
+            continue
+        room = min(spare["", ""], max(spare.get(("", name), 0) for name in spans))
+        if room < spans.least:
+            kept.changed[job.id], kept.reasons[job.id] = None, _reason(max(0, room), spans.least)
+            continue
+        types = tuple(name for name, span in spans.items() if span.low <= spare["", name])
+        most = min(room, job.max_gpus or room)
+        kept.changed[job.id] = replace(job, types=types, max_gpus=most)
+        spare["", ""] -= most
+        for name in types:
+            spare["", name] -= most
+    return kept
+
+
+def _spare(field: View, book: Book) -> dict[tuple[str, str], int]:
+    """GPUs that nobody is guaranteed and that no other such job has: in all, and by type."""
+    rows = book.outermost()
+    whole: dict[str, int] = {}
+    for row in rows:
+        whole.setdefault(row.project, 0)
+    for project in whole:
+        mine = [row for row in rows if row.project == project]
+        whole[project] = max(_sum(mine, typed=False), _sum(mine, typed=True))
+    spare = {("", ""): sum(field.total.values()) - sum(whole.values())}
+    for name in field.types:
+        spare["", name] = field.total[name] - sum(row.gpus for row in rows if row.type == name)
+    for job, gang in book.holders:
+        if not job.restartable and not book.within.get(job.id):
+            spare["", ""] -= gang.count
+            spare["", gang.type] = spare.get(("", gang.type), 0) - gang.count
+    return spare
+
+
+def _sum(rows: list[Guarantee], *, typed: bool) -> int:
+    return sum(row.gpus for row in rows if bool(row.type) is typed)
+
+
+def _reason(room: int, needs: int) -> Reason:
+    text = (
+        f"It cannot write checkpoints, so it may not borrow what others are guaranteed: {room} GPUs are left "
+        f"beside that and it needs {needs}."
+    )
+    return Reason("may_not_borrow", text, {"needs": needs, "free": room})

@@ -1,0 +1,96 @@
+"""Who uses what projects are guaranteed, by level of the project tree.
+
+A job runs *within* a guarantee of its project, or of one above it, as long as the jobs before it, by priority and then
+by how long they have held GPUs, leave room for it there. Whoever runs within none has borrowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection
+
+from scheduling.domain import Gang, Guarantee, Job, Snapshot
+from scheduling.policies._known import fleet
+from scheduling.policies._view import present_gang
+
+
+class Book:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._parent = {key: entity.parent for key, entity in snapshot.entities.items()}
+        self._chains: dict[str, tuple[str, ...]] = {}
+        self.rows: dict[str, list[Guarantee]] = defaultdict(list)
+        for row in snapshot.guarantees:
+            self.rows[row.project].append(row)
+        self.used = Counter[Guarantee]()
+        #: Job -> levels at which it runs within a guarantee.
+        self.within: dict[str, set[str]] = defaultdict(set)
+        types = fleet(snapshot.nodes).every_type
+        found = [(job, gang) for job in snapshot.jobs if (gang := present_gang(job, types)) and job.gpu_ids]
+        self.holders = sorted(found, key=lambda one: _standing(snapshot, one[0]))
+        self._count()
+
+    def _count(self) -> None:
+        filled = Counter[Guarantee]()
+        for job, gang in self.holders:
+            for level in self.chain(job.project):
+                for row in self.covering(level, gang):
+                    self.used[row] += gang.count
+                    if filled[row] + gang.count <= row.gpus:
+                        filled[row] += gang.count
+                        self.within[job.id].add(level)
+
+    def chain(self, project: str) -> tuple[str, ...]:
+        """Its ancestors and itself, outermost first."""
+        known = self._chains.get(project)
+        if known is None:
+            found: list[str] = []
+            level: str | None = project
+            while level is not None and level not in found:
+                found.append(level)
+                level = self._parent.get(level)
+            known = self._chains[project] = tuple(reversed(found))
+        return known
+
+    def covering(self, level: str, gang: Gang) -> list[Guarantee]:
+        return [row for row in self.rows.get(level, ()) if row.type in (None, gang.type)]
+
+    def claim(self, job: Job, gang: Gang, others: Collection[str] = ()) -> Guarantee | None:
+        """The guarantee by which the job may have the gang against somebody whose levels are `others`.
+
+        What counts is the outermost guaranteed level that the two do not share: where that has all it is guaranteed,
+        levels further in have no claim outside it.
+        """
+        for level in self.chain(job.project):
+            rows = self.covering(level, gang) if level not in others else []
+            if rows:
+                return next((row for row in rows if self.used[row] + gang.count <= row.gpus), None)
+        return None
+
+    def is_safe(self, job: Job, from_job: Job) -> bool:
+        """Whether it runs within a guarantee of a level that the other does not belong to."""
+        return bool(self.within.get(job.id, set()).difference(self.chain(from_job.project)))
+
+    def book(self, job: Job, gang: Gang, sign: int = 1) -> None:
+        for level in self.chain(job.project):
+            for row in self.covering(level, gang):
+                self.used[row] += sign * gang.count
+
+    def outermost(self) -> list[Guarantee]:
+        """Guarantees of levels that lie within no other guaranteed one."""
+        return [
+            row
+            for level, rows in self.rows.items()
+            if not any(above in self.rows for above in self.chain(level)[:-1])
+            for row in rows
+        ]
+
+
+def urgency(snapshot: Snapshot, job: Job) -> tuple[int, int]:
+    level = snapshot.qos.get(job.qos)
+    return (level.priority if level else 0, job.priority)
+
+
+def _standing(snapshot: Snapshot, job: Job) -> tuple[object, ...]:
+    service, priority = urgency(snapshot, job)
+    return (-service, -priority, math.inf if job.held_since is None else job.held_since, job.number, job.id)

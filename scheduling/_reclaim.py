@@ -1,0 +1,216 @@
+"""What a project is guaranteed is taken back from those who borrowed it, for jobs that a policy leaves waiting.
+
+For each job that waits within a guarantee enough borrowers leave by checkpoint: the least urgent and newest first, no
+more than needed, nobody under protection before the guarantee's time is over, never a job that cannot checkpoint or
+that runs within a guarantee of its own. The policy then plans around it; it may bring them back on fewer GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from scheduling._guaranteed import Book, urgency
+from scheduling._taking import Later, Taking, gpus_of, reclaimed, reclaiming, reclaims
+from scheduling.domain import Gang, Guarantee, Job, Reason, Snapshot
+from scheduling.lifecycle import State
+from scheduling.placement import Board, Request
+from scheduling.policies._known import fleet
+from scheduling.policies._stock import Stock
+from scheduling.policies._view import View, view
+from scheduling.policies.base import Policy
+
+#: So long before its time is over a borrower has to be told, to write its checkpoint and be gone.
+LEAVE_S = 30.0
+#: The key of plans' memory: since when jobs wait within a guarantee.
+CLAIMS = "guarantee_claims"
+
+
+@dataclass
+class Reclaim:
+    takings: list[Taking] = field(default_factory=list)
+    waiting: dict[str, Reason] = field(default_factory=dict)
+    claims: dict[str, float] = field(default_factory=dict)
+    wake_at: float | None = None
+
+    @property
+    def changed(self) -> dict[str, Job]:
+        """How a policy is to see them: owners with their GPUs, borrowers as if they waited."""
+        seen: dict[str, Job] = {}
+        for taking in self.takings:
+            seen[taking.job.id] = replace(taking.job, state=State.STANDBY, gpu_ids=taking.gpus, gang=taking.gang)
+            for job in taking.borrowers:
+                seen[job.id] = replace(
+                    job, state=State.WAITING_FOR_RESOURCE, gpu_ids=(), gang=None, protected_until=None
+                )
+        return seen
+
+    def reasons(self, gangs: Mapping[str, Gang]) -> dict[str, Reason]:
+        """`gangs`: what everybody has after this round."""
+        found = dict(self.waiting)
+        for taking in self.takings:
+            found[taking.job.id] = reclaims(taking)
+            for job in taking.borrowers:
+                found[job.id] = reclaimed(taking, gangs.get(job.id))
+        return found
+
+
+def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> Reclaim:
+    """`given`: whom the policy gives GPUs without it."""
+    if policy.timed or not snapshot.guarantees:
+        return Reclaim()
+    field = view(snapshot)
+    if all(job.id in given for job in field.queued):
+        return Reclaim()
+    return _Reclaiming(snapshot, field, policy).run(given)
+
+
+class _Reclaiming:
+    def __init__(self, snapshot: Snapshot, field: View, policy: Policy) -> None:
+        self.snapshot, self.field, self.policy = snapshot, field, policy
+        self.book, self.stock = Book(snapshot), Stock(snapshot, field)
+        self.found, self.taken = Reclaim(), set[str]()
+        self.since: Mapping[str, float] = snapshot.memory.get(CLAIMS, {})
+        held = {gpu for job in snapshot.jobs for gpu in job.gpu_ids}
+        self.board = Board(snapshot.nodes, held | snapshot.blocked_gpu_ids)
+        self.usable = fleet(snapshot.nodes).type_of
+        self.coming = [self.usable.get(gpu) for gpu in snapshot.blocked_gpu_ids]
+        self.borrowers = sorted((job for job, _ in self.book.holders if self._may_go(job)), key=self._worth)
+        self.failed = set[tuple[object, ...]]()
+
+    def run(self, given: Collection[str]) -> Reclaim:
+        for job in _in_order(self.policy, self.snapshot, self.field):
+            gangs = [Gang(name, count) for name, count in _sizes(self.policy, self.field, job).items()]
+            gangs = [gang for gang in gangs if self._claims(job, gang)]
+            if not gangs:
+                continue
+            if job.id in given:
+                self.book.book(job, gangs[0])
+                continue
+            self.found.claims[job.id] = self.since.get(job.id, self.snapshot.now)
+            self._serve(job, gangs)
+        return self.found
+
+    def _claims(self, job: Job, gang: Gang) -> bool:
+        levels = [level for level in self.book.chain(job.project) if self.book.covering(level, gang)]
+        rows = [row for level in levels for row in self.book.covering(level, gang)]
+        return any(self.book.used[row] + gang.count <= row.gpus for row in rows)
+
+    def _serve(self, job: Job, gangs: Sequence[Gang]) -> None:
+        since = self.found.claims[job.id]
+        alike = (job.project, tuple(gangs), job.limits, job.excluded_gpus, since)
+        if alike in self.failed:
+            return
+        plans = [plan for gang in gangs if (plan := self._plan(job, gang)) is not None]
+        ready = [plan for plan in plans if isinstance(plan, Taking)]
+        for taking in sorted(ready, key=lambda plan: (gpus_of(plan.borrowers), -self._speed(plan))):
+            if self._take(taking):
+                return
+        later = [plan for plan in plans if isinstance(plan, Later)]
+        if later:
+            first = min(later, key=lambda plan: plan.at)
+            self.found.waiting[job.id] = reclaiming(first, self.snapshot.now)
+            self.found.wake_at = min(first.at, self.found.wake_at or math.inf)
+            self.book.book(job, first.gang)
+        else:
+            self.failed.add(alike)
+
+    def _speed(self, taking: Taking) -> float:
+        return self.field.steps_per_s(taking.job, taking.gang)
+
+    def _plan(self, job: Job, gang: Gang) -> Taking | Later | None:
+        own = self.book.claim(job, gang)
+        missing = gang.count - (self.stock.free.get(gang.type, 0) if own else 0)
+        if missing <= 0 and own:
+            return Taking(job, gang, (), own, ())
+        pairs = [(each, row) for each in self.borrowers if (row := self._may_take(job, gang, each)) is not None]
+        waited_s = self.snapshot.now - self.found.claims[job.id]
+        ready = [
+            (each, row)
+            for each, row in pairs
+            if each.state is State.RUNNING or waited_s >= row.reclaim_within_s - LEAVE_S
+        ]
+        leaving = self.coming.count(gang.type) if own and waited_s < own.reclaim_within_s - LEAVE_S else 0
+        if own and leaving >= missing:
+            return None  # processes on their way out leave enough
+        chosen = _fewest(missing, ready)
+        if chosen:
+            return Taking(job, gang, (), chosen[0][1], tuple(each for each, _ in chosen))
+        if _fewest(missing, pairs):
+            return Later(gang, pairs[0][1], self._from(job, pairs))
+        return None
+
+    def _from(self, job: Job, pairs: Sequence[tuple[Job, Guarantee]]) -> float:
+        """When the last of them may be taken: as its protection ends, or the guarantee's time."""
+        since = self.found.claims[job.id]
+        ends = [
+            min(each.protected_until or math.inf, since + row.reclaim_within_s - LEAVE_S)
+            for each, row in pairs
+            if each.state is not State.RUNNING
+        ]
+        return max(self.snapshot.now, *ends)
+
+    def _may_go(self, job: Job) -> bool:
+        states = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)
+        return job.state in states and job.restartable and not job.held and self.usable.keys() >= set(job.gpu_ids)
+
+    def _worth(self, job: Job) -> tuple[object, ...]:
+        since = math.inf if job.held_since is None else job.held_since
+        return (*urgency(self.snapshot, job), -since, job.restart_cost_s * len(job.gpu_ids), -job.number)
+
+    def _may_take(self, job: Job, gang: Gang, borrower: Job) -> Guarantee | None:
+        if borrower.id in self.taken or self.usable[borrower.gpu_ids[0]] != gang.type:
+            return None
+        if self.book.is_safe(borrower, job):
+            return None
+        return self.book.claim(job, gang, self.book.chain(borrower.project))
+
+    def _take(self, taking: Taking) -> bool:
+        """Whether limits and nodes have room for it once the borrowers are gone."""
+        job, gang, gone = taking.job, taking.gang, taking.borrowers
+        before = dict(self.stock.rooms.left)
+        for each in gone:
+            self.stock.rooms.book(each, Gang(gang.type, len(each.gpu_ids)), -1)
+        self.board.give([gpu for each in gone for gpu in each.gpu_ids])
+        request = Request(job, gang)
+        allowed = self.stock.allows(job, gang)
+        gpus = self.board.place(request, multi_node=self.field.multi_node) if allowed else None
+        if gpus is None:
+            self.stock.rooms.left = before
+            self.board.take([gpu for each in gone for gpu in each.gpu_ids])
+            return False
+        for each in gone:
+            self.stock.free[gang.type] += len(each.gpu_ids)
+            self.book.book(each, Gang(gang.type, len(each.gpu_ids)), -1)
+        self.stock.give(job, gang)
+        self.book.book(job, gang)
+        self.taken.update(each.id for each in gone)
+        self.found.takings.append(replace(taking, gpus=gpus))
+        return True
+
+
+def _in_order(policy: Policy, snapshot: Snapshot, field: View) -> Sequence[Job]:
+    order = getattr(policy, "in_order", None)
+    return order(snapshot, field.queued) if order else field.queued
+
+
+def _sizes(policy: Policy, field: View, job: Job) -> Mapping[str, int]:
+    sizes = getattr(policy, "start_sizes", None)
+    return sizes(field, job) if sizes else {name: span.low for name, span in field.spans(job).items()}
+
+
+def _fewest(missing: int, pairs: Sequence[tuple[Job, Guarantee]]) -> list[tuple[Job, Guarantee]]:
+    """The first of them until it is enough, without those that are not needed in the end."""
+    chosen: list[tuple[Job, Guarantee]] = []
+    for pair in pairs:
+        if missing > 0:
+            chosen.append(pair)
+            missing -= len(pair[0].gpu_ids)
+    if missing > 0:
+        return []
+    for pair in reversed(chosen.copy()):
+        if missing + len(pair[0].gpu_ids) <= 0:
+            chosen.remove(pair)
+            missing += len(pair[0].gpu_ids)
+    return chosen

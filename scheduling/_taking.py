@@ -1,0 +1,83 @@
+"""Guaranteed GPUs that change hands, and what both sides are told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from scheduling.domain import Gang, Guarantee, Job, Reason
+from scheduling.policies._view import words
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """A job that starts on what it is guaranteed, and who leaves for it."""
+
+    job: Job
+    gang: Gang
+    gpus: tuple[int, ...]
+    by: Guarantee
+    borrowers: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Borrowers hold enough, and some of them are protected until then."""
+
+    gang: Gang
+    by: Guarantee
+    at: float
+
+
+def gpus_of(jobs: Collection[Job]) -> int:
+    return sum(len(job.gpu_ids) for job in jobs)
+
+
+def owner(row: Guarantee) -> str:
+    return row.level or f"project {row.project}"
+
+
+def _is_guaranteed(row: Guarantee) -> str:
+    """The beginning of a sentence."""
+    who = owner(row)
+    return f"{who[:1].upper()}{who[1:]} is guaranteed {row.gpus} {_unit(row)}"
+
+
+def _unit(row: Guarantee) -> str:
+    return f"{row.type} GPUs" if row.type else "GPUs"
+
+
+def _detail(row: Guarantee, **more: object) -> dict[str, object]:
+    return {"level": f"guarantee of {owner(row)}", "project": row.project, "guaranteed": row.gpus} | more
+
+
+def reclaims(taking: Taking) -> Reason:
+    if not taking.borrowers:
+        text = f"{_is_guaranteed(taking.by)}, so it starts on {words(taking.gang)}."
+        return Reason("guaranteed", text, _detail(taking.by))
+    numbers = ", ".join(f"#{job.number}" for job in taking.borrowers)
+    text = (
+        f"{_is_guaranteed(taking.by)} and takes back what {numbers} had borrowed, "
+        f"so it starts on {words(taking.gang)} when they have left."
+    )
+    return Reason("reclaims", text, _detail(taking.by))
+
+
+def reclaimed(taking: Taking, after: Gang | None) -> Reason:
+    """Of a borrower. `after`: what it goes on with, if anything."""
+    row, count, how = taking.by, min(taking.gang.count, gpus_of(taking.borrowers)), "Shrunk" if after else "Preempted"
+    way = f"it goes on with {words(after)}" if after else "it is checkpointed and goes on when enough GPUs are free"
+    text = (
+        f"{how}: {owner(row)} reclaimed {count} of its {row.gpus} guaranteed {_unit(row)}, "
+        f"which this job had borrowed, for #{taking.job.number}; {way}."
+    )
+    return Reason("reclaimed", text, _detail(row, by=taking.job.id, reclaimed=count))
+
+
+def reclaiming(later: Later, now: float) -> Reason:
+    text = (
+        f"{_is_guaranteed(later.by)}; others have borrowed {words(later.gang)} that it needs and have just started. "
+        f"They are taken back in {max(0.0, later.at - now):.0f} s at the latest."
+    )
+    more = {"reclaimed_at": later.at, "needs": later.gang.count, "type": later.gang.type}
+    return Reason("reclaiming", text, _detail(later.by, **more))
