@@ -76,11 +76,16 @@ class Quota(models.Model):
 
 
 class BudgetNotice(models.Model):
-    """That people were told once in a period that a share of a money limit was reached."""
+    """That people were told once in a period that a share of a budget was reached.
+
+    A hard budget's notice of 100 % closes it for the period: jobs left then, so that it would not be crossed.
+    """
 
     quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="notices")
     period_start = models.DateTimeField()
     percent = models.PositiveSmallIntegerField()
+    #: What the budget was then: after a raise the notice no longer counts.
+    limit = models.BigIntegerField(default=0)
     at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -12,7 +12,7 @@ from django.db.models import Min, Q, QuerySet
 from django.utils import timezone
 
 from accounts.levels import Levels
-from accounts.models import Project, Quota, User
+from accounts.models import BudgetNotice, Project, Quota, User
 from accounts.pricing import PRODUCTS_PER_UNIT, midnight
 
 Kind = Quota.Kind
@@ -162,13 +162,28 @@ def _used_up(quota: Quota, present: Fraction, currency: str) -> str | None:
     return f"The limit of {limit} {name_of(quota)} on {level_of(quota)} is reached: {now} in use."
 
 
-def spent_sentence(quota: Quota, present: Fraction, now: datetime, currency: str) -> str | None:
-    """Why jobs wait for a period's end; None while the limit is not reached."""
-    if quota.kind in AT_ONCE or present < quota.limit:
+def spent_sentence(
+    quota: Quota, present: Fraction, now: datetime, currency: str, *, closed: bool = False
+) -> str | None:
+    """Why jobs wait for a period's end; None while the limit is not reached. `closed`: it was, but for what jobs that
+    left meanwhile would have used."""
+    if quota.kind in AT_ONCE or (present < quota.limit and not closed):
         return None
     _, end = period_of(quota.period, now)
-    text = _used_up(quota, present, currency)
+    limit, used_now = shown(quota, quota.limit, currency), shown(quota, present, currency)
+    text = f"The limit of {limit} {name_of(quota)} on {level_of(quota)} is reached: {used_now} in use."
     return f"{text} It starts when the {quota.period} ends, {end:%Y-%m-%d %H:%M %Z}, or when the limit is raised."
+
+
+def notices_of(now: datetime) -> dict[tuple[int, int], BudgetNotice]:
+    """(budget, percent) -> what people were told in the present periods, where the budget was not raised since."""
+    starts = {period: period_of(period, now)[0] for period in Quota.Period.values}
+    rows = BudgetNotice.objects.filter(period_start__in=set(starts.values())).select_related("quota")
+    return {
+        (row.quota_id, row.percent): row
+        for row in rows
+        if row.period_start == starts[row.quota.period] and row.limit >= row.quota.limit
+    }
 
 
 def gpu_limits() -> dict[int, int]:

@@ -36,4 +36,4 @@ def park(snapshot: Snapshot) -> Parked:
 
 def _reason(limit: Limit) -> Reason:
     text = f"Checkpointed and parked, nothing is lost: {limit.text}"
-    return Reason("budget_parked", text, {"level": f"budget of {limit.level}", "limit": limit.level})
+    return Reason("budget_parked", text, {"level": f"budget of {limit.level}", "expected_start_at": limit.until})

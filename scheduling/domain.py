@@ -129,6 +129,7 @@ class Limit:
     level: str = ""  # where it sits, as "project Speech"
     text: str = ""
     parks: bool = False  # spent: whoever can write a checkpoint leaves its GPUs, too
+    until: float | None = None  # spent: when the period ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -808,7 +808,10 @@ class Quota(TypedDict):
     limit: str
     used: str
     hard: bool
+    used_percent: int
     reached: bool
+    warned_at: str | None
+    reached_at: str | None
     period_ends_at: str | None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts import quota_changes, quotas
-from accounts.models import Project, User
+from accounts.models import BudgetNotice, Project, User
 from accounts.models import Quota as QuotaRow
 from accounts.selectors import visible_projects
 from portal.api.access import Access
@@ -193,11 +194,13 @@ def _units(kind: str, limit: Decimal) -> int:
 
 def describe(rows: list[QuotaRow]) -> list[dict[str, Any]]:
     uses = Uses.of(rows, timezone.now())
-    return [_describe(row, uses) for row in rows]
+    told = quotas.notices_of(uses.now) if any(row.period for row in rows) else {}
+    return [_describe(row, uses, told) for row in rows]
 
 
-def _describe(row: QuotaRow, uses: Uses) -> dict[str, Any]:
+def _describe(row: QuotaRow, uses: Uses, told: Mapping[tuple[int, int], BudgetNotice]) -> dict[str, Any]:
     used = uses.used(row)
+    warned, full = (told.get((row.pk, percent)) for percent in quotas.NOTICES)
     return {
         "id": row.pk,
         "name": quotas.name_of(row),
@@ -210,7 +213,10 @@ def _describe(row: QuotaRow, uses: Uses) -> dict[str, Any]:
         "limit": _number(row, Fraction(row.limit)),
         "used": _number(row, used),
         "hard": row.hard,
-        "reached": used >= row.limit,
+        "used_percent": int(used * 100 / row.limit) if row.limit else 100,
+        "reached": used >= row.limit or (row.hard and full is not None),
+        "warned_at": iso(warned.at) if warned else None,
+        "reached_at": iso(full.at) if full else None,
         "period_ends_at": iso(ends_at(row, uses.now)),
     }
 

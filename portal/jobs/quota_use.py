@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
@@ -23,6 +23,8 @@ from portal.jobs.models import Assignment, Job, Qos
 from portal.jobs.selectors import in_states
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING
+
+FULL = 100
 
 
 def live_jobs(condition: Q | None = None) -> list[LiveJob]:
@@ -46,12 +48,15 @@ def live_jobs(condition: Q | None = None) -> list[LiveJob]:
     ]
 
 
-def spending(periods: Iterable[str], now: datetime) -> dict[str, Spending]:
-    """period -> what each user used in each project since it began: the roll-up, and what is held now."""
+def spending(periods: Iterable[str], now: datetime, ahead_s: float = 0.0) -> dict[str, Spending]:
+    """period -> what each user used in each project since it began: the roll-up, and what is held now.
+
+    `ahead_s`: with what that will have used so much later.
+    """
     wanted = sorted(set(periods))
     if not wanted:
         return {}
-    holds = held(open_holds(), now)
+    holds = held(open_holds(), now + timedelta(seconds=ahead_s))
     starts = {period: quotas.period_of(period, now)[0] for period in wanted}
     book = PriceBook(min(starts.values()))
     found: dict[str, Spending] = {}
@@ -77,14 +82,14 @@ class Uses:
     spending: Mapping[str, Spending]
 
     @classmethod
-    def of(cls, rows: Iterable[Quota], now: datetime, condition: Q | None = None) -> Uses:
+    def of(cls, rows: Iterable[Quota], now: datetime, condition: Q | None = None, ahead_s: float = 0.0) -> Uses:
         rows = list(rows)
         at_once = any(row.kind in AT_ONCE for row in rows)
         return cls(
             now=now,
             levels=Levels.load(),
             jobs=live_jobs(condition) if at_once else [],
-            spending=spending((row.period for row in rows if row.period), now),
+            spending=spending((row.period for row in rows if row.period), now, ahead_s),
         )
 
     def used(self, quota: Quota) -> Fraction:
@@ -99,10 +104,11 @@ def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limi
         return levels, of_level
     periods = [row for row in rows if row.period]
     uses = Uses(now, Levels.load(), [], spending((row.period for row in periods), now))
+    closed = {quota for quota, percent in quotas.notices_of(now) if percent == FULL} if periods else set()
     limits = dict(levels)
     kept: list[tuple[str, Quota]] = []
     for row in rows:
-        limit = _limit(row, uses)
+        limit = _limit(row, uses, closed)
         if limit is not None:
             limits[f"quota-{row.pk}"] = limit
             kept.append((f"quota-{row.pk}", row))
@@ -159,7 +165,7 @@ def _limits_of_level(qos: Qos, user_id: int | None) -> dict[str, domain.Limit]:
     }
 
 
-def _limit(quota: Quota, uses: Uses) -> domain.Limit | None:
+def _limit(quota: Quota, uses: Uses, closed: Container[int]) -> domain.Limit | None:
     """A period's limit binds the scheduler once it is reached; before that there is nothing to plan around."""
     level = quotas.level_of(quota)
     match quota.kind:
@@ -169,8 +175,12 @@ def _limit(quota: Quota, uses: Uses) -> domain.Limit | None:
             return domain.Limit("running_jobs", quota.limit, level=level)
         case Quota.Kind.QUEUED_JOBS:
             return domain.Limit("queued_jobs", quota.limit, level=level)
-    text = quotas.spent_sentence(quota, uses.used(quota), uses.now, CURRENCY)
-    return domain.Limit("spent", level=level, text=text) if text else None
+    full = quota.hard and quota.pk in closed
+    text = quotas.spent_sentence(quota, uses.used(quota), uses.now, CURRENCY, closed=full)
+    if text is None:
+        return None
+    end = quotas.period_of(quota.period, uses.now)[1].timestamp()
+    return domain.Limit("spent", level=level, text=text, parks=quota.hard, until=end)
 
 
 def ends_at(quota: Quota, now: datetime) -> datetime | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from scheduling.domain import Gang, Job, Reason
-from scheduling.policies._view import View, limited
+from scheduling.policies._view import View, limited, spent_reason
 
 _NO_LIMIT = 2**40
 
@@ -43,7 +43,7 @@ class Rooms:
         used, who = limit.most - self.left[key], f"{limit.level[:1].upper()}{limit.level[1:]}"
         detail = {"level": limit.level, "quota": limit.most, "holds": used, "needs": gang.count}
         if limit.kind == "spent":
-            return Reason("quota_period", limit.text, {"level": limit.level})
+            return spent_reason(limit)
         if limit.kind == "running_jobs":
             text = f"{who} may have {limit.most} jobs running and would have {used}; this one starts when one ends."
             return Reason("quota_jobs", text, detail)

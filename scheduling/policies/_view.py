@@ -222,7 +222,7 @@ def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Re
         mine = [key for key in job.limits if key in left]
         full = next((key for key in mine if left[key] <= 0), None)
         if spent is not None:
-            reasons[job.id] = Reason("quota_period", spent.text, {"level": spent.level})
+            reasons[job.id] = spent_reason(spent)
         elif full is not None:
             limit = limits[full]
             text = (
@@ -234,6 +234,10 @@ def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Re
             for key in mine:
                 left[key] -= 1
     return reasons
+
+
+def spent_reason(limit: Limit) -> Reason:
+    return Reason("quota_period", limit.text, {"level": limit.level, "expected_start_at": limit.until})
 
 
 def _stuck(field: View, job: Job) -> bool:

@@ -3938,7 +3938,13 @@ export interface components {
             used: string;
             /** @description True: refuses at submission. False: jobs wait. */
             hard: boolean;
+            used_percent: number;
+            /** @description Nothing more starts; of a hard budget, what can write a checkpoint was parked. */
             reached: boolean;
+            /** @description When people were told that 80 % of the period's budget are used. */
+            warned_at: string | null;
+            /** @description When they were told that all of it is. */
+            reached_at: string | null;
             period_ends_at: string | null;
         };
         QuotaPage: {

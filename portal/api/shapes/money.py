@@ -27,7 +27,10 @@ class Quota(Shape):
     limit: Number = Field(description="GPUs, jobs, GPU-hours, or an amount in the currency.", examples=["8"])
     used: Number = Field(description="Present use, in the same unit.", examples=["5"])
     hard: bool = Field(description="True: refuses at submission. False: jobs wait.")
-    reached: bool
+    used_percent: int
+    reached: bool = Field(description="Nothing more starts; of a hard budget, what can write a checkpoint was parked.")
+    warned_at: datetime | None = Field(description="When people were told that 80 % of the period's budget are used.")
+    reached_at: datetime | None = Field(description="When they were told that all of it is.")
     period_ends_at: datetime | None
 
 
