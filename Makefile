@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies chaos slurm-parity test-slow frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity test-slow frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ bench-simulator: env ## how fast the simulator is; SIMULATOR_ARGS=--full for all
 
 bench-policies: env ## the policies against the reference; POLICIES_ARGS="--only solve,scale" for parts
 	@$(PYTHON) -m benchmarks.bench_policies $(POLICIES_ARGS)
+
+bench-forecast: env ## expected starts: coverage, width and seconds; FORECAST_ARGS="--only philly" for parts
+	@$(PYTHON) -m benchmarks.bench_forecast $(FORECAST_ARGS)
 
 slurm-parity: env ## priorities and fair share beside a real Slurm, where it is installed
 	@$(PYTHON) -m benchmarks.slurm_parity

@@ -1,0 +1,84 @@
+"""Intervals that hold what they promise: split conformal prediction on what earlier forecasts said and what came true.
+
+How far a forecast was off is measured on a logarithmic scale, relative to how far the futures lay apart. Quantiles of
+that over a preceding window turn the next forecasts into intervals (Lei and others, 2018, section 2.2 and 5.2; one
+quantile for each end, as in conformal predictive systems, Vovk and others, 2019). Jobs that still wait count with what
+is known of them: that they were off by at least so much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scheduling.forecast.forecast import Start
+from scheduling.forecast.survival import Survival
+
+#: Differences of this many seconds matter little to anybody.
+_GRAIN_S = 30.0
+#: What futures do not show, as a deviation on the logarithmic scale: they all draw from the same past.
+_UNSEEN = 0.3
+#: With fewer outcomes nothing is calibrated.
+LEAST_SAMPLES = 30
+LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
+#: Standard deviations between the 10th and the 90th percentile of a normal distribution.
+_DEVIATIONS = 2.563
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was said of one job, and how long it then waited; `over` False: at least so long, and it still waits."""
+
+    said: Start
+    waited_s: float
+    over: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Quantiles of how far forecasts were off, and of how many outcomes. Without outcomes what was said stands."""
+
+    low: float = -_DEVIATIONS / 2
+    middle: float = 0.0
+    high: float = _DEVIATIONS / 2
+    outcomes: int = 0
+
+    @property
+    def fitted(self) -> bool:
+        return self.outcomes >= LEAST_SAMPLES
+
+    def apply(self, said: Start) -> Start:
+        if not self.fitted:
+            return said
+        p10, p50, p90 = (_at(said, off) for off in (self.low, self.middle, self.high))
+        return replace(said, p10_s=p10, p50_s=p50, p90_s=p90)
+
+
+def calibrate(samples: Sequence[Sample]) -> Calibration:
+    """From forecasts of a preceding window."""
+    outcomes = sum(sample.over for sample in samples)
+    if outcomes < LEAST_SAMPLES:
+        return Calibration()
+    offs = Survival.of([_off(sample) for sample in samples], [sample.over for sample in samples])
+    # The next one is one of n + 1 alike: its rank among them decides.
+    one = 1.0 / len(samples)
+    low = offs.quantile(max(0.0, LOW * (1.0 + one) - one))
+    middle, high = offs.quantile(MIDDLE), offs.quantile(HIGH * (1.0 + one))
+    largest = float(offs.values[-1])
+    return Calibration(min(low, largest), min(middle, largest), min(high, largest), outcomes)
+
+
+def _spread(said: Start) -> float:
+    apart = math.log((said.p90_s + _GRAIN_S) / (said.p10_s + _GRAIN_S)) / _DEVIATIONS
+    return math.hypot(_UNSEEN, apart)
+
+
+def _off(sample: Sample) -> float:
+    return math.log((sample.waited_s + _GRAIN_S) / (sample.said.p50_s + _GRAIN_S)) / _spread(sample.said)
+
+
+def _at(said: Start, off: float) -> float:
+    """The wait that would be `off` by so much."""
+    exponent = min(off * _spread(said), 50.0)
+    return max(0.0, (said.p50_s + _GRAIN_S) * math.exp(exponent) - _GRAIN_S)

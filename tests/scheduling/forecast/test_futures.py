@@ -1,0 +1,191 @@
+"""Expected starts: exact where all is known, bounded and repeatable where not, unsaid where nothing can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling.domain import Job, Limit, Snapshot
+from scheduling.forecast.arrivals import recorded
+from scheduling.forecast.forecast import Budget, Forecast, Known, foresee
+from scheduling.forecast.future import Times
+from scheduling.forecast.run_times import History, Past
+from scheduling.lifecycle import State
+from scheduling.policies import POLICIES, load_policy
+from scheduling.simulator.engine import Engine
+from scheduling.simulator.trace import Cluster, TraceJob
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+
+EXACT = {"catalogue": 0.0}
+AT_ONCE = Times(launch_s=0.0, stop_s=0.0, protect_s=0.0)
+
+
+def known(
+    pasts: Sequence[Past] = (),
+    arrivals: Sequence[Job] = (),
+    times: Times = AT_ONCE,
+    trained_s: Mapping[str, float] | None = None,
+) -> Known:
+    return Known(History(pasts, speed_error=EXACT), trained_s or {}, recorded(arrivals), times)
+
+
+def foresee_under(name: str, snapshot: Snapshot, what: Known | None = None) -> Forecast:
+    return foresee(snapshot, load_policy(name, {}), what or known())
+
+
+def foresee_once(name: str, snapshot: Snapshot, what: Known | None = None, milliseconds: float = 1e5) -> Forecast:
+    """Where all is known one future says it all."""
+    budget = Budget(milliseconds, most_futures=1, least_futures=1)
+    return foresee(snapshot, load_policy(name, {}), what or known(), budget=budget)
+
+
+def line(*seconds: float) -> tuple[Job, ...]:
+    """Jobs of one GPU at one step a second; the first one runs."""
+    one = make_curve(1.0)
+    first = make_job(gpus=1, holds=[0], curve=one, remaining_steps=seconds[0])
+    return (first, *(make_job(gpus=1, curve=one, remaining_steps=left) for left in seconds[1:]))
+
+
+def test_a_line_before_one_gpu_moves_up_as_those_ahead_end() -> None:
+    jobs = line(100.0, 50.0, 30.0, 10.0)
+    starts = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1)).starts
+    assert [starts[job.id].p50_s for job in jobs[1:]] == pytest.approx([100.0, 150.0, 180.0])
+    assert all(start.p10_s == start.p90_s and start.simulated for start in starts.values())
+
+
+def test_launches_count() -> None:
+    jobs = line(100.0, 50.0, 30.0)
+    starts = foresee_under(
+        "fifo_gang", make_snapshot(*jobs, nodes=1), known(times=Times(launch_s=20.0, stop_s=5.0, protect_s=60.0))
+    ).starts
+    assert [starts[job.id].p50_s for job in jobs[1:]] == pytest.approx([100.0, 170.0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 4), st.floats(10.0, 5_000.0)), min_size=2, max_size=15), st.integers(2, 6))
+@pytest.mark.parametrize("name", ["fifo_gang", "multifactor"])
+def test_it_foresees_what_the_simulator_does_where_all_is_known(
+    name: str, wanted: list[tuple[int, float]], gpus: int
+) -> None:
+    sizes = [(min(size, gpus), seconds) for size, seconds in wanted]
+    jobs = [
+        TraceJob(
+            str(n), n, 0.0, seconds, {"titan_xp": make_curve(*[0.0] * (size - 1), 1.0)}, min_gpus=size, max_gpus=size
+        )
+        for n, (size, seconds) in enumerate(sizes, 1)
+    ]
+    cluster = Cluster(make_nodes(gpus), {}, launch_s=20.0)
+    engine = Engine(jobs, cluster, load_policy(name, {}))
+    engine.run()
+    waiting = [
+        make_job(number=job.number, gpus=job.min_gpus, curve=job.curves["titan_xp"], remaining_steps=job.total_steps,
+                 submitted_at=0.0, project="default")
+        for job in jobs
+    ]  # fmt: skip
+    snapshot = make_snapshot(*waiting, nodes=gpus, now=0.0, members={"default": {"": 1.0}})
+    starts = foresee_once(name, snapshot, known(times=Times(20.0, 7.0, 60.0))).starts
+    expected = [(run.started_at or 0.0) - 20.0 for run in engine.runs]
+    assert [starts[job.id].p50_s for job in waiting] == pytest.approx(expected, abs=1e-3)
+
+
+def test_same_seed_same_answer_and_another_seed_another() -> None:
+    pasts = [Past("speech", "", 1, 10.0 * n) for n in range(1, 60)]
+    jobs = [replace(job, curves={}) for job in line(0.0, 0.0, 0.0, 0.0)]
+    snapshot, policy = make_snapshot(*jobs, nodes=1), load_policy("fifo_gang", {})
+    first, again, other = (foresee(snapshot, policy, known(pasts), seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_run_times_of_which_nothing_is_stated_come_from_earlier_jobs_given_how_long_it_has_run() -> None:
+    pasts = [Past("speech", "", 1, seconds) for seconds in [10.0] * 50 + [1_000.0] * 50]
+    jobs = [replace(job, curves={}) for job in line(0.0, 0.0)]
+    fresh = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1), known(pasts))
+    later = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1), known(pasts, trained_s={jobs[0].id: 400.0}))
+    assert fresh.run_times == {"history": 2}
+    assert fresh.starts[jobs[1].id].p10_s == pytest.approx(10.0)
+    assert later.starts[jobs[1].id].p10_s == later.starts[jobs[1].id].p90_s == pytest.approx(600.0)
+
+
+def test_without_earlier_jobs_the_time_limit_bounds_them() -> None:
+    jobs = [replace(job, curves={}, time_limit_s=600.0) for job in line(0.0, 0.0)]
+    forecast = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1))
+    assert forecast.run_times == {"time_limit": 2}
+    assert 0.0 < forecast.starts[jobs[1].id].p10_s < forecast.starts[jobs[1].id].p90_s <= 600.0
+
+
+def test_who_always_ends_early_is_expected_to() -> None:
+    pasts = [Past("speech", "", 1, 1.0, part=0.25) for _ in range(20)]
+    jobs = line(1_000.0, 10.0)
+    start = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1), known(pasts)).starts[jobs[1].id]
+    assert start.p50_s == pytest.approx(250.0)
+
+
+def test_later_arrivals_of_higher_priority_push_a_start_back() -> None:
+    jobs = line(100.0, 50.0)
+    urgent = [make_job(gpus=1, curve=make_curve(1.0), remaining_steps=40.0, priority=5, submitted_at=20.0 * n,
+                       project="p", number=900 + n) for n in range(10)]  # fmt: skip
+    quiet = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1)).starts[jobs[1].id]
+    busy = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1), known(arrivals=urgent)).starts[jobs[1].id]
+    assert quiet.p50_s == pytest.approx(100.0)
+    assert busy.p10_s > 5 * quiet.p90_s
+
+
+def test_it_says_of_whom_nothing_can_be_said_and_why() -> None:
+    running, waiting = line(100.0, 50.0)
+    odd = {
+        "held": make_job(gpus=1, held=True),
+        "dependency": make_job(gpus=1, waits_for="It waits for #1 to succeed."),
+        "never": make_job(gpus=64),
+        "limit": make_job(gpus=1, limits=("q",)),
+    }
+    limits = {"q": Limit("spent", 0, level="project Speech", text="Its budget is used up.")}
+    snapshot = make_snapshot(running, waiting, *odd.values(), nodes=1, limits=limits)
+    forecast = foresee_under("fifo_gang", snapshot)
+    assert forecast.unsaid == {job.id: why for why, job in odd.items()}
+    assert set(forecast.starts) == {waiting.id}
+
+
+def test_a_short_budget_shares_rounds_and_stays_close() -> None:
+    jobs = list(line(*[100.0] * 200))
+    snapshot = make_snapshot(*jobs, nodes=1)
+    rough = foresee_once("fifo_gang", snapshot, milliseconds=100.0)
+    exact = foresee_once("fifo_gang", snapshot)
+    assert rough.rounds <= 100 < exact.rounds
+    assert exact.starts[jobs[-1].id].p50_s == pytest.approx(100.0 * 199)
+    for job in jobs[1:]:
+        assert rough.starts[job.id].p50_s == pytest.approx(exact.starts[job.id].p50_s, rel=0.5, abs=400.0)
+
+
+def test_behind_the_first_500_starts_follow_from_the_work_ahead() -> None:
+    one = make_curve(1.0)
+    holding = [make_job(gpus=1, holds=[n], curve=one, remaining_steps=1_000.0) for n in range(8)]
+    waiting = [make_job(gpus=1, curve=one, remaining_steps=1_000.0) for _ in range(800)]
+    starts = foresee_once("fifo_gang", make_snapshot(*holding, *waiting, nodes=8)).starts
+    assert len(starts) == 800
+    assert starts[waiting[0].id].simulated
+    assert not starts[waiting[500].id].simulated
+    in_order = [starts[job.id].p50_s for job in waiting[500:]]
+    assert in_order == sorted(in_order)
+    assert starts[waiting[-1].id].p50_s == pytest.approx(1_000.0 * 807 / 8, rel=0.05)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_every_policy_can_be_foreseen(name: str) -> None:
+    one = make_curve(1.0, 1.8)
+    running = [make_job(holds=[n], curve=one, remaining_steps=500.0, state=State.RUNNING) for n in range(4)]
+    waiting = [make_job(min_gpus=1, max_gpus=2, curve=one, remaining_steps=300.0) for _ in range(6)]
+    snapshot = make_snapshot(*running, *waiting, nodes=4)
+    forecast = foresee_under(name, snapshot)
+    assert set(forecast.starts) | set(forecast.unsaid) == {job.id for job in waiting}
+    for start in forecast.starts.values():
+        assert 0.0 <= start.p10_s <= start.p50_s <= start.p90_s
+
+
+def test_an_empty_queue_has_an_empty_forecast() -> None:
+    forecast = foresee_under("fifo_gang", make_snapshot(*line(100.0), nodes=1))
+    assert (forecast.starts, forecast.unsaid, forecast.futures) == ({}, {}, 0)
