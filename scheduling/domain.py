@@ -112,6 +112,8 @@ class Qos:
 
     priority: int = 0
     preempts: tuple[str, ...] = ()
+    #: Its own jobs end for good when they are put out, instead of queueing again.
+    cancelled_when_put_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -763,6 +763,7 @@ class Qos(TypedDict):
     name: str
     priority: int
     preempts: list[str]
+    preempt_mode: Literal["requeue", "cancel"]
     for_everybody: bool
     projects: list[str]
     is_default: bool
@@ -787,6 +788,7 @@ Project1: TypeAlias = str
 class QosWish(TypedDict):
     priority: NotRequired[int]
     preempts: NotRequired[list[Preempt]]
+    preempt_mode: NotRequired[Literal["requeue", "cancel"]]
     for_everybody: NotRequired[bool]
     projects: NotRequired[list[Project1]]
     max_gpus: NotRequired[int | None]

@@ -19,7 +19,7 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
-from portal.api.shapes.shares import Qos, QosPage
+from portal.api.shapes.shares import PreemptMode, Qos, QosPage
 from portal.jobs.models import Qos as QosRow
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.levels import COLUMNS, LIMITS, remove_qos, set_qos
@@ -33,6 +33,7 @@ LIMIT = Field(None, ge=0, le=10**6)
 class QosWish(Body):
     priority: int = Field(0, ge=0, le=10**6, description="Against the other levels'.")
     preempts: list[Word] = Field([], max_length=50, description="Levels whose jobs it may put out (and queue again).")
+    preempt_mode: PreemptMode = "requeue"
     for_everybody: bool = Field(True, description="False: only for the projects named, and those below them.")
     projects: list[Word] = Field([], max_length=200)
     max_gpus: int | None = LIMIT
@@ -97,6 +98,7 @@ def describe(user: User, rows: Sequence[QosRow]) -> list[dict[str, object]]:
             "name": row.name,
             "priority": row.priority,
             "preempts": sorted(one.name for one in row.preempts.all()),
+            "preempt_mode": row.preempt_mode,
             "for_everybody": row.for_everybody,
             "projects": sorted(one.key for one in row.projects.all() if one.pk in mine),
             "is_default": row.is_default,

@@ -12,11 +12,20 @@ from django.db.models import Q
 from accounts.models import KEY, Project
 
 
+class PreemptMode(models.TextChoices):
+    """In Slurm's words."""
+
+    REQUEUE = "requeue", "checkpointed and queued again"
+    CANCEL = "cancel", "ended"
+
+
 class Qos(models.Model):
     """One level. Limits that are empty do not bind; those per user count each user's jobs of the level."""
 
     name = models.CharField(max_length=40, unique=True, validators=[KEY])
     priority = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(1_000_000)])
+    #: What becomes of its own jobs that others put out.
+    preempt_mode = models.CharField(max_length=10, choices=PreemptMode, default="requeue")
     preempts = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="preempted_by")
     #: Who may ask for it: everybody, or those who may submit to one of these projects or below.
     for_everybody = models.BooleanField(default=True)

@@ -16,6 +16,7 @@ from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.guarantees import guarantees_of_projects
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Qos
 from portal.jobs.selectors import in_states
+from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
 from portal.jobs.shares import Held, held_now, share_inputs, user_key
 from scheduling import domain
@@ -209,7 +210,14 @@ def project_tree() -> dict[str, domain.Entity]:
 
 def qos_levels() -> dict[str, domain.Qos]:
     rows = Qos.objects.prefetch_related("preempts")
-    return {row.name: domain.Qos(row.priority, tuple(sorted(one.name for one in row.preempts.all()))) for row in rows}
+    return {
+        row.name: domain.Qos(
+            row.priority,
+            tuple(sorted(one.name for one in row.preempts.all())),
+            cancelled_when_put_out=row.preempt_mode == PreemptMode.CANCEL,
+        )
+        for row in rows
+    }
 
 
 def _posix(at: datetime | None) -> float | None:

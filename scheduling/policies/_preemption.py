@@ -1,4 +1,4 @@
-"""Whom a higher level of service puts out: checkpointed and queued again, never a job under protection."""
+"""Whom a higher level of service puts out, to queue again or to end; never a job under protection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduling._guaranteed import Book
-from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
 from scheduling.policies._stock import Stock
 from scheduling.policies._view import View, words
 
@@ -44,7 +44,7 @@ def make_room(
                     assert victim.gang is not None
                     stock.free[victim.gang.type] += victim.gang.count
                     stock.rooms.book(victim, victim.gang, -1)
-                    out[victim.id] = _put_out(job, gang)
+                    out[victim.id] = _put_out(victim, job, gang, snapshot.qos)
                 stock.give(job, gang)
     if not out:
         return field, {}
@@ -73,6 +73,8 @@ def _fewest(stock: Stock, gang: Gang, victims: Sequence[Job], rank: Rank) -> lis
     return chosen
 
 
-def _put_out(job: Job, gang: Gang) -> Reason:
-    text = f"#{job.number} of level {job.qos} needs {words(gang)}; this job is checkpointed and queued again."
-    return Reason("preempted", text, {"by": job.id, "qos": job.qos})
+def _put_out(victim: Job, job: Job, gang: Gang, levels: Mapping[str, Qos]) -> Reason:
+    ends = levels[victim.qos].cancelled_when_put_out
+    then = f"jobs of level {victim.qos} are then cancelled" if ends else "this job is checkpointed and queued again"
+    text = f"#{job.number} of level {job.qos} needs {words(gang)}; {then}."
+    return Reason("preempted", text, {"by": job.id, "qos": job.qos} | ({"mode": "cancel"} if ends else {}))

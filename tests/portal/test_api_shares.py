@@ -15,7 +15,7 @@ from portal.jobs.services.administration import set_policy
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.snapshots import take_snapshot
 from tests.portal.api import Api
-from tests.portal.world import World
+from tests.portal.world import World, check_invariants
 
 pytestmark = pytest.mark.django_db
 
@@ -296,6 +296,18 @@ class TestLevels:
         assert team.run(low).state == "CHECKPOINTING"
         assert team.run(low).reason_token == "preempted"
         assert "level high" in team.run(low).reason_text
+
+    def test_a_level_may_have_its_jobs_ended_when_they_are_put_out(self, team: World, levels: Api) -> None:
+        assert levels.put("qos/normal", {"is_default": True, "preempt_mode": "gently"}).fields == ["preempt_mode"]
+        levels.put("qos/normal", {"is_default": True, "preempt_mode": "cancel"})
+        team.train(low := team.submit(gpus={"min": 4}))
+        team.unprotect(low)
+        team.round()
+        team.submit(gpus={"min": 4}, qos="high")
+        team.round()
+        assert (team.run(low).state, team.run(low).reason_token) == ("CANCELLED", "preempted")
+        assert ("kill", 1) in team.open_commands()
+        check_invariants(team)
 
     def test_its_limits_make_jobs_wait_and_name_the_level(self, team: World, levels: Api) -> None:
         levels.put("qos/normal", {"is_default": True, "max_gpus_per_user": 2})

@@ -190,6 +190,12 @@ class TestPreemption:
         assert found.reasons["j2"].token == "preempted"
         assert found.reasons["j2"].detail["by"] == "j4"
 
+    def test_a_level_says_whether_its_jobs_queue_again(self) -> None:
+        levels = {"low": Qos(0, cancelled_when_put_out=True), "high": Qos(100, preempts=("low",))}
+        found = plan(cluster(running(1, (0, 1, 2, 3), qos="low"), waiting(2, 1, qos="high"), qos=levels))
+        assert found.reasons["j1"].detail["mode"] == "cancel"
+        assert "are then cancelled" in found.reasons["j1"].text
+
     @pytest.mark.parametrize(
         "kept",
         [

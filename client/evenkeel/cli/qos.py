@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from evenkeel.cli.config import connect
@@ -9,9 +11,9 @@ from evenkeel.cli.output import as_json, done, print_rows, print_value
 from evenkeel.resources import given
 
 HEADS = {
-    "NAME": "name", "PRIORITY": "priority", "PREEMPTS": "preempts", "EVERYBODY": "for_everybody",
-    "PROJECTS": "projects", "GPUS": "max_gpus", "JOBS": "max_running_jobs", "GPUS/USER": "max_gpus_per_user",
-    "JOBS/USER": "max_running_jobs_per_user", "DEFAULT": "is_default",
+    "NAME": "name", "PRIORITY": "priority", "PREEMPTS": "preempts", "PUT OUT": "preempt_mode",
+    "EVERYBODY": "for_everybody", "PROJECTS": "projects", "GPUS": "max_gpus", "JOBS": "max_running_jobs",
+    "GPUS/USER": "max_gpus_per_user", "JOBS/USER": "max_running_jobs_per_user", "DEFAULT": "is_default",
 }  # fmt: skip
 LIMIT = click.IntRange(min=0)
 
@@ -32,6 +34,13 @@ def ls(output: str) -> None:
 @click.argument("name")
 @click.option("--priority", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--preempts", multiple=True, metavar="LEVEL", help="Jobs of this level may be put out; may be repeated.")
+@click.option(
+    "--preempt-mode",
+    type=click.Choice(["requeue", "cancel"]),
+    default="requeue",
+    show_default=True,
+    help="What becomes of its own jobs that are put out.",
+)
 @click.option("--project", "projects", multiple=True, help="Only for this project and below; may be repeated.")
 @click.option("--max-gpus", type=LIMIT, help="GPUs at once, of all its jobs.")
 @click.option("--max-running-jobs", type=LIMIT)
@@ -39,7 +48,7 @@ def ls(output: str) -> None:
 @click.option("--max-running-jobs-per-user", type=LIMIT)
 @click.option("--default", "is_default", is_flag=True, help="The level of jobs that name none.")
 @as_json
-def set_(name: str, preempts: tuple[str, ...], projects: tuple[str, ...], output: str, **values: int | None) -> None:
+def set_(name: str, preempts: tuple[str, ...], projects: tuple[str, ...], output: str, **values: Any) -> None:
     """Make a level or change all of it; what is left out is as by default.
 
     \b

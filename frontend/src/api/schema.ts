@@ -3862,6 +3862,11 @@ export interface components {
             priority: number;
             /** @description Levels whose jobs it may put out. */
             preempts: string[];
+            /**
+             * @description What becomes of its own jobs that are put out: they queue again, or end.
+             * @enum {string}
+             */
+            preempt_mode: "requeue" | "cancel";
             for_everybody: boolean;
             /** @description Keys of the projects that may ask for it, with all below them. */
             projects: string[];
@@ -3888,6 +3893,12 @@ export interface components {
              * @default []
              */
             preempts: string[];
+            /**
+             * @description What becomes of its own jobs that are put out: they queue again, or end.
+             * @default requeue
+             * @enum {string}
+             */
+            preempt_mode: "requeue" | "cancel";
             /**
              * @description False: only for the projects named, and those below them.
              * @default true

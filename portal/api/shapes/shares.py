@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -79,10 +79,17 @@ class SharePage(Page):
     results: list[Share]
 
 
+PreemptMode = Annotated[
+    Literal["requeue", "cancel"],
+    Field(description="What becomes of its own jobs that are put out: they queue again, or end."),
+]
+
+
 class Qos(Shape):
     name: str
     priority: int
     preempts: list[str] = Field(description="Levels whose jobs it may put out.")
+    preempt_mode: PreemptMode
     for_everybody: bool
     projects: list[str] = Field(description="Keys of the projects that may ask for it, with all below them.")
     is_default: bool

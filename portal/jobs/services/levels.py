@@ -16,7 +16,7 @@ from portal.jobs.selectors import in_states
 from scheduling.lifecycle import LIVE
 
 LIMITS = ("max_gpus", "max_running_jobs", "max_gpus_per_user", "max_running_jobs_per_user")
-COLUMNS = ("priority", "for_everybody", "is_default", *LIMITS)
+COLUMNS = ("priority", "preempt_mode", "for_everybody", "is_default", *LIMITS)
 
 
 class QosInUse(Exception):

@@ -16,7 +16,7 @@ from psycopg2.extras import DateTimeTZRange
 from portal.jobs import events
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
-from portal.jobs.services.submission import end_assignments
+from portal.jobs.services.submission import end_assignments, end_processes
 from scheduling.domain import Gang, Move, Plan
 from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import QUEUED, Event, State
@@ -83,6 +83,8 @@ def _apply(run: Run, plan_move: Move, now: datetime) -> bool:
         with transaction.atomic():
             if plan_move.kind == "start":
                 _start(run, plan_move, now)
+            elif plan_move.kind == "preempt" and plan_move.reason.detail.get("mode") == "cancel":
+                _cancel(run, plan_move, now)
             else:
                 _reallocate(run, plan_move, now)
     except (IntegrityError, InvalidTransition, StaleRun) as error:
@@ -135,6 +137,13 @@ def _reallocate(run: Run, m: Move, now: datetime) -> None:
     Command.objects.get_or_create(
         run=run, epoch=run.epoch, verb=Command.Verb.CHECKPOINT_AND_STOP, defaults={"next_attempt_at": now}
     )
+
+
+def _cancel(run: Run, m: Move, now: datetime) -> None:
+    """Put out for good; its assignments have been ended."""
+    text = f"#{run.job.number} {run.job.name} cancelled: {m.reason.text}"
+    move(run, Event.CANCEL, at=now, text=text, why=Why(m.reason.token, m.reason.text), detail=_detail(m))
+    end_processes(run, now)
 
 
 def _detail(m: Move) -> dict[str, Any]:
