@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from scheduling._guaranteed import Book
-from scheduling.domain import Gang, Guarantee, Job, Reason, Snapshot
+from scheduling.domain import Gang, Guarantee, Job, Reason, Snapshot, plain_type
 from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 
@@ -36,15 +36,15 @@ def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
                 book.book(job, gang)
                 kept.changed[job.id] = replace(job, max_gpus=gang.count)
             continue
-        room = min(spare["", ""], max(spare.get(("", name), 0) for name in spans))
+        room = min(spare["", ""], max(spare.get(("", plain_type(name)), 0) for name in spans))
         if room < spans.least:
             kept.changed[job.id], kept.reasons[job.id] = None, _reason(max(0, room), spans.least)
             continue
-        types = tuple(name for name, span in spans.items() if span.low <= spare["", name])
+        types = tuple(name for name, span in spans.items() if span.low <= spare["", plain_type(name)])
         most = min(room, job.max_gpus or room)
         kept.changed[job.id] = replace(job, types=types, max_gpus=most)
         spare["", ""] -= most
-        for name in types:
+        for name in {plain_type(name) for name in types}:
             spare["", name] -= most
     return kept
 
@@ -60,11 +60,15 @@ def _spare(field: View, book: Book) -> dict[tuple[str, str], int]:
         whole[project] = max(_sum(mine, typed=False), _sum(mine, typed=True))
     spare = {("", ""): sum(field.total.values()) - sum(whole.values())}
     for name in field.types:
-        spare["", name] = field.total[name] - sum(row.gpus for row in rows if row.type == name)
+        kind = plain_type(name)
+        if ("", kind) not in spare:
+            spare["", kind] = -sum(row.gpus for row in rows if row.type == kind)
+        spare["", kind] += field.total[name]
     for job, gang in book.holders:
         if not job.restartable and not book.within.get(job.id):
             spare["", ""] -= gang.count
-            spare["", gang.type] = spare.get(("", gang.type), 0) - gang.count
+            kind = plain_type(gang.type)
+            spare["", kind] = spare.get(("", kind), 0) - gang.count
     return spare
 
 

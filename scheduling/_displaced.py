@@ -1,7 +1,8 @@
-"""Jobs on lost and drained nodes, seen by a policy as if they waited.
+"""Jobs on lost, drained and reserved nodes, seen by a policy as if they waited.
 
 On a lost node the processes are gone whatever the state says, so protection does not hold. A drained
-node still trains: its jobs leave by checkpoint once there is room for them elsewhere.
+node still trains: its jobs leave by checkpoint once there is room for them elsewhere. Where a window has begun that
+is not for them they leave by checkpoint at once, and queue where there is no room.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduling.domain import Job, Reason, Snapshot
+from scheduling.domain import Job, Reason, Snapshot, Window
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
 
@@ -24,8 +25,14 @@ class Displaced:
     may_stay: frozenset[str] = frozenset()  # on drained nodes, not yet known to have to stay
     staying: frozenset[str] = frozenset()
     give_back: frozenset[str] = frozenset()  # STANDBY: assigned GPUs that cannot be launched on
+    cleared: Mapping[str, Window] = field(default_factory=dict)  # on nodes with a window that has begun
     #: How the policy sees jobs for other reasons, None: not at all.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """Who cannot keep what it has, placed elsewhere or not."""
+        return self.must_leave | self.cleared.keys()
 
     def keep(self, stay: Iterable[str]) -> Displaced:
         """The jobs in `stay` find no other place: they keep training where they are, unresized."""
@@ -49,30 +56,68 @@ class Displaced:
         for key in self.give_back:
             text = "A node that it was to start on left the cluster, so it is queued again for other GPUs."
             found[key] = Reason("assignment_withdrawn", text)
+        for key, window in self.cleared.items():
+            waits = "queues again until there is room"
+            text = f"{_begun(window)}, so it is checkpointed and {'moves' if key in placed else waits}."
+            found[key] = Reason(window.kind, text, window_detail(window))
         return found
+
+
+def _begun(window: Window) -> str:
+    what = f" ({window.text})" if window.text else ""
+    return f"A {window.kind} window{what} has begun on its nodes"
+
+
+def window_detail(window: Window) -> dict[str, object]:
+    return {"window": window.id, "from": window.start, "until": window.end}
 
 
 def displace(snapshot: Snapshot) -> Displaced:
     usable = fleet(snapshot.nodes).type_of
-    if usable.keys() >= set[int]().union(*(job.gpu_ids for job in snapshot.jobs)):
+    closed = _closed(snapshot)
+    if not closed and usable.keys() >= set[int]().union(*(job.gpu_ids for job in snapshot.jobs)):
         return Displaced(snapshot, snapshot)
     drained = {gpu for node in snapshot.nodes if not node.schedulable and not node.lost for gpu in node.gpu_ids}
-    must, may, back = set(), set(), set()
+    must, may, back, cleared = set(), set(), set(), dict[str, Window]()
     for job in snapshot.jobs:
         gone = {gpu for gpu in job.gpu_ids if gpu not in usable}
-        if not gone:
+        if not gone and job.id not in closed:
             continue
+        leaves = job.state is State.RUNNING and job.restartable and not job.held
         if job.state is State.STANDBY:
             back.add(job.id)
         elif not gone <= drained and job.state in _MOVABLE:
             must.add(job.id)
-        elif gone <= drained and job.state is State.RUNNING and job.restartable and not job.held:
+        elif job.id in closed and leaves:
+            cleared[job.id] = closed[job.id]
+        elif gone and gone <= drained and leaves:
             may.add(job.id)
-    return _build(Displaced(snapshot, snapshot, frozenset(must), frozenset(may), give_back=frozenset(back)))
+    found = Displaced(snapshot, snapshot, frozenset(must), frozenset(may), give_back=frozenset(back), cleared=cleared)
+    return _build(found)
+
+
+def _closed(snapshot: Snapshot) -> dict[str, Window]:
+    """Jobs that hold GPUs where a window that is not for them is in force."""
+    now = [window for window in snapshot.windows if window.start <= snapshot.now]
+    if not now:
+        return {}
+    closed = {
+        gpu: [window for window in now if node.name in window.nodes]
+        for node in snapshot.nodes
+        for gpu in node.gpu_ids
+        if any(node.name in window.nodes for window in now)
+    }
+    found = {}
+    for job in snapshot.jobs:
+        windows = (window for gpu in job.gpu_ids for window in closed.get(gpu, ()) if not window.admits(job))
+        first = next(windows, None)
+        if first is not None:
+            found[job.id] = first
+    return found
 
 
 def _build(found: Displaced) -> Displaced:
-    waiting, changed = found.must_leave | found.may_stay, found.changed
+    waiting, changed = found.leaving | found.may_stay, found.changed
     seen = (
         changed[job.id] if job.id in changed else _as_seen(job, waiting, found.staying) for job in found.original.jobs
     )

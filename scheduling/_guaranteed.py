@@ -10,7 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from scheduling.domain import Gang, Guarantee, Job, Snapshot
+from scheduling.domain import Gang, Guarantee, Job, Snapshot, plain_type
 from scheduling.policies._known import fleet
 from scheduling.policies._view import present_gang
 
@@ -53,7 +53,7 @@ class Book:
         return known
 
     def covering(self, level: str, gang: Gang) -> list[Guarantee]:
-        return [row for row in self.rows.get(level, ()) if row.type in (None, gang.type)]
+        return [row for row in self.rows.get(level, ()) if row.type in (None, plain_type(gang.type))]
 
     def claim(self, job: Job, gang: Gang, others: Collection[str] = ()) -> Guarantee | None:
         """The guarantee by which the job may have the gang against somebody whose levels are `others`.

@@ -11,6 +11,14 @@ from typing import Any, Literal
 
 from scheduling.lifecycle import State
 
+#: Around what tells a pool of nodes from others of its accelerator type, in the names that policies see.
+POOL_MARK = "\x1f"
+
+
+def plain_type(kind: str) -> str:
+    """The accelerator type of a pool (scheduling.pools); of a type, itself."""
+    return kind.partition(POOL_MARK)[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Gang:
@@ -95,6 +103,7 @@ class Job:
     time_limit_s: float | None = None  # training ends after so long, finished or not
     qos: str = ""
     waits_for: str = ""  # what has to happen before it queues, as a sentence; empty: nothing
+    partition: str = ""  # where the snapshot has partitions: the one it runs in; empty: on nodes that are in none
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,34 @@ class Qos:
     preempts: tuple[str, ...] = ()
     #: Its own jobs end for good when they are put out, instead of queueing again.
     cancelled_when_put_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A set of nodes, by name, that jobs name; its priority is against the other partitions'."""
+
+    nodes: frozenset[str] = frozenset()
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Nodes, by name, that from `start` until `end` are for some projects and users only, or for nobody."""
+
+    id: str
+    nodes: frozenset[str]
+    start: float
+    end: float
+    projects: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    text: str = ""  # what it is for
+
+    @property
+    def kind(self) -> str:
+        return "reservation" if self.projects or self.users else "maintenance"
+
+    def admits(self, job: Job) -> bool:
+        return job.project in self.projects or job.user in self.users
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +207,10 @@ class Snapshot:
     usage: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     usage_at: float = 0.0
     qos: Mapping[str, Qos] = field(default_factory=dict)
+    #: By name. A job is given GPUs on the nodes of its partition only; with none, every node is for all.
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    #: That have not ended. No job is started where it would run into one that is not for it.
+    windows: tuple[Window, ...] = ()
     #: Still occupied by processes that are on their way out; nobody may be given these now.
     blocked_gpu_ids: frozenset[int] = frozenset()
 

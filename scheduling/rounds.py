@@ -13,7 +13,9 @@ from scheduling._borrowing import keep_rigid_from_borrowing
 from scheduling._displaced import Displaced, displace
 from scheduling._gathering import gather
 from scheduling._parking import park
+from scheduling._pool_words import PoolWords, plan_in_plain_types
 from scheduling._reclaim import CLAIMS, Reclaim, reclaim
+from scheduling._spanning import start_across
 from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
@@ -24,6 +26,7 @@ from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
+from scheduling.pools import Pools, divide
 from scheduling.timesharing import share_time, with_least_gangs
 
 
@@ -36,7 +39,15 @@ class Layout:
 
 
 def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
-    # 1 take jobs off lost and drained nodes, and those whose hard budget is used up off their GPUs
+    """Where not all jobs may use all nodes, what follows sees pools of nodes as types."""
+    divided = divide(snapshot)
+    if divided.pools is None:
+        return _plan(snapshot, policy, None)
+    return plan_in_plain_types(_plan(divided.snapshot, policy, divided.pools))
+
+
+def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
+    # 1 take jobs off lost, drained and reserved nodes, and those whose hard budget is used up off their GPUs
     displaced = displace(snapshot)
     parked = park(snapshot)
     kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
@@ -57,9 +68,12 @@ def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
     if rejected:
         layout = _present(field)
     layout = _with_owners(layout, back)
+    if pools is not None:
+        layout = _across_pools(pools, field, layout)
     # 6 say what changes and why
     own = {**kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
-    reasons = _reasons(displaced, field, allocation, layout, rejected, own)
+    words = PoolWords(pools, field, layout.gangs) if pools else None
+    reasons = _reasons(displaced, field, allocation, layout, rejected, own, words)
     moves = _moves(snapshot, displaced, field, layout, reasons)
     return Plan(
         moves=moves,
@@ -77,6 +91,12 @@ def _with_owners(layout: Layout, back: Reclaim) -> Layout:
         return layout
     gpus = {taking.job.id: taking.gpus for taking in back.takings}
     return Layout({**layout.gpus, **gpus}, {**layout.gangs, **{one.job.id: one.gang for one in back.takings}})
+
+
+def _across_pools(pools: Pools, field: View, layout: Layout) -> Layout:
+    """And those whose gang no pool of nodes alone has room for."""
+    gpus, gangs = start_across(pools, field, layout.gpus, layout.gangs)
+    return Layout({**layout.gpus, **gpus}, {**layout.gangs, **gangs}) if gpus else layout
 
 
 # 2 allocate ----------------------------------------------------------------------------------------
@@ -240,8 +260,9 @@ def _reasons(
     layout: Layout,
     rejected: Reason | None,
     own: Mapping[str, Reason],
+    words: PoolWords | None,
 ) -> Mapping[str, Reason]:
-    """`own`: of guarantees and budgets; they come before all others."""
+    """`own`: of guarantees and budgets; they come before all others. `words`: what pools of nodes change in them."""
     special: dict[str, Reason] = {}
     for job in field.queued:
         if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
@@ -254,10 +275,9 @@ def _reasons(
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
 
     def tell(key: str) -> Reason:
-        for known in (special, allocation.reasons, field.reasons):
-            if key in known:
-                return known[key]
-        return waiting
+        every = (special, allocation.reasons, field.reasons)
+        known = next((reasons[key] for reasons in every if key in reasons), waiting)
+        return words.tell(key, known) if words else known
 
     return Told((job.id for job in displaced.original.jobs), tell)
 
@@ -271,7 +291,7 @@ def _moves(
     for job in sorted(changed, key=queue_key):
         if job.id in displaced.give_back:
             moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
-        elif job.id in part or job.id in displaced.must_leave:
+        elif job.id in part or job.id in displaced.leaving:
             move = _move(job, layout, reasons[job.id])
             moves += [move] if move else []
     return tuple(moves)
@@ -294,6 +314,7 @@ def _next_wake_at(
     """
     rests = getattr(policy, "rests", False)
     later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
+    later += [edge for window in snapshot.windows for edge in (window.start, window.end)]
     for job in snapshot.jobs:
         if job.not_before is not None and not job.gpu_ids:
             later.append(job.not_before)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import httpx
 
-from evenkeel import resources, schemas
+from evenkeel import node_sets, resources, schemas
 
 Json = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -76,6 +76,7 @@ class Client:
         self.shares = resources.Shares(self)
         self.qos = resources.Qos(self)
         self.arrays = resources.Arrays(self)
+        self.partitions = node_sets.Partitions(self)
         self.tokens = resources.Tokens(self)
         self.secrets = resources.Secrets(self)
         self.artifacts = resources.Artifacts(self)

@@ -422,6 +422,7 @@ class JobsFilter(TypedDict):
     array: NotRequired[int | None]
     search: NotRequired[str | None]
     model_type: NotRequired[str | None]
+    partition: NotRequired[str | None]
     label: NotRequired[list[LabelItem]]
     held: NotRequired[bool | None]
     submitted_from_at: NotRequired[str | None]
@@ -615,6 +616,26 @@ class OthersJob(TypedDict):
     project: str
 
 
+class Partition(TypedDict):
+    name: str
+    priority: int
+    nodes: list[str]
+    accelerator_types: list[str]
+    node_count: int
+    gpus: int
+    for_everybody: bool
+    projects: list[str]
+    max_gpus: int | None
+    max_duration_s: int | None
+    is_default: bool
+
+
+class PartitionPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Partition]
+
+
 class PatchedAccountChange(TypedDict):
     role: NotRequired[Literal["viewer", "member", "manager"] | None]
     is_active: NotRequired[bool | None]
@@ -630,6 +651,7 @@ class PatchedJobPatch(TypedDict):
     nice: NotRequired[int]
     priority: NotRequired[int]
     qos: NotRequired[str | None]
+    partition: NotRequired[str | None]
     total_steps: NotRequired[int]
     max_cost: NotRequired[float | str | None]
     max_duration: NotRequired[float | str | None]
@@ -1122,6 +1144,23 @@ class UsageRow(TypedDict):
     cost: str
 
 
+Node1: TypeAlias = str
+
+
+AcceleratorType1: TypeAlias = str
+
+
+class WantedPartition(TypedDict):
+    priority: NotRequired[int]
+    nodes: NotRequired[list[Node1]]
+    accelerator_types: NotRequired[list[AcceleratorType1]]
+    for_everybody: NotRequired[bool]
+    projects: NotRequired[list[Project1]]
+    max_gpus: NotRequired[int | None]
+    max_duration_s: NotRequired[int | None]
+    is_default: NotRequired[bool]
+
+
 class Weighed(TypedDict):
     number: int
     name: str
@@ -1294,6 +1333,7 @@ class Job(TypedDict):
     nice: int
     qos: str | None
     array: ArrayPlace | None
+    partition: str | None
     restartable: bool
     labels: dict[str, str]
     deadline_at: str | None
@@ -1361,6 +1401,7 @@ class JobFile(TypedDict):
     priority: NotRequired[int]
     nice: NotRequired[int]
     qos: NotRequired[str | None]
+    partition: NotRequired[str | None]
     deadline: NotRequired[str | None]
     max_cost: NotRequired[float | str | None]
     max_duration: NotRequired[float | str | None]
@@ -1459,6 +1500,7 @@ class LiveJob(TypedDict):
     nice: int
     qos: NotRequired[str]
     array: NotRequired[LiveArrayPlace]
+    partition: NotRequired[str]
     restartable: bool
     labels: dict[str, str]
     deadline_at: NotRequired[str]
@@ -1713,6 +1755,7 @@ class JobDetail(TypedDict):
     nice: int
     qos: str | None
     array: ArrayPlace | None
+    partition: str | None
     restartable: bool
     labels: dict[str, str]
     deadline_at: str | None

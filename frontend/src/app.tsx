@@ -19,6 +19,7 @@ const PolicyPage = lazy(() => import("./pages/policy/PolicyPage"));
 const TokensPage = lazy(() => import("./pages/tokens/TokensPage"));
 const SharesPage = lazy(() => import("./pages/shares/SharesPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
+const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
 const NotFound = lazy(() => import("./pages/NotFound"));
 
 const refused = (error: unknown) => error instanceof ApiError && error.status >= 400 && error.status < 500;
@@ -52,6 +53,7 @@ function Pages() {
           <Route path="/submit" element={<SubmitPage session={session.data} />} />
           <Route path="/shares" element={<SharesPage session={session.data} />} />
           <Route path="/usage" element={<UsagePage session={session.data} />} />
+          <Route path="/cluster" element={<ClusterPage session={session.data} />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
           {session.data.user.is_admin && <Route path="/policy" element={<PolicyPage />} />}
           <Route path="*" element={<NotFound />} />

@@ -22,6 +22,7 @@ from portal.jobs.services.administration import NothingToUndo
 from portal.jobs.services.current import JobConflict, NotAllowed
 from portal.jobs.services.levels import QosInUse
 from portal.jobs.services.moves import StaleRun
+from portal.jobs.services.partitions import PartitionInUse
 from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
 from portal.material.bundles import TooLarge
 from portal.material.environments import InUse
@@ -52,6 +53,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     NothingToUndo: 409,
     QuotaExists: 409,
     QosInUse: 409,
+    PartitionInUse: 409,
     PermissionError: 403,
     InUse: 409,
     TooLarge: 413,

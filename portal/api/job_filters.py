@@ -37,6 +37,7 @@ class _Filters(BaseModel):
     array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")
     search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
     model_type: Word | None = Field(None, description="Name of a program of the catalogue.")
+    partition: Word | None = Field(None, description="Name of a partition.")
     label: list[Label] = Field([], max_length=20, description="`key:value`, or `key` alone; all of them.")
     held: bool | None = Field(None, description="Held jobs only, or those that are not.")
     submitted_from_at: At | None = Field(None, description="Submitted then or later.")
@@ -59,6 +60,7 @@ def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) ->
         "project__key": query.project,
         "model_type__name": query.model_type,
         "array__number": query.array,
+        "partition__name": query.partition,
         "submitted_at__gte": query.submitted_from_at,
         "submitted_at__lt": query.submitted_to_at,
     }

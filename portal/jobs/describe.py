@@ -132,6 +132,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "nice": job.spec.get("nice", 0),
         "qos": job.qos.name if job.qos else None,
         "array": {"number": job.array.number, "index": job.array_index, "size": job.array.size} if job.array else None,
+        "partition": job.partition.name if job.partition else None,
         "restartable": job.restartable,
         "labels": job.labels,
         "deadline_at": job.spec.get("deadline"),

@@ -37,6 +37,8 @@ _WAYS_OUT = {
     "may_not_borrow": "It starts when GPUs that nobody is guaranteed are free, or with checkpoints.",
     "budget_parked": "It goes on from its checkpoint when the period ends, or when the limit is raised.",
     "dependency": "It queues when that has happened; where it cannot happen any more, it is cancelled.",
+    "partition_full": "It starts when {needs} GPUs of partition {partition} are free; another partition may have room.",
+    "partition_too_small": "Ask for fewer GPUs, or for another partition.",
     "no_type": "Allow other accelerator types, or fewer GPUs.",
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
     "no_slot": "It starts when a job ends and leaves its slot.",

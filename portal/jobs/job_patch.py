@@ -23,6 +23,7 @@ class JobPatch(Part):
     nice: int = Field(0, ge=0, le=1_000, description="Only administrators lower it.", json_schema_extra=_no_default)
     priority: int = Field(0, ge=-1_000, le=1_000, description="Administrators only.", json_schema_extra=_no_default)
     qos: Word | None = Field(None, description="Another level of service.", json_schema_extra=_no_default)
+    partition: Word | None = Field(None, description="Another partition.", json_schema_extra=_no_default)
     total_steps: int = Field(1, ge=1, le=10**12, description="It may only grow.", json_schema_extra=_no_default)
     max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6, json_schema_extra=_no_default)
     max_duration: Seconds | None = Field(None, json_schema_extra=_no_default)

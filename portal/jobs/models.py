@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from accounts.models import Project
 from portal.jobs.job_arrays import JobArray as JobArray
+from portal.jobs.node_sets import Partition as Partition
 from portal.jobs.service_levels import Qos as Qos
 from scheduling.lifecycle import LIVE, State
 
@@ -43,6 +44,8 @@ class Cluster(models.Model):
     figures = models.JSONField(default=dict, blank=True, editable=False)
     last_error = models.TextField(blank=True, default="", editable=False)
     isolation = models.CharField(max_length=200, blank=True, default="", editable=False)
+    #: Of jobs that name none.
+    default_partition = models.ForeignKey(Partition, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
 
     def __str__(self) -> str:
         return self.name
@@ -154,6 +157,7 @@ class Job(models.Model):
     qos = models.ForeignKey(Qos, null=True, on_delete=models.PROTECT, related_name="jobs")
     array = models.ForeignKey(JobArray, null=True, on_delete=models.PROTECT, related_name="jobs")
     array_index = models.PositiveIntegerField(null=True)
+    partition = models.ForeignKey(Partition, null=True, on_delete=models.PROTECT, related_name="jobs")
     priority = models.IntegerField(default=0, validators=[MinValueValidator(-1000), MaxValueValidator(1000)])
     restartable = models.BooleanField(default=True)
     labels = models.JSONField(default=dict)

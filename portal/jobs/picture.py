@@ -5,7 +5,7 @@ Under another policy than `multifactor` it is what its defaults would make of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from portal.jobs.dependencies import waits_of
 from portal.jobs.models import Cluster, Job
 from portal.jobs.selectors import in_states
 from portal.jobs.shares import held_now, share_inputs, user_key
-from portal.jobs.snapshots import nodes_of, project_tree, qos_levels
+from portal.jobs.snapshots import nodes_of, partitions_of, project_tree, qos_levels
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
@@ -37,12 +37,15 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
     policy = load_policy(Multifactor.name, cluster.policy_parameters if in_force else {})
     assert isinstance(policy, Multifactor)
     inputs = share_inputs(now)
+    nodes = nodes_of(cluster)
+    partitions, name_of = partitions_of(cluster, nodes)
     snapshot = domain.Snapshot(
         now=now.timestamp(),
-        nodes=nodes_of(cluster),
-        jobs=tuple(_jobs(cluster)),
+        nodes=nodes,
+        jobs=tuple(_jobs(cluster, name_of)),
         entities=project_tree(),
         qos=qos_levels(),
+        partitions=partitions,
         members=inputs.members,
         usage=inputs.usage,
         usage_at=inputs.usage_at,
@@ -50,12 +53,19 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
     return Picture(snapshot, policy, in_force)
 
 
-def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
+def _jobs(cluster: Cluster, partition_names: Mapping[int | None, str]) -> Iterable[domain.Job]:
     held, waits = held_now(cluster), waits_of(cluster.pk)
     columns = ("pk", "number", "project__key", "owner_id", "run_id", "run__state", "submitted_at", "eligible_at")
     rows = Job.objects.filter(in_states(LIVE), cluster=cluster).order_by("number")
     for row in rows.values(
-        *columns, "run__not_before", "priority", "min_gpus", "accelerator_types", "hold_kind", "qos__name"
+        *columns,
+        "run__not_before",
+        "priority",
+        "min_gpus",
+        "accelerator_types",
+        "hold_kind",
+        "qos__name",
+        "partition_id",
     ):
         holds = held.get(row["run_id"])
         yield domain.Job(
@@ -76,6 +86,7 @@ def _jobs(cluster: Cluster) -> Iterable[domain.Job]:
             held=bool(row["hold_kind"]),
             waits_for=waits.sentence(row["pk"]),
             qos=row["qos__name"] or "",
+            partition=partition_names.get(row["partition_id"], ""),
         )
 
 

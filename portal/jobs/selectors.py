@@ -23,7 +23,8 @@ def described_jobs() -> QuerySet[Job]:
     One join and a short query for each of the rest: PostgreSQL needs longer to plan nine joins than for all else,
     and what many jobs share is made once.
     """
-    apart = ("project", "owner", "model_type", "cluster", "qos", "array", "held_by", "resubmit_of", "resume_job")
+    alike = ("project", "owner", "model_type", "cluster", "qos", "partition", "array")
+    apart = (*alike, "held_by", "resubmit_of", "resume_job")
     return Job.objects.select_related("run").prefetch_related(*apart)
 
 

@@ -12,6 +12,7 @@ _WORDS = {
     "reclaimed": "Priority", "reclaiming": "Resources", "may_not_borrow": "Resources",
     "budget_parked": "AssocGrpGRESMinutes", "quota_queue": "AssocMaxJobsLimit",
     "quota_period": "AssocGrpGRESMinutes", "back_off": "BeginTime", "dependency": "Dependency",
+    "partition_full": "Resources", "partition_too_small": "PartitionNodeLimit",
     "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
     "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "held_cost": "AssocGrpBillingMinutes",
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from accounts.models import Project
 from portal.jobs import profiles, quota_use
 from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.guarantees import guarantees_of_projects
-from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Qos
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Partition, Qos
 from portal.jobs.selectors import in_states
 from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
@@ -62,8 +62,9 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     guarantees = guarantees_of_projects()
     holds = held_now(cluster) if fair or guarantees else {}
     waits = waits_of(cluster.pk)
+    partitions, name_of = partitions_of(cluster, nodes)
     views = tuple(
-        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), holds, waits)
+        _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), holds, waits, name_of)
         for job in jobs
     )
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
@@ -81,6 +82,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         pairs=pairs_of((view for view in views if not view.held), types) if packs else {},
         entities=project_tree(),
         qos=qos_levels(),
+        partitions=partitions,
         prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
         members=fair.members if fair else {},
         usage=fair.usage if fair else {},
@@ -144,6 +146,7 @@ def _job(
     limits: tuple[str, ...],
     holds: Mapping[Any, Held],
     waits: Waits,
+    partition_names: Mapping[int | None, str],
 ) -> domain.Job:
     run = job.run
     assert run is not None
@@ -179,6 +182,7 @@ def _job(
         held_since=holds[job.run_id].since if job.run_id in holds else None,
         time_limit_s=_time_limit_s(job),
         qos=job.qos.name if job.qos else "",
+        partition=partition_names.get(job.partition_id, ""),
     )
 
 
@@ -218,6 +222,22 @@ def qos_levels() -> dict[str, domain.Qos]:
         )
         for row in rows
     }
+
+
+def partitions_of(
+    cluster: Cluster, nodes: Iterable[domain.Node]
+) -> tuple[dict[str, domain.Partition], dict[int | None, str]]:
+    """(partitions by name with their nodes, names by id), under None the default one's."""
+    rows = list(Partition.objects.all())
+    kinds = [(node.name, node.type) for node in nodes] if rows else []
+    found = {
+        row.name: domain.Partition(frozenset(name for name, kind in kinds if row.has(name, kind)), row.priority)
+        for row in rows
+    }
+    names: dict[int | None, str] = {row.pk: row.name for row in rows}
+    if cluster.default_partition_id in names:
+        names[None] = names[cluster.default_partition_id]
+    return found, names
 
 
 def _posix(at: datetime | None) -> float | None:

@@ -44,7 +44,8 @@ class Backfill:
     sizes: Literal["min", "max"] = "min"
     tables: dict[str, Timetable] = field(default_factory=dict)
     reasons: dict[str, Reason] = field(default_factory=dict)
-    first: Job | None = None  # of those that wait for GPUs
+    #: Of those that wait for GPUs, by partition: a partition's queue is held up by its own jobs only.
+    firsts: dict[str, Job] = field(default_factory=dict)
     #: Who is expected to leave GPUs of a type, and when; in order of time.
     leaving: dict[str, list[tuple[float, int, Job]]] = field(default_factory=dict)
 
@@ -89,8 +90,9 @@ class Backfill:
         return {name: span.high if whole else span.low for name, span in self.view.spans(job).items()}
 
     def _place(self, job: Job, sizes: Mapping[str, int], ahead: int) -> None:
-        if self.first is not None and self.kind == "none":
-            self.reasons[job.id] = self._behind(job, None)
+        first = self.firsts.get(job.partition)
+        if first is not None and self.kind == "none":
+            self.reasons[job.id] = self._behind(first, None)
             return
         slot = self._slot(job, [Gang(name, count) for name, count in sizes.items()])
         if slot is None:
@@ -99,13 +101,13 @@ class Backfill:
         starts = slot.at <= self.snapshot.now
         if starts:
             self.stock.give(job, slot.gang)
-            self.reasons[job.id] = self._started(slot)
+            self.reasons[job.id] = self._started(first, slot)
         else:
-            self.reasons[job.id] = self._waits(job, slot) if self.first is None else self._behind(job, slot)
-        if starts or self.first is None or self.kind == "conservative":
+            self.reasons[job.id] = self._waits(slot) if first is None else self._behind(first, slot)
+        if starts or first is None or self.kind == "conservative":
             self.tables[slot.gang.type].take(slot.gang.count, slot.at, slot.duration_s)
-        if not starts and self.first is None:
-            self.first = job
+        if not starts and first is None:
+            self.firsts[job.partition] = job
 
     def _slot(self, job: Job, gangs: Iterable[Gang]) -> Slot | None:
         """The gang on which it ends first; starts that a limit forbids now are none."""
@@ -124,17 +126,17 @@ class Backfill:
         place = bisect_right(ends, slot.at, key=lambda end: end[0])
         return ends[place - 1][2] if place else None
 
-    def _started(self, slot: Slot) -> Reason:
-        if self.first is None:
+    def _started(self, first: Job | None, slot: Slot) -> Reason:
+        if first is None:
             text = f"It has the highest priority of those that wait, so it starts on {words(slot.gang)}."
             return Reason("started", text)
         text = (
-            f"It fits beside what is reserved for #{self.first.number}, whose start it does not delay, "
+            f"It fits beside what is reserved for #{first.number}, whose start it does not delay, "
             f"so it starts on {words(slot.gang)}."
         )
-        return Reason("backfilled", text, {"by": self.first.id})
+        return Reason("backfilled", text, {"by": first.id})
 
-    def _waits(self, job: Job, slot: Slot) -> Reason:
+    def _waits(self, slot: Slot) -> Reason:
         free = self.stock.free[slot.gang.type]
         missing = max(0, slot.gang.count - free)
         whose = self.freed_by(slot)
@@ -146,14 +148,13 @@ class Backfill:
         )
         return Reason("resources", text, self._detail(slot, whose, missing=missing))
 
-    def _behind(self, job: Job, slot: Slot | None) -> Reason:
-        assert self.first is not None
-        text = f"#{self.first.number} and others of higher priority are ahead"
+    def _behind(self, first: Job, slot: Slot | None) -> Reason:
+        text = f"#{first.number} and others of higher priority are ahead"
         if slot is None:
-            return Reason("priority", f"{text}; this one starts after them.", {"by": self.first.id})
+            return Reason("priority", f"{text}; this one starts after them.", {"by": first.id})
         whose = self.freed_by(slot) if self.kind == "conservative" else None
         text += f"; without delaying them it can start in {span(slot.at - self.snapshot.now)}."
-        return Reason("priority", text, self._detail(slot, whose) | {"by": self.first.id})
+        return Reason("priority", text, self._detail(slot, whose) | {"by": first.id})
 
     def _detail(self, slot: Slot, whose: Job | None, **more: int) -> dict[str, object]:
         detail: dict[str, object] = {"expected_start_at": slot.at, "type": slot.gang.type, "needs": slot.gang.count}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduling.domain import Curve, Gang, Job, Limit, Reason, Snapshot
+from scheduling.domain import Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies._known import ByCurves, ByShape, fleet
 from scheduling.throughput import effective, trial_curve
@@ -193,7 +193,7 @@ def limited(limit: Limit, gang: Gang) -> int:
     """How much of a limit a gang takes: GPUs, or one job."""
     if limit.kind == "running_jobs":
         return 1
-    return gang.count if limit.type in (None, gang.type) else 0
+    return gang.count if limit.type in (None, plain_type(gang.type)) else 0
 
 
 def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...], running: tuple[Job, ...]) -> dict[str, int]:

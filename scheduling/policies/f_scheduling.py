@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from scheduling.domain import Allocation, Gang, Job, Snapshot
+from scheduling.domain import Allocation, Gang, Job, Snapshot, plain_type
 from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Greedy, Kind, Seat, at
 from scheduling.policies._known import fleet
 from scheduling.policies._limits import Rooms
@@ -149,7 +149,9 @@ def make_kind(field: View, job: Job, objective: str, groups: Mapping[str, int]) 
     # A running job stays on its type until all others are served; see `solve`.
     hurdle = float("inf") if job.gpu_ids else 1.0
     mine = [key for key in job.limits if key in groups]
-    bounds = tuple(tuple(groups[key] for key in mine if field.limits[key].type in (None, name)) for name in field.types)
+    bounds = tuple(
+        tuple(groups[key] for key in mine if field.limits[key].type in (None, plain_type(name))) for name in field.types
+    )
     every = tuple(spans.get(name, _NO_SPAN) for name in field.types)
     return _make_kind(every, objective, hurdle, bounds if mine else ())
 

@@ -1,6 +1,6 @@
 """Strict first in, first out, with gangs of one size.
 
-Objective: none; the queue order decides. Constraints: a job starts only when all before it have
+Objective: none; the queue order decides. Constraints: a job starts only when all before it in its partition have
 started, on all GPUs of its gang at once, and is never resized. A job that only a limit
 keeps back does not hold up others. The common baseline of cluster schedulers (f-scheduling thesis,
 section 2).
@@ -40,8 +40,9 @@ class FifoGang:
         field = view(snapshot)
         stock = Stock(snapshot, field)
         reasons = dict(field.reasons)
-        first: Job | None = None
+        waits: dict[str, Job] = {}  # the first that does not fit, by partition
         for job in field.queued:
+            first = waits.get(job.partition)
             if first is not None:
                 text = f"#{first.number} is ahead and does not fit yet; this job starts after it."
                 reasons[job.id] = Reason("behind", text, {"by": first.id})
@@ -54,7 +55,8 @@ class FifoGang:
             gang = _fastest(field, job, sizes, stock)
             if gang is None:
                 reasons[job.id] = stock.no_room(job, sizes)
-                first = job if sizes else None  # one that can never run here blocks nobody
+                if sizes:  # one that can never run here blocks nobody
+                    waits[job.partition] = job
                 continue
             stock.give(job, gang)
             text = f"All before it have started and enough GPUs were free, so it starts on {words(gang)}."

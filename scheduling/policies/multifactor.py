@@ -29,6 +29,7 @@ class Parameters(BaseParameters):
     weight_age: float = Field(default=10_000, ge=0, le=1e9, description="Points for having waited max_age_days.")
     weight_fair_share: float = Field(default=3_000, ge=0, le=1e9, description="Points for having used nothing.")
     weight_job_size: float = Field(default=0, ge=0, le=1e9, description="Points for asking for the whole cluster.")
+    weight_partition: float = Field(default=0, ge=0, le=1e9, description="Points in the partition of highest priority.")
     weight_qos: float = Field(default=0, ge=0, le=1e9, description="Points on the highest level of service.")
     weight_resources: dict[str, float] = Field(
         default_factory=dict,
@@ -66,6 +67,7 @@ class Parameters(BaseParameters):
                 age=self.weight_age,
                 fair_share=self.weight_fair_share,
                 job_size=self.weight_job_size,
+                partition=self.weight_partition,
                 qos=self.weight_qos,
                 resources=self.weight_resources,
             ),

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduling.domain import Job, Snapshot
+from scheduling.domain import Job, Snapshot, plain_type
 from scheduling.priority.fair_share import Form, Key, Standing, standings
 from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
 from scheduling.priority.standing import leaves, tree_of
 
-#: What is worked out of a snapshot; of Slurm's factors accounts and partitions have none here.
-FACTORS = ("age", "fair_share", "job_size", "qos")
+#: What is worked out of a snapshot; of Slurm's factors accounts have none here.
+FACTORS = ("age", "fair_share", "job_size", "partition", "qos")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula) -> Scores:
         assoc=np.zeros(len(jobs)),
         fair_share=_column(found[leaf].factor for leaf in leaves(jobs)),
         job_size=size_factor(_parts(snapshot, jobs), favor_small=formula.favor_small),
-        partition=np.zeros(len(jobs)),
+        partition=_partitions(snapshot, jobs),
         qos=_levels(snapshot, jobs),
         site=_column(max(job.priority, 0) for job in jobs),
         nice=_column(max(-job.priority, 0) for job in jobs),
@@ -76,13 +76,21 @@ def _sizes(snapshot: Snapshot) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for node in snapshot.nodes:
         if not node.lost:
-            sizes[node.type] = sizes.get(node.type, 0) + len(node.gpu_ids)
+            kind = plain_type(node.type)
+            sizes[kind] = sizes.get(kind, 0) + len(node.gpu_ids)
     return sizes
 
 
 def _parts(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
     """The GPUs that each needs at least, as a part of the cluster's."""
     return _column(job.min_gpus for job in jobs) / max(1, sum(_sizes(snapshot).values()))
+
+
+def _partitions(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
+    """The priority of its partition over the highest one; a job without counts nothing."""
+    priority = {name: each.priority for name, each in snapshot.partitions.items()}
+    most = max(priority.values(), default=0) or 1
+    return _column(priority.get(job.partition, 0) for job in jobs) / most
 
 
 def _levels(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
@@ -98,6 +106,8 @@ def _resources(snapshot: Snapshot, jobs: Sequence[Job], wanted: Mapping[str, flo
     found = {}
     for name in wanted:
         whole = sum(sizes.values()) if name == "gpu" else sizes.get(name, 0)
-        needs = _column(job.min_gpus if name == "gpu" or set(job.types) == {name} else 0 for job in jobs)
+        needs = _column(
+            job.min_gpus if name == "gpu" or set(map(plain_type, job.types)) == {name} else 0 for job in jobs
+        )
         found[name] = np.clip(needs / whole, 0.0, 1.0) if whole else np.zeros(len(jobs))
     return found

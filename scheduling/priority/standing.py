@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from scheduling.domain import Job, Snapshot
+from scheduling.domain import Job, Snapshot, plain_type
 from scheduling.priority.decay import decayed, held
 from scheduling.priority.fair_share import Account, Leaf, Tree
 
@@ -33,7 +33,7 @@ def tree_of(snapshot: Snapshot, half_life_s: float | None, billing: Mapping[str,
 def _held_now(job: Job, now: float, half_life_s: float | None, billing: Mapping[str, float]) -> float:
     if job.held_since is None or job.gang is None:
         return 0.0
-    return held(job.held_since, now, now, half_life_s) * job.gang.count * billing.get(job.gang.type, 1.0)
+    return held(job.held_since, now, now, half_life_s) * job.gang.count * billing.get(plain_type(job.gang.type), 1.0)
 
 
 def leaves(jobs: Iterable[Job]) -> list[Leaf]:

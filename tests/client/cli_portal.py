@@ -36,6 +36,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "nice": 0,
         "qos": None,
         "array": None,
+        "partition": None,
         "restartable": True,
         "labels": {},
         "deadline_at": None,

@@ -28,7 +28,7 @@ from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
 from portal.jobs import events
-from portal.jobs.models import Accelerator, JobArray, ModelType, Node, Qos
+from portal.jobs.models import Accelerator, JobArray, ModelType, Node, Partition, Qos
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
 from portal.material.models import Artifact, Bundle, Environment, Secret
@@ -52,12 +52,14 @@ UNKNOWN = {
     "quota": "999999",
     "level": "nothing",
     "array": "999999",
+    "partition": "nothing",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
     "create_project": {"key": "new", "name": "New", "parent": "vision"},
     "create_service_token": {"name": "ci", "scopes": ["admin"], "expires_in_days": 1},
     "resubmit_job": {"name": "again"},
+    "set_partition": {"nodes": ["a"]},
     "add_member": {"email": "outsider@example.org", "role": "member"},
 }
 
@@ -145,6 +147,7 @@ class Things:
             parameters = {"v_bound": bound}
             set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters=parameters)
         self.level, _ = Qos.objects.create(name="high"), Qos.objects.create(name="normal")
+        self.partition = Partition.objects.create(name="day", nodes=["a"])
         self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
         self.array = self._array(1)
         Guarantee.objects.create(project=self.vision, gpus=1)
@@ -251,6 +254,9 @@ class Things:
             "list_priorities": often(lambda _: self.world.submit()),
             "list_shares": often(lambda i: Project.objects.create(key=f"s{i}", name=f"S{i}")),
             "list_qos": often(lambda i: Qos.objects.create(name=f"q{i}").projects.add(self.vision)),
+            "list_partitions": often(
+                lambda i: Partition.objects.create(name=f"p{i}", nodes=["a"]).projects.add(self.vision)
+            ),
             "list_projects": often(lambda i: Project.objects.create(key=f"p{i}", name=f"P{i}")),
             "list_tokens": often(lambda i: create_token(user=self.root, name=f"t{i}")),
             "list_people": often(lambda i: User.objects.create_user(f"u{i}@example.org", "x")),
@@ -295,6 +301,7 @@ class Things:
             "quota": str(self.quota.pk),
             "level": self.level.name,
             "array": str(self.array.number),
+            "partition": self.partition.name,
         }
 
     def send(

@@ -19,6 +19,7 @@ from evenkeel.cli.jobs import cancel, logs, ls, show
 from evenkeel.cli.login import login
 from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
 from evenkeel.cli.output import print_error
+from evenkeel.cli.partitions import partition
 from evenkeel.cli.people import people
 from evenkeel.cli.projects import projects
 from evenkeel.cli.qos import qos
@@ -32,7 +33,7 @@ from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk, arrays, prio, shares, qos,
-    projects, people, quota, cost, tokens, secrets, environments, artifacts, audit, completion,
+    partition, projects, people, quota, cost, tokens, secrets, environments, artifacts, audit, completion,
 )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ class AfterDashes(click.Command):
 @click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs.")
 @click.option("--project", help="Key of the project that pays.")
+@click.option("--partition", help="Set of nodes to run on.")
 @click.option("--name", help="What the job is called.")
 @click.option(
     "--dependency", metavar="LIST", help="Queue after other jobs, as afterok:12:13,afterany:14 or singleton (Slurm's)."
@@ -125,6 +126,7 @@ def _job_file(
     gpus: str | None,
     batch_size: int | None,
     project: str | None,
+    partition: str | None,
     name: str | None,
     dependency: str | None,
     array: str | None,
@@ -137,6 +139,7 @@ def _job_file(
         job["command"] = command[0] if len(command) == 1 else shlex.join(command)
     given = {"model_type": model, "total_steps": steps, "batch_size": batch_size, "project": project, "name": name}
     given["array"] = array
+    given["partition"] = partition
     job |= {key: value for key, value in given.items() if value is not None}
     if gpus is not None:
         job["gpus"] = _mapping(job, "gpus") | _gpus(gpus)

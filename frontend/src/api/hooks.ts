@@ -60,6 +60,7 @@ export interface JobFilter {
   project?: string;
   array?: string;
   arrays?: "first";
+  partition?: string;
   ordering?: string;
 }
 

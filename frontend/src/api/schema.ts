@@ -804,6 +804,62 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/partitions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Partitions that your projects may use, newest first
+         * @description Partitions that your projects may use, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_partitions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partitions/{partition}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A partition
+         * @description A partition.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_partition"];
+        /**
+         * Make the partition, or change all of it
+         * @description Make the partition, or change all of it. What is left out is as shown by default.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        put: operations["set_partition"];
+        post?: never;
+        /**
+         * Remove a partition that no live job is in
+         * @description Remove a partition that no live job is in.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        delete: operations["remove_partition"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/people": {
         parameters: {
             query?: never;
@@ -2762,6 +2818,8 @@ export interface components {
             /** @description Level of service. */
             qos: string | null;
             array: components["schemas"]["ArrayPlace"] | null;
+            /** @description Set of nodes on which it runs. */
+            partition: string | null;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -2869,6 +2927,8 @@ export interface components {
             /** @description Level of service. */
             qos: string | null;
             array: components["schemas"]["ArrayPlace"] | null;
+            /** @description Set of nodes on which it runs. */
+            partition: string | null;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -2999,6 +3059,11 @@ export interface components {
              * @default null
              */
             qos: string | null;
+            /**
+             * @description Set of nodes; by default the cluster's default one, if any.
+             * @default null
+             */
+            partition: string | null;
             /**
              * @description When it should be finished; shown against the estimate.
              * @default null
@@ -3138,6 +3203,11 @@ export interface components {
              */
             model_type: string | null;
             /**
+             * @description Name of a partition.
+             * @default null
+             */
+            partition: string | null;
+            /**
              * @description `key:value`, or `key` alone; all of them.
              * @default []
              */
@@ -3252,6 +3322,7 @@ export interface components {
             nice: number;
             qos?: string;
             array?: components["schemas"]["LiveArrayPlace"];
+            partition?: string;
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -3578,6 +3649,33 @@ export interface components {
             /** @description Name of the project. */
             project: string;
         };
+        Partition: {
+            name: string;
+            priority: number;
+            /** @description Nodes that are in it by name. */
+            nodes: string[];
+            /** @description Types whose nodes are all in it. */
+            accelerator_types: string[];
+            /** @description Nodes that are in it now, by name or type. */
+            node_count: number;
+            /** @description GPUs on them. */
+            gpus: number;
+            for_everybody: boolean;
+            /** @description Keys of your projects that may use it, with all below them. */
+            projects: string[];
+            /** @description Of one job. */
+            max_gpus: number | null;
+            /** @description Of one job. */
+            max_duration_s: number | null;
+            /** @description Jobs that name none get this one. */
+            is_default: boolean;
+        };
+        PartitionPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Partition"][];
+        };
         PatchedAccountChange: {
             /** @default null */
             role: ("viewer" | "member" | "manager") | null;
@@ -3603,6 +3701,8 @@ export interface components {
             priority?: number;
             /** @description Another level of service. */
             qos?: string | null;
+            /** @description Another partition. */
+            partition?: string | null;
             /** @description It may only grow. */
             total_steps?: number;
             max_cost?: number | string | null;
@@ -4488,6 +4588,45 @@ export interface components {
              * @example 12.50
              */
             cost: string;
+        };
+        WantedPartition: {
+            /**
+             * @description Against the other partitions'.
+             * @default 0
+             */
+            priority: number;
+            /**
+             * @description Names of nodes.
+             * @default []
+             */
+            nodes: string[];
+            /**
+             * @description All nodes of these types.
+             * @default []
+             */
+            accelerator_types: string[];
+            /**
+             * @description False: only for the projects named, and those below them.
+             * @default true
+             */
+            for_everybody: boolean;
+            /** @default [] */
+            projects: string[];
+            /**
+             * @description That one job may have.
+             * @default null
+             */
+            max_gpus: number | null;
+            /**
+             * @description That one job may train.
+             * @default null
+             */
+            max_duration_s: number | null;
+            /**
+             * @description For jobs that name none; it takes the place of another.
+             * @default false
+             */
+            is_default: boolean;
         };
         Weighed: {
             number: number;
@@ -5593,6 +5732,8 @@ export interface operations {
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
                 /** @description `me`, or somebody's email. */
                 owner?: string;
+                /** @description Name of a partition. */
+                partition?: string;
                 /** @description Key of a project. */
                 project?: string;
                 /** @description Part of the name or of a label, or the number. */
@@ -7648,6 +7789,343 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_partitions: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PartitionPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_partition: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the partition. */
+                partition: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Partition"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_partition: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name of the partition. */
+                partition: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["WantedPartition"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Partition"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Partition"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_partition: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Name of the partition. */
+                partition: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -20,6 +20,7 @@ export function fullJob(job: LiveJob): Job {
     max_cost: job.max_cost ?? null,
     qos: job.qos ?? null,
     array: job.array ?? null,
+    partition: job.partition ?? null,
     max_duration_s: job.max_duration_s ?? null,
     hold: job.hold ? { ...job.hold, by: job.hold.by ?? null } : null,
     resubmit_of: job.resubmit_of ?? null,

@@ -29,7 +29,7 @@ export function writePath(file: JobFile, path: string, value: unknown): JobFile 
 
 export const ORDER = [
   "name", "project", "model_type", "command", "code", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
-  "priority", "nice", "qos", "deadline", "max_cost", "max_duration", "env", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
+  "priority", "nice", "qos", "partition", "deadline", "max_cost", "max_duration", "env", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
 ];
 
 export function toYaml(file: JobFile): string {

@@ -120,6 +120,7 @@ class Job(Shape):
     nice: int
     qos: str | None = Field(description="Level of service.")
     array: ArrayPlace | None
+    partition: str | None = Field(description="Set of nodes on which it runs.")
     restartable: bool
     labels: dict[str, str]
     deadline_at: datetime | None

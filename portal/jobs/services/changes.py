@@ -16,7 +16,8 @@ from portal.jobs.schema import FieldProblem, Problems, parse_job_file
 from portal.jobs.services.current import JobConflict, NotAllowed, audit_for_others, lock_current
 from portal.jobs.services.holds import has_cost_its_limit, lift_hold
 from portal.jobs.services.levels import choose_qos
-from scheduling.lifecycle import LIVE, State
+from portal.jobs.services.partitions import choose_partition, fitted
+from scheduling.lifecycle import LIVE, WAITING, State
 
 #: What describes a job may be changed at any time; the rest only says how it is to run.
 _AT_ANY_TIME = frozenset({"name", "labels"})
@@ -55,6 +56,8 @@ def _check(actor: User, job: Job, run: Run, changed: dict[str, Any]) -> None:
     state = State(run.state)
     if state not in LIVE and (late := sorted(changed.keys() - _AT_ANY_TIME)):
         raise JobConflict([_too_late(key, state) for key in late])
+    if "partition" in changed and state not in WAITING:
+        raise JobConflict.of("partition", "cannot be changed while it holds GPUs: hold the job first", "holds_gpus")
     if "total_steps" in changed and changed["total_steps"] < job.total_steps:
         message = f"may only grow: it is {job.total_steps}, not {changed['total_steps']}"
         raise Problems([FieldProblem("total_steps", message, "not_upward")])
@@ -84,7 +87,31 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
         job.deadline_told = ""
     if "qos" in changed:
         job.qos = choose_qos(job.project, changed["qos"])
-    job.save(update_fields=["qos", "spec", "name", "labels", "total_steps", "priority", "deadline_told"])
+    if changed.keys() & {"partition", "max_duration"}:
+        _fit_partition(job, spec, changed)
+    job.save(
+        update_fields=[
+            "qos",
+            "partition",
+            "spec",
+            "name",
+            "labels",
+            "total_steps",
+            "priority",
+            "deadline_told",
+            "max_gpus",
+        ]
+    )
+
+
+def _fit_partition(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
+    """Within the limits of the partition that it has, or will have."""
+    if "partition" in changed:
+        job.partition = choose_partition(job.project, job.cluster, changed["partition"])
+    job_file = fitted(parse_job_file(spec), job.partition)
+    job.max_gpus = job_file.gpus.max
+    limits = job_file.model_dump(mode="json", exclude_none=True, include={"gpus", "max_duration"})
+    job.spec = spec | limits
 
 
 def _tell(actor: User, job: Job, before: dict[str, Any], changed: dict[str, Any], now: datetime) -> None:

@@ -10,7 +10,7 @@ from django.db import transaction
 from accounts.audit import record_audit
 from accounts.models import Project, User
 from portal.jobs import wakeups
-from portal.jobs.models import Job, Qos
+from portal.jobs.models import Job, Partition, Qos
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import LIVE
@@ -93,8 +93,8 @@ def choose_qos(project: Project, name: str | None) -> Qos | None:
     return qos
 
 
-def may_use(project: Project, qos: Qos) -> bool:
-    if qos.for_everybody:
+def may_use(project: Project, named: Qos | Partition) -> bool:
+    if named.for_everybody:
         return True
     chain = Project.objects.values_list("ancestry", flat=True).get(pk=project.pk)
-    return any(one.pk in chain for one in qos.projects.all())
+    return any(one.pk in chain for one in named.projects.all())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -26,7 +27,6 @@ from portal.jobs.models import (
     Job,
     JobArray,
     ModelType,
-    Qos,
     Run,
     next_job_numbers,
 )
@@ -36,6 +36,7 @@ from portal.jobs.services.admission import admit
 from portal.jobs.services.current import audit_for_others
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.moves import StaleRun, move
+from portal.jobs.services.partitions import choose_partition, fitted
 from portal.material import claims
 from scheduling.lifecycle import LIVE, Event, State
 
@@ -73,11 +74,15 @@ def submit_job(
     start = find_start(user, project, job_file)
     dependencies = find_dependencies(user, job_file)
     qos = choose_qos(project, job_file.qos)
+    cluster = Cluster.objects.get()
+    partition = choose_partition(project, cluster, job_file.partition)
+    job_file = fitted(job_file, partition)
+    placed = {"cluster": cluster, "qos": qos, "partition": partition}
     try:
         with transaction.atomic():
             count = len(job_file.array.numbers) if job_file.array else 1
             admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types, count=count)
-            job, *others = _create(user, project, model_type, job_file, source, resubmit_of, start, qos)
+            job, *others = _create(user, project, model_type, job_file, source, resubmit_of, start, placed)
             store_dependencies([job, *others], dependencies)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
@@ -133,17 +138,16 @@ def _create(
     source: str,
     resubmit_of: Job | None,
     start: Start | None,
-    qos: Qos | None,
+    placed: Mapping[str, Any],
 ) -> list[Job]:
     """The job, or those of the array, each with its first run."""
     now, step = timezone.now(), start.step if start else 0
     resolved = {"resume_from": {"job": start.job.number, "step": start.step}} if start else {}
     document = spec.model_dump(mode="json", exclude_none=True) | {"project": project.key} | resolved
-    cluster, (array, places) = Cluster.objects.get(), _places(spec)
+    array, places = _places(spec)
     jobs = [
         Job(
             number=number,
-            cluster=cluster,
             project=project,
             owner=user,
             name=spec.name or (model_type.name if model_type else "command"),
@@ -156,7 +160,7 @@ def _create(
             max_gpus=spec.gpus.max,
             accelerator_types=spec.gpus.types,
             priority=spec.priority - spec.nice,
-            qos=qos,
+            **placed,
             array=array,
             array_index=index,
             restartable=spec.restartable,

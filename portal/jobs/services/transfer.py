@@ -65,6 +65,9 @@ def _check(actor: User, job: Job, run: Run, target: Project) -> None:
     if job.qos is not None and not may_use(target, job.qos):
         message = f"may not ask for level {job.qos.name}, which the job has; change its level first"
         raise JobConflict.of("project", message, "qos")
+    if job.partition is not None and not may_use(target, job.partition):
+        message = f"may not use partition {job.partition.name}, which the job is in; change its partition first"
+        raise JobConflict.of("project", message, "partition")
     if State(run.state) in LIVE and (kept := claims.belongs_to_project(job.spec)):
         message = f"cannot be moved: its {kept} is the project's; resubmit it in the other project"
         raise JobConflict.of("job", message.replace("secrets is", "secrets are"), "material")

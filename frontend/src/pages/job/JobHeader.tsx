@@ -42,6 +42,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       <span className="ell" style={{ maxWidth: 420 }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{range(job.gpus.min, job.gpus.max)}{THIN}×{THIN}{types}</b></span>
+      {job.partition && <span>Partition <b>{job.partition}</b></span>}
       {job.deadline_at && <span title={dateTime(new Date(job.deadline_at))}>Deadline <b>{moment(new Date(job.deadline_at), now)}</b></span>}
       {job.array && <span>Index <b>{integer(job.array.index)}</b> of <Link className="link" to={`/jobs?array=${job.array.number}`}>array {job.array.number}</Link>, {integer(job.array.size)} jobs</span>}
       {job.resubmit_of != null && <span>Repeats <Link className="link" to={`/jobs/${job.resubmit_of}`}>{job.resubmit_of}</Link></span>}

@@ -1,6 +1,7 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { useEffect, useState } from "react";
 import { Link, useSearchParams } from "react-router";
+import { usePartitions } from "../../api/clusterHooks";
 import { useJobs, useProjects } from "../../api/hooks";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
@@ -25,7 +26,7 @@ function useFilters() {
       return old;
     }, { replace: true });
   };
-  return { state: params.get("state") ?? "", search: params.get("search") ?? "", project: params.get("project") ?? "", array: params.get("array") ?? "", set };
+  return { state: params.get("state") ?? "", search: params.get("search") ?? "", project: params.get("project") ?? "", array: params.get("array") ?? "", partition: params.get("partition") ?? "", set };
 }
 
 export default function JobsPage() {
@@ -34,9 +35,10 @@ export default function JobsPage() {
   const [settled] = useDebouncedValue(typed, 250);
   const now = useNow(10_000);
   const projects = useProjects().data ?? [];
+  const partitions = usePartitions().data ?? [];
   const group = GROUPS.find((entry) => entry.key === filters.state) ?? GROUPS[0]!;
-  const narrowed = Boolean(filters.state || filters.search || filters.array);
-  const query = useJobs({ state: group.states, search: filters.search, project: filters.project, array: filters.array, ...(narrowed ? {} : { arrays: "first" as const }) });
+  const narrowed = Boolean(filters.state || filters.search || filters.array || filters.partition);
+  const query = useJobs({ state: group.states, search: filters.search, project: filters.project, array: filters.array, partition: filters.partition, ...(narrowed ? {} : { arrays: "first" as const }) });
   useEffect(() => setTyped(filters.search), [filters.search]);
   useEffect(() => {
     if (settled !== filters.search && settled === typed) filters.set("search", settled.trim());
@@ -55,6 +57,12 @@ export default function JobsPage() {
                 <select className="in" style={{ height: 28, fontSize: 12, width: "auto" }} aria-label="Project" value={filters.project} onChange={(event) => filters.set("project", event.target.value)}>
                   <option value="">All projects</option>
                   {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
+                </select>
+              )}
+              {(partitions.length > 0 || filters.partition) && (
+                <select className="in" style={{ height: 28, fontSize: 12, width: "auto" }} aria-label="Partition" value={filters.partition} onChange={(event) => filters.set("partition", event.target.value)}>
+                  <option value="">All partitions</option>
+                  {partitions.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}
                 </select>
               )}
               <input className="in" style={{ height: 28, width: 170, fontSize: 12 }} type="search" placeholder="Name or number" aria-label="Name or number" value={typed} onChange={(event) => setTyped(event.target.value)} />

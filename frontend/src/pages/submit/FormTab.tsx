@@ -6,6 +6,7 @@ import { useCluster } from "../../lib/liveContext";
 import { Field, NumberField, TextField, errorAt, type FieldError } from "./fields";
 import { GpuFields } from "./GpuFields";
 import { LimitFields } from "./LimitFields";
+import { PartitionField } from "./PartitionField";
 import type { Draft } from "./useDraft";
 
 interface Props {
@@ -19,6 +20,7 @@ export function FormTab({ draft, errors }: Props) {
       <div className="block g2">
         <TextField draft={draft} errors={errors} label="Name" path="name" placeholder="the program's name" />
         <ProjectField draft={draft} errors={errors} />
+        <PartitionField draft={draft} errors={errors} />
       </div>
       <div className="block">
         <Program draft={draft} errors={errors} />

@@ -1,0 +1,69 @@
+"""`evenkeel partition`."""
+
+from __future__ import annotations
+
+import click
+
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, done, print_rows, print_value
+from evenkeel.resources import given
+
+HEADS = {
+    "NAME": "name", "PRIORITY": "priority", "NODES": "node_count", "GPUS": "gpus", "BY NAME": "nodes",
+    "BY TYPE": "accelerator_types", "EVERYBODY": "for_everybody", "PROJECTS": "projects", "GPUS/JOB": "max_gpus",
+    "SECONDS/JOB": "max_duration_s", "DEFAULT": "is_default",
+}  # fmt: skip
+
+
+@click.group()
+def partition() -> None:
+    """Partitions: sets of nodes that jobs name."""
+
+
+@partition.command("ls")
+@as_json
+def ls(output: str) -> None:
+    """Partitions that your projects may use."""
+    print_rows(connect().partitions.list(), HEADS, output, none="There are no partitions.")
+
+
+@partition.command("set")
+@click.argument("name")
+@click.option("--node", "nodes", multiple=True, metavar="NODE", help="A node of it; may be repeated.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="All nodes of an accelerator type.")
+@click.option("--priority", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--project", "projects", multiple=True, help="Only for this project and below; may be repeated.")
+@click.option("--max-gpus", type=click.IntRange(min=1), help="That one job may have.")
+@click.option("--max-duration-s", type=click.IntRange(min=1), help="That one job may train.")
+@click.option("--default", "is_default", is_flag=True, help="The partition of jobs that name none.")
+@as_json
+def set_(
+    name: str,
+    nodes: tuple[str, ...],
+    types: tuple[str, ...],
+    projects: tuple[str, ...],
+    output: str,
+    **values: int | None,
+) -> None:
+    """Make a partition or change all of it; what is left out is as by default.
+
+    \b
+    Examples:
+      evenkeel partition set main --type titan_xp --default
+      evenkeel partition set debug --node n1 --priority 100 --max-gpus 1 --max-duration-s 1800
+    """
+    wish = given(**values) | {
+        "nodes": list(nodes),
+        "accelerator_types": list(types),
+        "projects": list(projects),
+        "for_everybody": not projects,
+    }
+    print_value(connect().partitions.set(name, wish), output)
+
+
+@partition.command()
+@click.argument("name")
+def rm(name: str) -> None:
+    """Remove a partition that no live job is in."""
+    connect().partitions.remove(name)
+    done(f"Partition {name} is removed.")

@@ -1,0 +1,35 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { get, send } from "./client";
+import type { ClusterNode, Page, Partition } from "./types";
+
+const ALL = { limit: 200 };
+
+export const useNodes = () => useQuery({ queryKey: ["nodes"], queryFn: ({ signal }) => get<ClusterNode[]>("nodes", {}, signal), refetchInterval: 10_000 });
+export const usePartitions = () =>
+  useQuery({ queryKey: ["partitions"], queryFn: async ({ signal }) => (await get<Page<Partition>>("partitions", ALL, signal)).results, staleTime: 30_000 });
+
+/** What a change of nodes or of sets of them shows elsewhere is read again. */
+function useClusterChange<T, R>(change: (input: T) => Promise<R>) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: change,
+    onSuccess: () => Promise.all(["nodes", "partitions"].map((key) => client.invalidateQueries({ queryKey: [key] }))),
+  });
+}
+
+export interface PartitionWish {
+  nodes: string[];
+  accelerator_types: string[];
+  priority: number;
+  for_everybody: boolean;
+  projects: string[];
+  max_gpus: number | null;
+  max_duration_s: number | null;
+  is_default: boolean;
+}
+
+export const useDrain = () =>
+  useClusterChange(({ name, drained }: { name: string; drained: boolean }) => send<ClusterNode>("POST", `nodes/${encodeURIComponent(name)}/${drained ? "drain" : "resume"}`, {}));
+export const useSetPartition = () =>
+  useClusterChange(({ name, wish }: { name: string; wish: PartitionWish }) => send<Partition>("PUT", `partitions/${encodeURIComponent(name)}`, wish));
+export const useRemovePartition = () => useClusterChange((name: string) => send<void>("DELETE", `partitions/${encodeURIComponent(name)}`));

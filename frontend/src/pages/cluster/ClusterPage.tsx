@@ -1,0 +1,33 @@
+import { useNodes } from "../../api/clusterHooks";
+import type { ClusterNode, Session } from "../../api/types";
+import { count } from "../../lib/format";
+import { TopBar } from "../../shell/TopBar";
+import { NodesPanel } from "./NodesPanel";
+import { PartitionsPanel } from "./PartitionsPanel";
+
+export default function ClusterPage({ session }: { session: Session }) {
+  const nodes = useNodes();
+  const isAdmin = session.user?.is_admin ?? false;
+  return (
+    <>
+      <TopBar title="Cluster" />
+      <div className="page">
+        <h1 className="say">{nodes.data ? <Opening nodes={nodes.data} /> : "Nodes and the sets that they are in."}</h1>
+        <PartitionsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
+        <NodesPanel query={nodes} isAdmin={isAdmin} />
+      </div>
+    </>
+  );
+}
+
+function Opening({ nodes }: { nodes: ClusterNode[] }) {
+  const gpus = nodes.flatMap((node) => node.accelerators);
+  const busy = gpus.filter((gpu) => gpu.state === "held" || gpu.state === "assigned").length;
+  const away = nodes.filter((node) => !node.schedulable).length;
+  return (
+    <>
+      <b>{busy} of {count(gpus.length, "GPU")} are in use</b> on {count(nodes.length, "node")}
+      {away > 0 ? `; ${count(away, "node")} ${away === 1 ? "takes" : "take"} no new jobs.` : "."}
+    </>
+  );
+}

@@ -1,0 +1,36 @@
+"""Partitions: sets of nodes that jobs name, with who may use them and how much of them one job may have.
+
+Import the model from portal.jobs.models.
+"""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator
+from django.db import models
+
+from accounts.models import KEY, Project
+
+
+class Partition(models.Model):
+    """A node is in it when its name is listed, or its accelerator type. Partitions may overlap."""
+
+    name = models.CharField(max_length=40, unique=True, validators=[KEY])
+    priority = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(1_000_000)])
+    nodes = ArrayField(models.CharField(max_length=120), default=list)
+    accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
+    #: Who may name it: everybody, or those who may submit to one of these projects or below.
+    for_everybody = models.BooleanField(default=True)
+    projects = models.ManyToManyField(Project, blank=True, related_name="partitions")
+    #: Of one job; empty ones do not bind.
+    max_gpus = models.PositiveIntegerField(null=True, blank=True)
+    max_duration_s = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-priority", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def has(self, node: str, accelerator_type: str) -> bool:
+        return node in self.nodes or accelerator_type in self.accelerator_types

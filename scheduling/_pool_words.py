@@ -1,0 +1,145 @@
+"""Reasons where nodes are divided into pools: type names as people know them, and what a partition or window does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from scheduling._displaced import window_detail
+from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
+from scheduling.policies._backfill import span
+from scheduling.policies._stock import no_type
+from scheduling.policies._view import View
+from scheduling.pools import Pool, Pools, latest_end
+
+_KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
+#: What keeps a job waiting for something else than GPUs.
+_OTHER_CAUSES = frozenset({
+    "HELD", "held", "dependency", "back_off", "waits_for_contact", "quota", "quota_jobs", "quota_queue", "quota_period",
+    "preempted", "node_lost", "node_drained", "node_drained_waits", "budget_parked", "reclaimed", "reclaiming",
+    "may_not_borrow", "maintenance", "reservation", "assignment_withdrawn",
+})  # fmt: skip
+#: Says of types what only holds for those of the job's pools.
+_NO_TYPE = frozenset({"no_type"})
+#: Too few GPUs are free.
+_FULL = frozenset(
+    {"no_room", "resources", "no_slot", "no_layout", "next_round", "solver_failed", "waits", "others_end_sooner"}
+)
+
+
+def without_pools(value: Any) -> Any:
+    """The same with plain types in its texts."""
+    if isinstance(value, str):
+        return _KEY.sub("", value) if POOL_MARK in value else value
+    if isinstance(value, Mapping):
+        return {without_pools(key): without_pools(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_pools(item) for item in value]
+    return value
+
+
+def plan_in_plain_types(plan: Plan) -> Plan:
+    moves = tuple(replace(move, gang=_plain(move.gang), before=_plain(move.before)) for move in plan.moves)
+    return replace(plan, moves=moves, figures=without_pools(plan.figures))
+
+
+def _plain(gang: Gang | None) -> Gang | None:
+    return gang and Gang(plain_type(gang.type), gang.count)
+
+
+class PoolWords:
+    """`field` and `gangs` have the pools; the pools' own snapshot the plain types."""
+
+    def __init__(self, pools: Pools, field: View, gangs: Mapping[str, Gang]) -> None:
+        self.snapshot, self.pools, self.field = pools.snapshot, pools, field
+        self.jobs = {job.id: job for job in pools.snapshot.jobs}
+        self.waiting = {job.id for job in field.queued if job.id not in gangs}
+        self.free = dict(field.free)
+        for job in field.taking_part:
+            if job.id in gangs and gangs[job.id].type in self.free:
+                self.free[gangs[job.id].type] -= gangs[job.id].count
+
+    def tell(self, key: str, reason: Reason) -> Reason:
+        job = self.jobs[key]
+        plain = Reason(reason.token, without_pools(reason.text), without_pools(reason.detail))
+        if reason.token in _NO_TYPE:
+            plain = no_type(job)
+        if key not in self.waiting:
+            fixed = job.gpu_ids and job.restartable and reason.token in ("rigid", "not_resizable")
+            return self._kept(job) if fixed and self.pools.stays_in(job) is None else plain
+        if reason.token in _OTHER_CAUSES:
+            return plain
+        return self._too_small(job) or self._runs_into(job, reason.token) or self._full(job, plain) or plain
+
+    def _kept(self, job: Job) -> Reason:
+        text = (
+            f"Not all of its GPUs are where it could be given new ones, so it keeps its {len(job.gpu_ids)} as they are."
+        )
+        return Reason("outside_partition", text, {"partition": job.partition})
+
+    def _too_small(self, job: Job) -> Reason | None:
+        """Its partition never has so many GPUs that can run it."""
+        usable = self.pools.usable(job)
+        most = max(self._gpus(usable).values(), default=0)
+        detail = {"partition": job.partition, "needs": job.min_gpus, "gpus": most}
+        if most >= job.min_gpus:
+            known = not job.curves or any(pool.type in job.curves for pool in usable)
+            return None if known else no_type(job)
+        if not self.snapshot.partitions or max(self._gpus(self.pools.every).values(), default=0) < job.min_gpus:
+            return no_type(job)
+        where = f"Partition {job.partition} has" if job.partition else "Nodes outside the partitions have"
+        text = f"{where} at most {most} GPUs of a type that it may use and it needs {job.min_gpus}; it can never start."
+        return Reason("partition_too_small", text, detail)
+
+    def _gpus(self, pools: Iterable[Pool]) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for pool in pools:
+            sums[pool.type] = sums.get(pool.type, 0) + self.pools.size[pool]
+        return sums
+
+    def _runs_into(self, job: Job, token: str) -> Reason | None:
+        """A window keeps it from all the nodes that it may use, or from those that are free."""
+        barred = {pool: pool.barred_by(job, self.snapshot.now) for pool in self.pools.usable(job)}
+        all_barred = bool(barred) and all(barred.values())
+        if not all_barred and token not in _FULL:
+            return None
+        windows = [
+            (window, pool) for pool, window in barred.items() if window and (all_barred or self._fits(job, pool))
+        ]
+        if not windows:
+            return None
+        window, pool = min(windows, key=lambda found: (found[0].end, found[0].id))
+        return self._window(job, window, pool)
+
+    def _fits(self, job: Job, pool: Pool) -> bool:
+        return self.free.get(pool.name, 0) >= job.min_gpus
+
+    def _window(self, job: Job, window: Window, pool: Pool) -> Reason:
+        now = self.snapshot.now
+        what = f"{window.kind} window{f' ({window.text})' if window.text else ''}"
+        detail = window_detail(window)
+        if window.start <= now:
+            text = f"A {what} holds nodes that it could use for another {span(window.end - now)}; it starts after it."
+            return Reason(window.kind, text, detail)
+        end = latest_end(job, pool.type, now)
+        takes = "how long it runs is not known" if end == float("inf") else f"it may take {span(end - now)}"
+        text = (
+            f"A {what} begins in {span(window.start - now)} on nodes that it could use and {takes}, so it would run "
+            "into it; it starts after it, or where other nodes are free."
+        )
+        return Reason(window.kind, text, detail)
+
+    def _full(self, job: Job, reason: Reason) -> Reason | None:
+        if not job.partition or reason.token not in _FULL or len(self.pools.usable(job)) == len(self.pools.every):
+            return None
+        mine = self.pools.usable(job)
+        if any(self._fits(job, pool) for pool in mine):
+            return None
+        free, most = sum(self.free.get(pool.name, 0) for pool in mine), sum(self._gpus(mine).values())
+        text = (
+            f"Partition {job.partition} has {free} of its {most} GPUs free and it needs {job.min_gpus}. {reason.text}"
+        )
+        detail = {"needs": job.min_gpus, **reason.detail, "partition": job.partition, "free": free}
+        return Reason("partition_full", text, detail)

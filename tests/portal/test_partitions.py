@@ -1,0 +1,171 @@
+"""Partitions: who may make and use them, and what they do to jobs and rounds."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import AuditEntry, Membership, Project, User
+from portal.jobs.models import Cluster, Job, Partition
+from portal.jobs.services.administration import set_policy
+from tests.portal.api import Api
+from tests.portal.world import World, check_invariants
+
+pytestmark = pytest.mark.django_db
+
+BODY = {"project": "vision", "command": "train", "total_steps": 1000, "throughput": {"k1": [10.0, 18.0, 24.0, 28.0]}}
+
+
+@pytest.fixture
+def world() -> World:
+    return World({"a": 4, "b": 2})
+
+
+@pytest.fixture
+def admin() -> Api:
+    return Api(User.objects.create_superuser("root@example.org", "x"))
+
+
+@pytest.fixture
+def api(world: World) -> Api:
+    return Api(world.user)
+
+
+@pytest.fixture
+def parts(world: World, admin: Api) -> Api:
+    assert admin.put("partitions/day", {"nodes": ["a"], "priority": 10}).status == 201
+    assert admin.put("partitions/night", {"nodes": ["b"], "max_gpus": 1, "max_duration_s": 600}).status == 201
+    return admin
+
+
+class TestMaking:
+    def test_it_is_made_changed_listed_and_removed(self, parts: Api, api: Api) -> None:
+        assert [row["name"] for row in api.get("partitions").json["results"]] == ["night", "day"]
+        day = api.get("partitions/day").json
+        assert (day["node_count"], day["gpus"], day["is_default"]) == (1, 4, False)
+        assert parts.put("partitions/day", {"accelerator_types": ["k1"], "is_default": True}).status == 200
+        assert api.get("partitions/day").json["gpus"] == 6
+        assert api.get("partitions/day").json["is_default"]
+        assert parts.put("partitions/night", {"nodes": ["b"], "is_default": True}).json["is_default"]
+        assert not api.get("partitions/day").json["is_default"]
+        assert parts.delete("partitions/day").status == 204
+        assert api.get("partitions/day").status == 404
+        actions = list(AuditEntry.objects.filter(target="day").order_by("pk").values_list("action", flat=True))
+        assert actions == ["partition.set", "partition.set", "partition.remove"]
+
+    def test_every_error_names_its_field(self, parts: Api) -> None:
+        assert parts.put("partitions/x", {}).fields == ["nodes"]
+        unknown = parts.put("partitions/x", {"nodes": ["nothing"]})
+        assert unknown.fields == ["nodes"]
+        assert "there are a, b" in unknown.json["errors"][0]["message"]
+        assert parts.put("partitions/x", {"accelerator_types": ["h9"]}).fields == ["accelerator_types"]
+        assert parts.put("partitions/x", {"nodes": ["a"], "projects": ["nothing"]}).fields == ["projects"]
+        restricted = {"nodes": ["a"], "for_everybody": False, "is_default": True}
+        assert parts.put("partitions/x", restricted).fields == ["is_default"]
+        assert parts.put("partitions/Not a name", {"nodes": ["a"]}).fields == ["partition"]
+        assert parts.get("partitions/x").status == 404
+
+    def test_what_other_projects_use_answers_as_if_it_were_not_there(self, parts: Api, world: World) -> None:
+        speech = Project.objects.create(key="speech", name="Speech")
+        stranger = User.objects.create_user("bo@example.org", "x")
+        Membership.objects.create(project=speech, user=stranger)
+        body = {"nodes": ["a"], "for_everybody": False, "projects": ["vision"]}
+        parts.put("partitions/mine", body)
+        other = Api(stranger)
+        assert "mine" not in [row["name"] for row in other.get("partitions").json["results"]]
+        assert other.get("partitions/mine").json == other.get("partitions/nothing").json
+        mine = other.post("jobs", BODY | {"project": "speech", "partition": "mine"})
+        nothing = other.post("jobs", BODY | {"project": "speech", "partition": "nothing"})
+        assert mine.json == nothing.json
+        assert "speech may use day, night" in mine.json["errors"][0]["message"]
+        below = Project.objects.create(key="below", name="Below", parent=world.project)
+        Membership.objects.create(project=below, user=stranger)
+        assert other.post("jobs", BODY | {"project": "below", "partition": "mine"}).status == 201
+
+
+class TestChoosing:
+    def test_a_job_names_one_and_is_found_by_it(self, parts: Api, api: Api) -> None:
+        made = api.post("jobs", BODY | {"partition": "day"}).json
+        api.post("jobs", BODY)
+        assert made["partition"] == "day"
+        assert [row["number"] for row in api.get("jobs?partition=day").json["results"]] == [made["number"]]
+
+    def test_the_default_one_is_that_of_jobs_that_name_none(self, parts: Api, api: Api) -> None:
+        assert api.post("jobs", BODY).json["partition"] is None
+        parts.put("partitions/day", {"nodes": ["a"], "is_default": True})
+        assert api.post("jobs", BODY).json["partition"] == "day"
+
+    def test_its_limits_bind_each_job(self, parts: Api, api: Api) -> None:
+        night = BODY | {"partition": "night"}
+        assert api.post("jobs", night | {"gpus": {"min": 2}}).fields == ["gpus.min"]
+        assert api.post("jobs", night | {"gpus": {"min": 1, "max": 2}}).fields == ["gpus.max"]
+        assert api.post("jobs", night | {"max_duration": "1h"}).fields == ["max_duration"]
+        made = api.post("jobs", night).json
+        assert (made["gpus"]["max"], made["max_duration_s"]) == (1, 600)
+
+    def test_a_waiting_job_may_change_it(self, parts: Api, api: Api, world: World) -> None:
+        job = world.submit(partition="day")
+        answer = api.patch(f"jobs/{job.number}", {"partition": "night"})
+        assert answer.json["partition"] == "night"
+        assert answer.json["max_duration_s"] == 600
+        assert api.patch(f"jobs/{job.number}", {"partition": "nothing"}).fields == ["partition"]
+        assert api.patch(f"jobs/{job.number}", {"max_duration": 601}).fields == ["max_duration"]
+        world.train(job)
+        assert api.patch(f"jobs/{job.number}", {"partition": "day"}).status == 409
+
+    def test_it_stays_while_jobs_of_it_have_not_ended(self, parts: Api, api: Api, world: World) -> None:
+        job = world.submit(partition="night")
+        assert parts.delete("partitions/night").status == 409
+        api.post(f"jobs/{job.number}/cancel")
+        assert parts.delete("partitions/night").status == 204
+
+    def test_without_partitions_a_submission_asks_nothing_of_them(self, world: World, api: Api) -> None:
+        with CaptureQueriesContext(connection) as captured:
+            assert api.post("jobs", BODY).status == 201
+        assert not [query for query in captured.captured_queries if 'FROM "jobs_partition"' in query["sql"]]
+
+
+class TestRounds:
+    @pytest.mark.parametrize("policy", ["f_scheduling", "multifactor", "fifo", "max_min_fairness"])
+    def test_jobs_get_gpus_of_their_partition_only(self, parts: Api, api: Api, world: World, policy: str) -> None:
+        set_policy(actor=None, cluster=Cluster.objects.get(), name=policy, parameters={})
+        first = world.submit(gpus={"min": 2, "max": 4}, partition="day")
+        second = world.submit(gpus={"min": 3, "max": 3}, partition="day")
+        other = world.submit(gpus={"min": 1, "max": 1}, partition="night")
+        world.round()
+        assert self.nodes(other) == {"b"}
+        running, waiting = (first, second) if self.nodes(first) else (second, first)
+        assert self.nodes(running) == {"a"}
+        assert self.nodes(waiting) == set()
+        found = api.get(f"jobs/{waiting.number}/explanation").json
+        assert (found["token"], found["slurm"]) == ("partition_full", "Resources")
+        assert "Partition day has" in found["text"]
+        assert "partition day are free" in found["would_change"]
+        assert "\x1f" not in str(found)
+        check_invariants(world)
+
+    def test_one_that_is_too_small_is_said(self, parts: Api, api: Api, world: World) -> None:
+        job = world.submit(gpus={"min": 5}, partition="day")
+        world.round()
+        found = api.get(f"jobs/{job.number}/explanation").json
+        assert (found["token"], found["slurm"]) == ("partition_too_small", "PartitionNodeLimit")
+
+    def test_its_priority_counts_and_is_shown(self, parts: Api, api: Api, world: World) -> None:
+        set_policy(actor=None, cluster=Cluster.objects.get(), name="multifactor", parameters={"weight_partition": 500})
+        job = world.submit(gpus={"min": 4}, partition="day")
+        rows = api.get("priorities").json["results"]
+        factors = {factor["name"]: factor["points"] for factor in rows[0]["factors"]}
+        assert (rows[0]["number"], factors["partition"]) == (job.number, 500)
+
+    def nodes(self, job: Job) -> set[str]:
+        run = Job.objects.get(pk=job.pk).run
+        assert run is not None
+        return set(run.assignments.filter(during__upper_inf=True).values_list("accelerator__node__name", flat=True))
+
+
+def test_one_for_nodes_that_left_has_none(world: World) -> None:
+    part = Partition.objects.create(name="gone", nodes=["x"])
+    job = world.submit(partition=part.name)
+    world.round()
+    assert world.run(job).reason_token == "partition_too_small"

@@ -1,0 +1,278 @@
+"""Partitions and windows: which nodes a job may be given GPUs on, under every policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduling.domain import Gang, Limit, Move, Partition, Snapshot, Window
+from scheduling.lifecycle import State
+from scheduling.policies import POLICIES, load_policy, policy_class
+from scheduling.policies.base import Policy
+from scheduling.pools import OVERHEAD_S, divide
+from scheduling.rounds import plan_round
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.scheduling.strategies import snapshots
+
+every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+NOW = 1000.0
+
+
+def load(name: str) -> Policy:
+    return load_policy(name, {"n": 2} if name == "static_partition" else {})
+
+
+@st.composite
+def divided(draw: st.DrawFn) -> Snapshot:
+    """A random cluster with partitions that overlap, and windows that began or are to come."""
+    snapshot = draw(snapshots())
+    names = sorted(node.name for node in snapshot.nodes)
+    some = st.frozensets(st.sampled_from(names))
+    parts = {
+        name: Partition(draw(some), draw(st.integers(0, 9)))
+        for name in draw(st.lists(st.sampled_from(["day", "night"]), unique=True))
+    }
+    windows = []
+    for number in range(draw(st.integers(0, 2))):
+        start = NOW + draw(st.sampled_from([-50.0, 40.0, 120.0, 2_000.0]))
+        projects = draw(st.sampled_from([frozenset[str](), frozenset({"speech"})]))
+        windows.append(Window(str(number), draw(some), start, start + 500.0, projects))
+    jobs = [
+        replace(
+            job,
+            partition=draw(st.sampled_from(["", *parts])),
+            time_limit_s=draw(st.sampled_from([None, None, 5.0, 60.0])),
+        )
+        for job in snapshot.jobs
+    ]
+    return replace(snapshot, jobs=tuple(jobs), partitions=parts, windows=tuple(windows))
+
+
+def newly_given(snapshot: Snapshot, move: Move) -> set[str]:
+    """Nodes that a move gives a job GPUs on, where it had none."""
+    node_of = {gpu: node.name for node in snapshot.nodes for gpu in node.gpu_ids}
+    before = next(job for job in snapshot.jobs if job.id == move.job_id).gpu_ids
+    return {node_of[gpu] for gpu in move.gpu_ids} - {node_of[gpu] for gpu in before}
+
+
+def check(snapshot: Snapshot, name: str) -> None:
+    plan = plan_round(snapshot, load(name))
+    jobs = {job.id: job for job in snapshot.jobs}
+    kinds = {gpu: node.type for node in snapshot.nodes for gpu in node.gpu_ids}
+    pools = divide(snapshot).pools
+    for move in plan.moves:
+        job = jobs[move.job_id]
+        assert {kinds[gpu] for gpu in move.gpu_ids} <= {move.gang.type if move.gang else ""}
+        allowed = [part.nodes for key, part in snapshot.partitions.items() if key == job.partition]
+        outside = frozenset(node.name for node in snapshot.nodes).difference(
+            *(part.nodes for part in snapshot.partitions.values())
+        )
+        nodes = newly_given(snapshot, move)
+        assert nodes <= (allowed[0] if allowed else outside)
+        same = {pools.of_node[node] for node in nodes} <= pools.held(job) if pools else True
+        slowest = min(v for v in job.curves[move.gang.type].steps_per_s if v > 0) if move.gang and job.curves else 0.0
+        for window in snapshot.windows:
+            inside = nodes & window.nodes
+            if not inside or window.admits(job):
+                continue
+            assert window.start > NOW
+            if move.kind == "start":
+                limit = float("inf") if job.time_limit_s is None else job.time_limit_s
+                fastest = max(job.curves[move.gang.type].steps_per_s) if move.gang and job.curves else 0.0
+                best = job.remaining_steps / fastest if fastest else float("inf")
+                assert NOW + min(best, limit) < window.start
+                assert slowest or limit < float("inf")
+            else:
+                assert same or NOW + min(job.remaining_steps, job.time_limit_s or 0.0) < window.start
+    for reason in plan.reasons.values():
+        assert "\x1f" not in reason.text
+        assert "\x1f" not in str(dict(reason.detail))
+
+
+@every_policy
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(snapshot=divided())
+def test_no_plan_puts_a_job_outside_its_partition_or_starts_it_into_a_window(name: str, snapshot: Snapshot) -> None:
+    check(snapshot, name)
+
+
+@every_policy
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(snapshot=snapshots())
+def test_one_partition_of_all_nodes_changes_nothing(name: str, snapshot: Snapshot) -> None:
+    whole = {"all": Partition(frozenset(node.name for node in snapshot.nodes))}
+    jobs = tuple(replace(job, partition="all") for job in snapshot.jobs)
+    plain = plan_round(snapshot, load(name))
+    other = plan_round(replace(snapshot, jobs=jobs, partitions=whole), load(name))
+    assert [(m.job_id, m.kind, m.gpu_ids, m.gang) for m in other.moves] == [
+        (m.job_id, m.kind, m.gpu_ids, m.gang) for m in plain.moves
+    ]
+
+
+TWO = make_nodes(4, 4)
+PARTS = {"small": Partition(frozenset({"titan_xp-0"})), "rest": Partition(frozenset({"titan_xp-1"}), priority=10)}
+
+
+@every_policy
+def test_a_full_partition_keeps_its_jobs_waiting_though_others_have_room(name: str) -> None:
+    holds = make_job(holds=(0, 1, 2, 3), min_gpus=4, max_gpus=4, partition="small", state=State.RUNNING_PROTECTED)
+    waits = make_job(gpus=2, partition="small")
+    other = make_job(gpus=2, partition="rest")
+    plan = plan_round(make_snapshot(holds, waits, other, nodes=TWO, partitions=PARTS), load(name))
+    started = {move.job_id: move for move in plan.moves}
+    assert set(started[other.id].gpu_ids) <= {4, 5, 6, 7}
+    assert started[other.id].gang == Gang("titan_xp", 2)
+    assert waits.id not in started
+    reason = plan.reasons[waits.id]
+    assert reason.token in ("partition_full", "behind")
+    if reason.token == "partition_full":
+        assert reason.text.startswith("Partition small has 0 of its 4 GPUs free and it needs 2. ")
+
+
+@every_policy
+def test_a_partition_that_is_too_small_is_said_at_once(name: str) -> None:
+    job = make_job(gpus=6, partition="small")
+    plan = plan_round(make_snapshot(job, nodes=TWO, partitions=PARTS), load(name))
+    assert not plan.moves
+    assert plan.reasons[job.id].token == "partition_too_small"
+    assert "at most 4 GPUs" in plan.reasons[job.id].text
+
+
+def test_a_job_of_no_partition_runs_on_nodes_of_none() -> None:
+    job = make_job(gpus=2)
+    free = make_nodes(4, 4, 4)
+    plan = plan_round(make_snapshot(job, nodes=free, partitions=PARTS), load("f_scheduling"))
+    assert set(plan.moves[0].gpu_ids) <= {8, 9, 10, 11}
+
+
+def test_a_gang_may_lie_across_pools_of_its_partition() -> None:
+    parts = PARTS | {"all": Partition(frozenset({"titan_xp-0", "titan_xp-1"}))}
+    wide = make_job(gpus=6, partition="all")
+    snapshot = make_snapshot(wide, nodes=TWO, partitions=parts)
+    plan = plan_round(snapshot, load("f_scheduling"))
+    assert plan.moves[0].gang == Gang("titan_xp", 6)
+    running = make_job(number=1, holds=plan.moves[0].gpu_ids, min_gpus=6, max_gpus=8, partition="all")
+    later = plan_round(make_snapshot(running, nodes=TWO, partitions=parts), load("f_scheduling"))
+    assert later.moves == ()
+    assert later.reasons[running.id].token == "outside_partition"
+
+
+def test_limits_by_type_hold_in_partitions() -> None:
+    limit = {"k": Limit("gpus", most=1, type="titan_xp", level="project Speech")}
+    job = make_job(gpus=2, partition="rest", limits=("k",))
+    plan = plan_round(make_snapshot(job, nodes=TWO, partitions=PARTS, limits=limit), load("fifo_gang"))
+    assert plan.reasons[job.id].token == "quota"
+
+
+def test_the_partition_counts_in_the_priority() -> None:
+    first, second = make_job(gpus=1, partition="small"), make_job(gpus=1, partition="rest")
+    policy = load_policy("multifactor", {"weight_partition": 200})
+    snapshot = make_snapshot(first, second, nodes=TWO, partitions=PARTS)
+    scores = policy.scores_of(snapshot, snapshot.jobs)  # type: ignore[attr-defined]
+    assert list(scores.priorities.weighted["partition"]) == [0.0, 200.0]
+    assert scores.order == [1, 0]
+
+
+# Windows -------------------------------------------------------------------------------------------
+
+
+def window(
+    start: float, end: float = 9_000.0, nodes: tuple[str, ...] = ("titan_xp-0",), **more: frozenset[str]
+) -> Window:
+    return Window("w1", frozenset(nodes), start, end, text="new switches", **more)
+
+
+@every_policy
+def test_no_job_starts_that_would_run_into_a_window(name: str) -> None:
+    """At 1 step/s and with the overhead the short one is just done when the window begins."""
+    curve = make_curve(1.0)
+    short = make_job(number=1, gpus=1, curve=curve, remaining_steps=100.0)
+    long = make_job(number=2, gpus=1, curve=curve, remaining_steps=101.0)
+    start = NOW + 100.0 + OVERHEAD_S
+    plan = plan_round(make_snapshot(short, long, nodes=make_nodes(4), windows=(window(start),)), load(name))
+    assert [move.job_id for move in plan.moves] == [short.id]
+    reason = plan.reasons[long.id]
+    assert reason.token == "maintenance"
+    assert "new switches" in reason.text
+    assert reason.detail["until"] == 9_000.0
+    assert plan.next_wake_at is not None
+    assert plan.next_wake_at <= start
+
+
+@every_policy
+def test_it_starts_once_the_window_is_gone(name: str) -> None:
+    long = make_job(gpus=1)
+    nodes = make_nodes(4)
+    assert plan_round(make_snapshot(long, nodes=nodes, windows=(window(NOW + 60),)), load(name)).moves == ()
+    assert plan_round(make_snapshot(long, nodes=nodes), load(name)).moves[0].kind == "start"
+
+
+@every_policy
+def test_where_nothing_says_how_long_it_runs_a_time_limit_does(name: str) -> None:
+    unknown = make_job(number=1, gpus=1, curves={})
+    limited = make_job(number=2, gpus=1, curves={}, time_limit_s=60.0)
+    plan = plan_round(make_snapshot(unknown, limited, nodes=make_nodes(4), windows=(window(NOW + 100),)), load(name))
+    assert [move.job_id for move in plan.moves] == [limited.id]
+    assert "how long it runs is not known" in plan.reasons[unknown.id].text
+
+
+@every_policy
+def test_who_runs_goes_on_until_the_window_and_leaves_when_it_begins(name: str) -> None:
+    job = make_job(holds=(0, 1), gpus=2, remaining_steps=1e6)
+    coming = make_snapshot(job, nodes=make_nodes(4), windows=(window(NOW + 10),))
+    assert plan_round(coming, load(name)).moves == ()
+    begun = replace(coming, windows=(window(NOW),))
+    (move,) = plan_round(begun, load(name)).moves
+    assert (move.kind, move.gpu_ids) == ("preempt", ())
+    assert move.reason.token == "maintenance"
+    other = replace(begun, nodes=make_nodes(4, 4))
+    (move,) = plan_round(other, load(name)).moves
+    assert set(move.gpu_ids) <= {4, 5, 6, 7}
+
+
+@every_policy
+def test_a_reservation_is_for_those_it_names(name: str) -> None:
+    mine = make_job(number=1, gpus=1, project="speech")
+    user = make_job(number=2, gpus=1, project="vision", user="7")
+    other = make_job(number=3, gpus=1, project="vision", user="8")
+    reserved = window(NOW - 10, projects=frozenset({"speech"}), users=frozenset({"7"}))
+    plan = plan_round(make_snapshot(mine, user, other, nodes=make_nodes(4), windows=(reserved,)), load(name))
+    assert {move.job_id for move in plan.moves} == {mine.id, user.id}
+    assert plan.reasons[other.id].token == "reservation"
+
+
+@every_policy
+def test_others_leave_when_a_reservation_begins(name: str) -> None:
+    other = make_job(number=1, holds=(0, 1), gpus=2, remaining_steps=1e6, project="vision")
+    mine = make_job(number=2, holds=(2, 3), gpus=2, remaining_steps=1e6, project="speech")
+    reserved = window(NOW - 1, projects=frozenset({"speech"}))
+    plan = plan_round(make_snapshot(other, mine, nodes=make_nodes(4), windows=(reserved,)), load(name))
+    assert [(move.job_id, move.gpu_ids) for move in plan.moves] == [(other.id, ())]
+    assert plan.moves[0].reason.token == "reservation"
+
+
+def test_a_job_that_cannot_checkpoint_stays_to_its_end() -> None:
+    job = make_job(holds=(0,), gpus=1, restartable=False)
+    for name in sorted(POLICIES):
+        begun = make_snapshot(job, nodes=make_nodes(4), windows=(window(NOW - 1),))
+        assert plan_round(begun, load(name)).moves == (), name
+
+
+def test_a_round_is_due_when_a_window_ends() -> None:
+    plan = plan_round(make_snapshot(nodes=4, windows=(window(NOW - 1, NOW + 60),)), load("fifo"))
+    assert plan.next_wake_at == NOW + 60
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(POLICIES) if policy_class(name).timed])
+def test_fractions_are_of_the_gpus_that_each_may_use(name: str) -> None:
+    """A linear program that shared all GPUs would promise the partition of one GPU twice over."""
+    nodes = make_nodes(1, 7)
+    jobs = [make_job(number=n, gpus=1, partition="small") for n in (1, 2)]
+    parts = {"small": Partition(frozenset({"titan_xp-0"})), "rest": Partition(frozenset({"titan_xp-1"}))}
+    seen = divide(make_snapshot(*jobs, nodes=nodes, partitions=parts)).snapshot
+    shares = load(name).allocate(seen).shares
+    assert shares is not None
+    assert sum(sum(by_type.values()) for by_type in shares.values()) <= 1 + 1e-6
