@@ -212,6 +212,9 @@ class UsageDay(models.Model):
     accelerator_type = models.CharField(max_length=60)
     gpu_us_hundredths = models.BigIntegerField(help_text="Microseconds of hundredths of a GPU.")
     product = models.DecimalField(max_digits=60, decimal_places=0)
+    #: Of the time over which runners said how busy the GPUs were, in the same unit: all of it, and what they worked.
+    measured_us_hundredths = models.BigIntegerField(default=0, db_default=0)
+    used_us_hundredths = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
         indexes = [models.Index(fields=["day", "project"], name="usage_by_day_and_project")]

@@ -28,6 +28,8 @@ _KEYS: dict[GroupBy, tuple[str, str]] = {
     "type": ("accelerator_type", "name"),
 }
 _COLUMNS = "day, project_id, user_id, job_id, accelerator_type, gpu_us_hundredths, product"
+#: How much of it was measured and used; what is held now adds to these as it goes (accounts.utilisation).
+_USE = "measured_us_hundredths, used_us_hundredths"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,10 @@ class Row:
     key: str
     jobs: int
     product: Decimal
-    #: Microseconds of hundredths of a GPU by accelerator type.
+    #: Microseconds of hundredths of a GPU by accelerator type: held, of that measured, and of that used.
     gpu_us_hundredths: dict[str, int]
+    measured_us_hundredths: dict[str, int]
+    used_us_hundredths: dict[str, int]
 
 
 def parts_of(entry: LedgerEntry) -> Iterator[Part]:
@@ -127,8 +131,10 @@ def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: i
     groups: dict[str, Row] = {}
     with connection.cursor() as cursor:
         cursor.execute(sql, [*parameters, limit, offset])
-        for name, product, kind, held in cursor.fetchall():
-            groups.setdefault(name, Row(name, 1, cast("Decimal", product), {})).gpu_us_hundredths[kind] = int(held)
+        for name, product, kind, held, measured, used in cursor.fetchall():
+            row = groups.setdefault(name, Row(name, 1, cast("Decimal", product), {}, {}, {}))
+            row.gpu_us_hundredths[kind] = int(held)
+            row.measured_us_hundredths[kind], row.used_us_hundredths[kind] = int(measured), int(used)
         if question.group_by == "job":
             return list(groups.values())
         cursor.execute(_COUNTS.format(source=source, key=key, written=written), parameters)
@@ -138,19 +144,21 @@ def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: i
 
 #: All rows once, into few groups.
 _GROUPS = """{source}, by_type AS (
-        SELECT {key} AS name, accelerator_type, sum(gpu_us_hundredths) AS held, sum(product) AS money
+        SELECT {key} AS name, accelerator_type, sum(gpu_us_hundredths) AS held, sum(product) AS money,
+               sum(measured_us_hundredths) AS measured, sum(used_us_hundredths) AS used
         FROM parts GROUP BY 1, 2
     ), page AS (
         SELECT name, sum(money) AS total FROM by_type GROUP BY 1 ORDER BY {order} LIMIT %s OFFSET %s
-    ) SELECT {written}, total, accelerator_type, held FROM page JOIN by_type USING (name)
+    ) SELECT {written}, total, accelerator_type, held, measured, used FROM page JOIN by_type USING (name)
     ORDER BY {order}, accelerator_type"""
 #: As many groups as jobs: types only of those of the page, which have an index.
 _JOBS = """{source}, page AS (
         SELECT job_id, sum(product) AS total FROM parts GROUP BY 1 ORDER BY total DESC, job_id LIMIT %s OFFSET %s
     ), by_type AS (
-        SELECT job_id, accelerator_type, sum(gpu_us_hundredths) AS held
+        SELECT job_id, accelerator_type, sum(gpu_us_hundredths) AS held,
+               sum(measured_us_hundredths) AS measured, sum(used_us_hundredths) AS used
         FROM parts WHERE job_id = ANY(ARRAY(SELECT job_id FROM page)) GROUP BY 1, 2
-    ) SELECT job_id::text, total, accelerator_type, held FROM page JOIN by_type USING (job_id)
+    ) SELECT job_id::text, total, accelerator_type, held, measured, used FROM page JOIN by_type USING (job_id)
     ORDER BY total DESC, job_id, accelerator_type"""
 #: By job first: counting distinct ones in each group would sort all rows.
 _COUNTS = """{source} SELECT {written}, count(*) FROM (
@@ -165,10 +173,10 @@ def _source(question: Question, now: Iterable[Part]) -> tuple[str, list[Any]]:
         if question.covers(p)
     ]
     users = "" if question.user_ids is None else "AND user_id = ANY(%s)"
-    sql = f"""WITH parts ({_COLUMNS}) AS NOT MATERIALIZED (
-        SELECT {_COLUMNS} FROM accounts_usageday
+    sql = f"""WITH parts ({_COLUMNS}, {_USE}) AS NOT MATERIALIZED (
+        SELECT {_COLUMNS}, {_USE} FROM accounts_usageday
         WHERE day BETWEEN %s AND %s AND project_id = ANY(%s) {users}
-        UNION ALL SELECT * FROM {_unnested()})"""  # noqa: S608 - constants
+        UNION ALL SELECT *, 0, 0 FROM {_unnested()})"""  # noqa: S608 - constants
     parameters: list[Any] = [question.first, question.last, list(question.project_ids)]
     parameters += [] if question.user_ids is None else [list(question.user_ids)]
     return sql, [*parameters, *_columns(live)]

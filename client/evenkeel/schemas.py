@@ -873,6 +873,9 @@ class Reason(TypedDict):
     text: str
 
 
+GpuUtilisationItem: TypeAlias = float
+
+
 class Report(TypedDict):
     epoch: int
     seq: int
@@ -883,6 +886,7 @@ class Report(TypedDict):
     checkpoint: NotRequired[CheckpointReport | None]
     metrics: NotRequired[list[dict[str, float | None]]]
     usage: NotRequired[dict[str, float]]
+    gpu_utilisation: NotRequired[list[GpuUtilisationItem] | None]
     notices: NotRequired[list[str]]
     sdk: NotRequired[bool | None]
     exit: NotRequired[dict[str, Any] | None]
@@ -1131,15 +1135,21 @@ class TypeCost(TypedDict):
 
 
 class TypeHours(TypedDict):
-    type: str
     gpu_hours: float
+    measured_gpu_hours: float
+    used_gpu_hours: float | None
+    emulated: bool
+    type: str
 
 
 class UsageRow(TypedDict):
+    gpu_hours: float
+    measured_gpu_hours: float
+    used_gpu_hours: float | None
+    emulated: bool
     key: str
     label: str
     jobs: int
-    gpu_hours: float
     by_type: list[TypeHours]
     cost: str
 
@@ -1222,6 +1232,9 @@ class Cost(TypedDict):
     basis: str
     price: Price | None
     gpu_hours: float
+    measured_gpu_hours: float
+    used_gpu_hours: float | None
+    utilisation: float | None
     rate_per_gpu_hour: str | None
     rate_per_hour: str | None
     by_type: list[TypeCost]

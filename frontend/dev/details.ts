@@ -75,7 +75,7 @@ export function part(job: MockJob, name: string, query: URLSearchParams, now: nu
       const estimated = Number(json.cost.estimated);
       return {
         currency: "USD", so_far: json.cost.so_far, estimated: json.cost.estimated, estimated_low: (estimated * 0.94).toFixed(2), estimated_high: (estimated * 1.12).toFixed(2), basis: "measured throughput on the GPUs it holds",
-        gpu_hours: hours, rate_per_gpu_hour: rateOf(job).toFixed(2), rate_per_hour: (rateOf(job) * job.gpus.length).toFixed(2), by_type: [{ type: job.type, gpu_hours: hours, amount: json.cost.so_far }], lost_to_restarts: "0.61",
+        gpu_hours: hours, measured_gpu_hours: hours, used_gpu_hours: hours * 0.86, utilisation: 0.91, rate_per_gpu_hour: rateOf(job).toFixed(2), rate_per_hour: (rateOf(job) * job.gpus.length).toFixed(2), by_type: [{ type: job.type, gpu_hours: hours, amount: json.cost.so_far }], lost_to_restarts: "0.61",
       };
     }
     case "explanation":

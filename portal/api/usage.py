@@ -32,6 +32,8 @@ from portal.jobs.schema import FieldProblem
 
 LONGEST = timedelta(days=10 * 366)
 _BATCH = 5_000
+#: Columns that were added later stand behind the others.
+_USE = ("measured_gpu_hours", "used_gpu_hours", "emulated")
 
 
 Day = Annotated[date, AfterValidator(known_era)]
@@ -131,10 +133,11 @@ def _batch(question: Question, now: datetime, offset: int) -> tuple[str, int]:
     out = io.StringIO()
     writer = csv.writer(out)
     if offset == 0:
-        writer.writerow(["key", "label", "jobs", "gpu_hours", "cost", "currency", "gpu_hours_by_type"])
+        writer.writerow(["key", "label", "jobs", "gpu_hours", "cost", "currency", "gpu_hours_by_type", *_USE])
     rows = usage_rows(question, now, offset=offset, limit=_BATCH)
     for row in rows:
         by_type = " ".join(f"{one['type']}={one['gpu_hours']}" for one in row["by_type"])
         label = row["label"] if row["label"][:1] not in "=+-@\t\r" else f"'{row['label']}"  # no formula in a sheet
-        writer.writerow([row["key"], label, row["jobs"], row["gpu_hours"], row["cost"], CURRENCY, by_type])
+        known = [row["key"], label, row["jobs"], row["gpu_hours"], row["cost"], CURRENCY, by_type]
+        writer.writerow(known + [row[name] for name in _USE])
     return out.getvalue(), len(rows)

@@ -7,14 +7,18 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import F
+
 from accounts.ledger import Held, PriceBook
 from accounts.pricing import HOUR_US, amount
+from accounts.utilisation import use_of
 from portal.dashboard.spans import GangSpan, changes_of, gangs_of, split
+from portal.dashboard.usage import used_hours
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, product_per_us
 from portal.jobs.estimates import describe_price
 from portal.jobs.holding import book_for, held, product_of
-from portal.jobs.models import Hold, Job
-from scheduling.lifecycle import TERMINAL, State
+from portal.jobs.models import Hold, Job, RunActivity
+from scheduling.lifecycle import TERMINAL, TRAINING, State
 
 _US = timedelta(microseconds=1)
 
@@ -35,6 +39,8 @@ def job_cost(job: Job, now: datetime) -> dict[str, Any]:
         "basis": _basis(job, described),
         "price": _price(job, described, ctx, now),
         "gpu_hours": round(sum(entry["gpu_hours"] for entry in by_type), 6),
+        **used_hours(*use_of(job.pk)),
+        "utilisation": _utilisation(job),
         "rate_per_gpu_hour": _rate_per_gpu_hour(job, described, ctx, now),
         "rate_per_hour": str(amount(per_us * HOUR_US)) if described["allocation"] else None,
         "by_type": by_type,
@@ -42,6 +48,11 @@ def job_cost(job: Job, now: datetime) -> dict[str, Any]:
         "lost_to_restarts": str(amount(_lost(job, book, now))),
         "emulated": described["emulated"],
     }
+
+
+def _utilisation(job: Job) -> float | None:
+    found = RunActivity.objects.filter(run=job.run_id, epoch=F("run__epoch"), run__state__in=list(TRAINING)).first()
+    return None if found is None or found.mean_utilisation is None else round(found.mean_utilisation, 3)
 
 
 _ENDS = ("expected_end_low_at", "expected_end_high_at")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -16,7 +16,7 @@ from accounts.models import Project, User
 from accounts.pricing import HOUR_US, amount
 from accounts.usage import Question, Row
 from portal.jobs.holding import book_for, held, open_holds
-from portal.jobs.models import Hold, Job
+from portal.jobs.models import Hold, Job, Node
 
 
 def usage_rows(question: Question, now: datetime, *, offset: int, limit: int) -> list[dict[str, Any]]:
@@ -28,7 +28,8 @@ def usage_rows(question: Question, now: datetime, *, offset: int, limit: int) ->
     else:
         rows = usage.report(question, parts, offset=offset, limit=limit)
     names = _names(question, [row.key for row in rows])
-    return [_describe(row, *names.get(row.key, (row.key, row.key))) for row in rows]
+    virtual = emulated_types()
+    return [_describe(row, virtual, *names.get(row.key, (row.key, row.key))) for row in rows]
 
 
 def _subtrees(question: Question, own: Iterable[Row]) -> list[Row]:
@@ -42,12 +43,13 @@ def _subtrees(question: Question, own: Iterable[Row]) -> list[Row]:
 
 
 def _sum(key: str, rows: list[Row]) -> Row:
-    held_us: dict[str, int] = {}
+    held, measured, used = Counter[str](), Counter[str](), Counter[str]()
     for row in rows:
-        for kind, value in row.gpu_us_hundredths.items():
-            held_us[kind] = held_us.get(kind, 0) + value
+        held.update(row.gpu_us_hundredths)
+        measured.update(row.measured_us_hundredths)
+        used.update(row.used_us_hundredths)
     product = sum((row.product for row in rows), Decimal(0))
-    return replace(rows[0], key=key, jobs=sum(row.jobs for row in rows), product=product, gpu_us_hundredths=held_us)
+    return Row(key, sum(row.jobs for row in rows), product, dict(held), dict(measured), dict(used))
 
 
 def _names(question: Question, keys: list[str]) -> Mapping[str, tuple[str, str]]:
@@ -65,13 +67,37 @@ def _names(question: Question, keys: list[str]) -> Mapping[str, tuple[str, str]]
     return {}
 
 
-def _describe(row: Row, key: str, label: str) -> dict[str, Any]:
-    hours = {kind: value / (100 * HOUR_US) for kind, value in sorted(row.gpu_us_hundredths.items())}
+def emulated_types() -> set[str]:
+    return set(Node.objects.filter(emulated=True).values_list("accelerator_type", flat=True).distinct())
+
+
+def hours_of(us_hundredths: int) -> float:
+    return round(us_hundredths / (100 * HOUR_US), 6)
+
+
+def used_hours(measured_us_hundredths: int, used_us_hundredths: int) -> dict[str, float | None]:
+    """Null: nobody said how busy the GPUs were, which is not that they did nothing."""
+    used = hours_of(used_us_hundredths) if measured_us_hundredths else None
+    return {"measured_gpu_hours": hours_of(measured_us_hundredths), "used_gpu_hours": used}
+
+
+def _describe(row: Row, virtual: set[str], key: str, label: str) -> dict[str, Any]:
+    kinds = sorted(row.gpu_us_hundredths)
     return {
         "key": key,
         "label": label,
         "jobs": row.jobs,
-        "gpu_hours": round(sum(hours.values()), 6),
-        "by_type": [{"type": kind, "gpu_hours": round(value, 6)} for kind, value in hours.items()],
+        "gpu_hours": hours_of(sum(row.gpu_us_hundredths.values())),
+        **used_hours(sum(row.measured_us_hundredths.values()), sum(row.used_us_hundredths.values())),
+        "emulated": any(kind in virtual for kind in kinds),
+        "by_type": [
+            {
+                "type": kind,
+                "gpu_hours": hours_of(row.gpu_us_hundredths[kind]),
+                **used_hours(row.measured_us_hundredths[kind], row.used_us_hundredths[kind]),
+                "emulated": kind in virtual,
+            }
+            for kind in kinds
+        ],
         "cost": str(amount(row.product)),
     }

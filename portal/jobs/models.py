@@ -19,6 +19,8 @@ from django.db.models.functions import Cast, Concat, Lower
 from django.utils import timezone
 
 from accounts.models import Project
+from portal.jobs.activity import IdleRule as IdleRule
+from portal.jobs.activity import RunActivity as RunActivity
 from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.node_sets import Partition as Partition
 from portal.jobs.service_levels import Qos as Qos
@@ -136,6 +138,7 @@ class HoldKind(models.TextChoices):
     USER = "user"
     ADMIN = "admin"
     COST = "cost"
+    IDLE = "idle"
 
 
 class Job(models.Model):

@@ -23,6 +23,8 @@ def holder(live_portal: LivePortal) -> Iterator[dict[str, Any]]:
     """A job that holds two accelerators all the time."""
     job = live_portal.submit(name="uses-two", total_steps=1_000_000, gpus={"min": 2, "max": 2})
     live_portal.wait_state(job["number"], "running")
+    path = f"jobs/{job['number']}/cost"
+    live_portal.wait_for("its use", lambda: (asked(live_portal, path)["used_gpu_hours"] or 0) > 0)
     yield job
     with live_portal.api() as api:
         api.post(f"jobs/{job['number']}/cancel").raise_for_status()
@@ -39,6 +41,7 @@ def test_it_shows_what_was_used_by_whom(
     expect(chart.locator("canvas")).to_be_visible()
     (row,) = asked(live_portal, "usage?group_by=project")["results"]
     expect(panel(page, "By project").locator("[data-row]")).to_contain_text(row["label"])
+    expect(panel(page, "By project").locator("[data-row]")).to_contain_text("emulated")
     check_fits_and_is_accessible(page)
     page.get_by_role("group", name="By", exact=True).get_by_role("button", name="Job", exact=True).click()
     expect(page).to_have_url(re.compile(r"[?&]by=job"))

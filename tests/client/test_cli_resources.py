@@ -177,6 +177,7 @@ def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
 
 def test_cost_of_a_job_and_usage_as_csv(run: Run, portal: Scripted) -> None:
     portal["GET jobs/12/cost"] = {"so_far": "1.5", "currency": "USD", "gpu_hours": 2.0, "basis": "measured"}
+    portal["GET jobs/12/cost"] |= {"measured_gpu_hours": 1.5, "used_gpu_hours": 0.9, "emulated": True}
     assert "1.5 USD" in run("cost", "job", "12").output
     portal["GET usage/export"] = b"project,cost\nvision,1.5\n"
     assert run("cost", "usage", "--csv", "--by", "month").output == "project,cost\nvision,1.5\n"

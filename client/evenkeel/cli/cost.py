@@ -6,6 +6,7 @@ from typing import get_args
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, pairs, print_json, print_rows, print_value
 from evenkeel.cli.submit import read_job_file
@@ -35,11 +36,21 @@ def job(job: str, output: str) -> None:
         ("Estimated", answer.get("estimated")),
         ("Between", " and ".join(filter(None, (answer.get("estimated_low"), answer.get("estimated_high"))))),
         ("GPU-hours", round(answer["gpu_hours"], 3)),
+        ("Used", _used(answer)),
         ("Rate", answer.get("rate_per_hour")),
         ("Restarts", answer.get("lost_to_restarts")),
         ("Basis", clean(answer.get("basis") or "")),
     ]
     click.echo(pairs(rows))
+
+
+def _used(answer: schemas.Cost) -> str:
+    """Nothing where nobody said how busy the GPUs were."""
+    used, measured = answer["used_gpu_hours"], answer["measured_gpu_hours"]
+    if used is None or not measured:
+        return ""
+    mark = ", emulated" if answer["emulated"] else ""
+    return f"{used:.3f} of {measured:.3f} GPU-hours measured ({used / measured:.0%}{mark})"
 
 
 @cost.command()
@@ -56,7 +67,7 @@ def usage(by: GroupBy, csv: bool, output: str, **filters: str | None) -> None:
     if csv:
         click.echo(money.usage_csv(by, **filters), nl=False)
         return
-    heads = {by.upper(): "label", "JOBS": "jobs", "GPU-HOURS": "gpu_hours", "COST": "cost"}
+    heads = {by.upper(): "label", "JOBS": "jobs", "GPU-HOURS": "gpu_hours", "USED": "used_gpu_hours", "COST": "cost"}
     print_rows(money.usage(by, **filters), heads, output, none="Nothing was used.")
 
 

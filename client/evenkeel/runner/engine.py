@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.files import open_plain
+from evenkeel.runner.gauges import gauge_for
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, proportional_mib, signal_quietly
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
@@ -65,6 +66,7 @@ class Runner:
         self._ready_at: float | None = None
         self._trains_since: float | None = None
         self._expects_sdk = spec.mentions_sdk()
+        self._gauge = gauge_for(spec)
         self._oom_kills, self._oom = kernel_oom_kills(), False
         with open_plain(epoch_dir / "token") as file:
             token = file.read().decode().strip()
@@ -170,6 +172,7 @@ class Runner:
         if now < self._memory_at:
             return
         self._memory_at = now + MEMORY_CHECK_S
+        self._gauge.sample()
         if not self._oom:
             self._oom_kills = kernel_oom_kills()
         if self._spec.memory_mib and self._used_mib() > self._spec.memory_mib:
@@ -257,6 +260,7 @@ class Runner:
 
     def _report(self, exit_record: dict[str, Any] | None = None) -> dict[str, Any]:
         below = descendants(os.getpid())
+        cpu_s = sum(process.cpu_s for process in below)
         return {
             "epoch": self._spec.epoch,
             "phase": "stopped" if exit_record else self._phase(),
@@ -265,9 +269,10 @@ class Runner:
             "checkpoint": self._heard.checkpoint,
             "metrics": self._heard.take_metrics(),
             "usage": {
-                "cpu_s": round(sum(process.cpu_s for process in below), 2),
+                "cpu_s": round(cpu_s, 2),
                 "rss_mib": round(sum(process.rss_mib for process in below), 1),
             },
+            "gpu_utilisation": self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
             "notices": self._heard.take_notices(),
             "sdk": self._heard.contact,
             "exit": exit_record,

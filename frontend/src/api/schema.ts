@@ -2422,7 +2422,14 @@ export interface components {
             basis: string;
             /** @description What the estimate counts with; null without an allocation. */
             price: components["schemas"]["Price"] | null;
+            /** @description Held. */
             gpu_hours: number;
+            /** @description Of those, over which it is known how busy the GPUs were. */
+            measured_gpu_hours: number;
+            /** @description Held times utilisation, of those measured; null: none were. */
+            used_gpu_hours: number | null;
+            /** @description Of its GPUs by the last report, 0 to 1; null: not known. */
+            utilisation: number | null;
             /** @description After discount. */
             rate_per_gpu_hour: string | null;
             /** @description Of all that it holds, CPUs and memory included. */
@@ -4138,6 +4145,8 @@ export interface components {
             usage: {
                 [key: string]: number;
             };
+            /** @default null */
+            gpu_utilisation: number[] | null;
             /** @default [] */
             notices: string[];
             /** @default null */
@@ -4561,8 +4570,15 @@ export interface components {
             amount: string;
         };
         TypeHours: {
-            type: string;
+            /** @description Held. */
             gpu_hours: number;
+            /** @description Of those, over which it is known how busy the GPUs were. */
+            measured_gpu_hours: number;
+            /** @description Held times utilisation, of those measured; null: none were. */
+            used_gpu_hours: number | null;
+            /** @description Some of it was on emulated accelerators: their utilisation is that of processes. */
+            emulated: boolean;
+            type: string;
         };
         UsagePage: {
             /** @description Address of the next page. */
@@ -4576,12 +4592,19 @@ export interface components {
             results: components["schemas"]["UsageRow"][];
         };
         UsageRow: {
+            /** @description Held. */
+            gpu_hours: number;
+            /** @description Of those, over which it is known how busy the GPUs were. */
+            measured_gpu_hours: number;
+            /** @description Held times utilisation, of those measured; null: none were. */
+            used_gpu_hours: number | null;
+            /** @description Some of it was on emulated accelerators: their utilisation is that of processes. */
+            emulated: boolean;
             /** @description Key of the project, email, number of the job, date, month or type. */
             key: string;
             label: string;
             /** @description Jobs that held something. */
             jobs: number;
-            gpu_hours: number;
             by_type: components["schemas"]["TypeHours"][];
             /**
              * @description An amount in the currency.

@@ -43,7 +43,7 @@ function seriesOf(line: Line, scheme: Scheme): uPlot.Series {
   const base = { label: line.label, points: { show: false } };
   if (line.kind === "bar") return { ...base, fill: colour, stroke: colour, width: 0, paths: uPlot.paths.bars!({ size: [0.72, 36] }) };
   if (line.kind === "area") return { ...base, fill: colour, stroke: colour, width: 1 };
-  return { ...base, stroke: colour, width: 2, ...(line.dash ? { dash: [4, 4] } : {}) };
+  return { ...base, points: { show: true, size: 5, fill: colour, stroke: colour }, stroke: colour, width: 2, ...(line.dash ? { dash: [4, 4] } : {}) };
 }
 
 function options(width: number, props: Props, scheme: Scheme, read: (plot: uPlot) => void): uPlot.Options {

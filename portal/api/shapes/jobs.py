@@ -314,7 +314,10 @@ class Cost(Shape):
     estimated_high: Money | None
     basis: str = Field(description="What the estimate rests on, in words.")
     price: Price | None = Field(description="What the estimate counts with; null without an allocation.")
-    gpu_hours: float
+    gpu_hours: float = Field(description="Held.")
+    measured_gpu_hours: float = Field(description="Of those, over which it is known how busy the GPUs were.")
+    used_gpu_hours: float | None = Field(description="Held times utilisation, of those measured; null: none were.")
+    utilisation: float | None = Field(description="Of its GPUs by the last report, 0 to 1; null: not known.")
     rate_per_gpu_hour: Money | None = Field(description="After discount.")
     rate_per_hour: Money | None = Field(description="Of all that it holds, CPUs and memory included.")
     by_type: list[TypeCost]

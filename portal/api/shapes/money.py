@@ -69,16 +69,23 @@ class DiscountPage(Page):
     results: list[Discount]
 
 
-class TypeHours(Shape):
+class UsedHours(Shape):
+    gpu_hours: float = Field(description="Held.")
+    measured_gpu_hours: float = Field(description="Of those, over which it is known how busy the GPUs were.")
+    used_gpu_hours: float | None = Field(description="Held times utilisation, of those measured; null: none were.")
+    emulated: bool = Field(
+        description="Some of it was on emulated accelerators: their utilisation is that of processes."
+    )
+
+
+class TypeHours(UsedHours):
     type: str
-    gpu_hours: float
 
 
-class UsageRow(Shape):
+class UsageRow(UsedHours):
     key: str = Field(description="Key of the project, email, number of the job, date, month or type.")
     label: str
     jobs: int = Field(description="Jobs that held something.")
-    gpu_hours: float
     by_type: list[TypeHours]
     cost: Money
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import transaction
@@ -14,12 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from portal.jobs import events, wakeups
 from portal.jobs.launching import time_left_s
 from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
-from portal.jobs.services import measurement
+from portal.jobs.services import activity, measurement
 from portal.jobs.services.moves import kept_why, move
 from portal.jobs.services.observation import from_posix
 from scheduling.lifecycle import LIVE, TRAINING, Event, State
 
 PROTECTION_FACTOR = 3.0
+#: Read with the run, in one query: whoever reports does so every few seconds.
+_READ = ("job__cluster__idle_rule", "activity")
 _LATEST = 4_102_444_800.0  # 2100: later than any clock that is only somewhat wrong
 
 
@@ -48,6 +50,7 @@ class Report(_Part):
     checkpoint: CheckpointReport | None = None
     metrics: list[dict[str, float | None]] = Field([], max_length=500)
     usage: dict[str, float] = Field({}, max_length=50)
+    gpu_utilisation: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(None, max_length=1_024)
     notices: list[str] = Field([], max_length=100)
     sdk: bool | None = None
     exit: dict[str, Any] | None = None
@@ -69,7 +72,7 @@ class Orders:
 def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> Orders:
     """Take a report in. Raises StaleEpoch, Run.DoesNotExist."""
     with transaction.atomic():
-        run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=run_id)
+        run = Run.objects.select_for_update(of=("self",)).select_related(*_READ).get(pk=run_id)
         if report.epoch != run.epoch:
             raise StaleEpoch(f"the run is at epoch {run.epoch}")
         if report.seq > run.last_report_seq and State(run.state) in LIVE:
@@ -88,6 +91,7 @@ def _take(run: Run, report: Report, now: datetime) -> None:
     columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
     if report.sdk is not None:
         columns["uses_sdk"] = report.sdk
+    before = run.step
     if report.step is not None:
         columns["step"] = max(run.checkpoint_step, min(report.step, run.job.total_steps))
     _store(run, columns)
@@ -98,6 +102,9 @@ def _take(run: Run, report: Report, now: datetime) -> None:
     _metrics(run, report, now)
     for notice in report.notices:
         events.append(kind="notice", job=run.job, run=run, at=now, text=f"#{run.job.number}: {notice[:400]}")
+    if State(run.state) in TRAINING:
+        heard = activity.Heard(from_posix(report.sent_at), run.step != before, report.gpu_utilisation)
+        activity.note_activity(run, heard, now)
     if report.exit is not None:
         # The processes are on their way out; the executor's word on that ends the holds.
         transaction.on_commit(lambda: wakeups.wake(0.2))

@@ -54,9 +54,18 @@ function Lines({ cost, ended }: { cost: JobCost; ended: boolean }) {
   return (
     <dl>
       {cost.by_type.map((entry) => [
-        <dt key={entry.type}>Used</dt>,
+        <dt key={entry.type}>Held</dt>,
         <dd key={`${entry.type}-amount`}>{withUnit(number(Number(entry.gpu_hours)), "GPU-hours")} of {typeName(entry.type)}, {money(entry.amount, cost.currency)}</dd>,
       ])}
+      {cost.used_gpu_hours !== null && (
+        <>
+          <dt>GPUs busy</dt>
+          <dd title={`Of ${withUnit(number(cost.measured_gpu_hours), "GPU-hours")} it is known`}>
+            {withUnit(number(cost.used_gpu_hours), "GPU-hours")}, {percent(cost.used_gpu_hours / cost.measured_gpu_hours)}{cost.utilisation !== null && `, ${percent(cost.utilisation)} now`}
+            {cost.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}
+          </dd>
+        </>
+      )}
       {!ended && cost.rate_per_hour !== null && <><dt>Rate</dt><dd>{cost.rate_per_gpu_hour !== null && `${money(cost.rate_per_gpu_hour, cost.currency)} per GPU-hour, `}{money(cost.rate_per_hour, cost.currency)}/h now</dd></>}
       {!ended && rest !== null && <><dt>To come</dt><dd>{money(Math.max(0, rest), cost.currency)}{range}</dd></>}
       {lost !== null && <><dt>Lost to restarts</dt><dd>{money(lost, cost.currency)}{sofar > 0 && `, ${percent(lost / sofar)} of the cost`}</dd></>}

@@ -16,13 +16,16 @@ export default function UsageChart({ found, step, onRead }: Props) {
   const columns = useMemo(() => columnsOf({ from: found.from_day, to: found.to_day }, step), [found.from_day, found.to_day, step]);
   const names = useMemo(() => columns.map(columnLabel), [columns]);
   const types = useMemo(() => [...new Set(found.results.flatMap((row) => row.by_type.map((part) => part.type)))].sort(), [found]);
+  const measured = found.results.some((row) => row.used_gpu_hours !== null);
   const lines = useMemo(() => {
     const rows = new Map(found.results.map((row) => [row.key, row]));
-    return types.map((type, tone): Line => ({
+    const held = types.map((type, tone): Line => ({
       label: typeName(type), kind: "bar", tone,
       values: columns.map((key) => rows.get(key)?.by_type.find((part) => part.type === type)?.gpu_hours ?? 0),
     }));
-  }, [found, columns, types]);
+    if (!measured) return held;
+    return [...held, { label: "used", kind: "line", tone: 0, token: "accent", values: columns.map((key) => rows.get(key)?.used_gpu_hours ?? null) } satisfies Line];
+  }, [found, columns, types, measured]);
   const read = (at: number | null) => {
     const name = at === null ? undefined : names[at];
     if (at === null || name === undefined) return onRead(null);
@@ -34,6 +37,7 @@ export default function UsageChart({ found, step, onRead }: Props) {
       <TimeChart x={names} lines={lines} label={`GPU-hours from ${names[0]} to ${names.at(-1)}, by accelerator type`} onRead={read} />
       <div className="legend">
         {types.map((type, i) => <span key={type}><i className="lg" style={{ background: tone(i) }} />{typeName(type)}</span>)}
+        {measured && <span><i style={{ width: 16, height: 2, background: "var(--accent)" }} />used{found.results.some((row) => row.emulated) && " (emulated)"}</span>}
       </div>
     </div>
   );

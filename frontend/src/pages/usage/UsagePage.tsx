@@ -88,6 +88,8 @@ function shownOf(found: Usage, by: UsageGroup): string {
 function Sentence({ found, asked }: { found: Usage; asked: Asked }) {
   const hours = found.results.reduce((sum, row) => sum + row.gpu_hours, 0);
   const cost = found.results.reduce((sum, row) => sum + Number(row.cost), 0);
+  const measured = found.results.reduce((sum, row) => sum + row.measured_gpu_hours, 0);
+  const used = found.results.reduce((sum, row) => sum + (row.used_gpu_hours ?? 0), 0);
   const when = asked.period === "own" ? `from ${columnLabel(found.from_day)} to ${columnLabel(found.to_day)}` : (PERIODS.find((period) => period.key === asked.period)?.label ?? "").toLowerCase();
   const who = asked.mine ? "You" : "Your projects";
   if (hours === 0) return <h1 className="say"><b>{who} used no GPU</b> in the time chosen ({when}).</h1>;
@@ -96,6 +98,7 @@ function Sentence({ found, asked }: { found: Usage; asked: Asked }) {
     <h1 className="say">
       <b>{who} held {withUnit(number(hours), "GPU-hours")}</b> ({when}) for {money(cost, found.currency)}
       {found.results.length > 1 && <>, the most on {columnLabel(most.key)}: {withUnit(number(most.gpu_hours), "h")}, {percent(most.gpu_hours / hours)}</>}.
+      {measured > 0 && <> {measured < hours * 0.995 ? `Of ${withUnit(number(measured), "h")} it is known how busy the GPUs were: ` : "The GPUs worked "}<b>{percent(used / measured)}</b>{measured < hours * 0.995 ? "." : " of that time."}{found.results.some((row) => row.emulated) && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</>}
     </h1>
   );
 }

@@ -1,7 +1,7 @@
 import { Link } from "react-router";
 import type { Usage, UsageGroup, UsageRow } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
-import { integer, money, number, typeName, withUnit } from "../../lib/format";
+import { integer, money, number, percent, typeName, withUnit } from "../../lib/format";
 import { columnLabel } from "../../lib/usagePeriod";
 
 export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup; email: string }) {
@@ -11,7 +11,7 @@ export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup;
       <table className="t cards">
         <thead>
           <tr>
-            <th scope="col">{by.charAt(0).toUpperCase() + by.slice(1)}</th><th scope="col" className="ra">Jobs</th><th scope="col" className="ra">GPU-hours</th>
+            <th scope="col">{by.charAt(0).toUpperCase() + by.slice(1)}</th><th scope="col" className="ra">Jobs</th><th scope="col" className="ra">GPU-hours</th><th scope="col" className="ra" title="Utilisation times what was held, where it is known">Used</th>
             <th scope="col" style={{ width: "22%" }}><span className="vh">Against the largest</span></th>
             {by !== "type" && <th scope="col">By type</th>}<th scope="col" className="ra">Cost</th>
           </tr>
@@ -22,7 +22,8 @@ export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup;
               <td className="wide"><Name row={row} by={by} email={email} /></td>
               <td className="ra" data-l="Jobs">{integer(row.jobs)}</td>
               <td className="ra" data-l="GPU-hours">{withUnit(number(row.gpu_hours), "h")}</td>
-              <td className="wide"><span className="bar" aria-hidden style={{ width: "100%" }}><i style={{ width: `${(100 * row.gpu_hours) / most}%` }} /></span></td>
+              <td className="ra wide" data-l="Used"><Used row={row} /></td>
+              <td className="wide"><span className="bar" aria-hidden style={{ width: "100%" }}><i style={{ width: `${(100 * row.gpu_hours) / most}%`, opacity: row.used_gpu_hours === null ? 1 : 0.4 }} />{row.used_gpu_hours !== null && <i style={{ width: `${(100 * row.used_gpu_hours) / most}%` }} />}</span></td>
               {by !== "type" && <td className="sub wide">{row.by_type.map((part) => `${withUnit(number(part.gpu_hours), "h")} ${typeName(part.type)}`).join(", ")}</td>}
               <td className="ra" data-l="Cost">{money(row.cost, found.currency)}</td>
             </tr>
@@ -31,6 +32,13 @@ export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup;
       </table>
     </div>
   );
+}
+
+/** What of the held time the GPUs worked; a part of what was measured, not of what nobody could say. */
+function Used({ row }: { row: UsageRow }) {
+  if (row.used_gpu_hours === null) return <span className="sub">not known</span>;
+  const title = `${withUnit(number(row.measured_gpu_hours), "h")} of ${withUnit(number(row.gpu_hours), "h")} are measured`;
+  return <span title={title}>{withUnit(number(row.used_gpu_hours), "h")}<span className="sub">{percent(row.used_gpu_hours / row.measured_gpu_hours)}</span>{row.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</span>;
 }
 
 function Name({ row, by, email }: { row: UsageRow; by: UsageGroup; email: string }) {
