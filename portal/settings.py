@@ -158,6 +158,7 @@ CELERY_BEAT_SCHEDULE = {
     "samples": _every("evenkeel.sample_cluster", 15.0),
     "orphans": _every("evenkeel.reap_orphans", 60.0),
     "handovers": _every("evenkeel.hand_over_all", 30.0),
+    "idle": _every("evenkeel.enforce_idle_rules", EVENKEEL_REPORT_INTERVAL_S),
     "pruning": _every("evenkeel.prune", 600.0),
     "artifacts": _every("evenkeel.collect_artifacts", 5.0),
     "material": _every("evenkeel.clean_material", 600.0),

@@ -292,6 +292,15 @@ class Operations(Resource):
     def release(self, job: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/release")
 
+    def extend(self, job: str) -> schemas.Job:
+        return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/extend", repeatable=False)
+
+    def idle_rule(self) -> schemas.IdleRule:
+        return self._client.one(schemas.IdleRule, "GET", "idle-rule")
+
+    def set_idle_rule(self, wish: Wish) -> schemas.IdleRule:
+        return self._client.one(schemas.IdleRule, "PUT", "idle-rule", json=dict(wish))
+
     def move(self, job: str, project: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/move", json={"project": project})
 

@@ -360,6 +360,34 @@ class HistoryPoint(TypedDict):
     spend_per_hour: str
 
 
+class Idle(TypedDict):
+    kind: Literal["no_step", "low_utilisation"]
+    since_at: str
+    warned_at: str
+    release_at: str | None
+    extended_until_at: str | None
+    extensions_left: int
+    text: str
+
+
+class IdleRule(TypedDict):
+    enabled: bool
+    utilisation_below: float
+    warn_after_s: float
+    release_after_s: float | None
+    extension_s: float
+    extensions_max: int
+
+
+class IdleRuleWish(TypedDict):
+    enabled: NotRequired[bool]
+    utilisation_below: NotRequired[float]
+    warn_after_s: NotRequired[float]
+    release_after_s: NotRequired[float | None]
+    extension_s: NotRequired[float]
+    extensions_max: NotRequired[int]
+
+
 class Invitation(TypedDict):
     id: int
     email: str
@@ -402,7 +430,7 @@ class JobCheckpoints(TypedDict):
 
 
 class JobHold(TypedDict):
-    kind: Literal["user", "admin", "cost"]
+    kind: Literal["user", "admin", "cost", "idle"]
     by: str | None
     at: str
     text: str
@@ -455,6 +483,16 @@ class LiveGpuRange(TypedDict):
     types: list[str]
 
 
+class LiveIdle(TypedDict):
+    kind: Literal["no_step", "low_utilisation"]
+    since_at: str
+    warned_at: str
+    release_at: NotRequired[str]
+    extended_until_at: NotRequired[str]
+    extensions_left: int
+    text: str
+
+
 class LiveJobAllocation(TypedDict):
     type: str
     count: int
@@ -463,7 +501,7 @@ class LiveJobAllocation(TypedDict):
 
 
 class LiveJobHold(TypedDict):
-    kind: Literal["user", "admin", "cost"]
+    kind: Literal["user", "admin", "cost", "idle"]
     by: NotRequired[str]
     at: str
     text: str
@@ -1353,6 +1391,7 @@ class Job(TypedDict):
     max_cost: str | None
     max_duration_s: float | None
     hold: JobHold | None
+    idle: Idle | None
     resubmit_of: int | None
     resumed_from: ResumedFrom | None
     emulated: bool
@@ -1520,6 +1559,7 @@ class LiveJob(TypedDict):
     max_cost: NotRequired[str]
     max_duration_s: NotRequired[float]
     hold: NotRequired[LiveJobHold]
+    idle: NotRequired[LiveIdle]
     resubmit_of: NotRequired[int]
     resumed_from: NotRequired[LiveResumedFrom]
     emulated: bool
@@ -1775,6 +1815,7 @@ class JobDetail(TypedDict):
     max_cost: str | None
     max_duration_s: float | None
     hold: JobHold | None
+    idle: Idle | None
     resubmit_of: int | None
     resumed_from: ResumedFrom | None
     emulated: bool

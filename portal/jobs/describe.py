@@ -14,6 +14,7 @@ from uuid import UUID
 from accounts import ledger, pricing
 from accounts.ledger import Held, PriceBook
 from portal.jobs import holding, profiles
+from portal.jobs.idleness import describe_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
 from portal.jobs.queue import queue_positions
 from portal.jobs.snapshots import job_profiles
@@ -42,6 +43,7 @@ class Context:
     profiles: dict[UUID, dict[str, Profile]]
     queue: dict[UUID, int] = field(default_factory=dict)
     totals: dict[UUID, dict[str, float]] = field(default_factory=dict)
+    idle: dict[UUID, dict[str, Any]] = field(default_factory=dict)
 
 
 def iso(at: datetime | None) -> str | None:
@@ -82,6 +84,7 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         profiles=job_profiles(live, types),
         queue=queue_positions(waiting),
         totals=_totals(jobs),
+        idle=describe_warnings(jobs),
     )
 
 
@@ -139,6 +142,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "max_cost": _plain_amount(job.spec.get("max_cost")),
         "max_duration_s": job.spec.get("max_duration"),
         "hold": _hold(job) if state in LIVE else None,
+        "idle": ctx.idle.get(job.pk),
         "resubmit_of": job.resubmit_of.number if job.resubmit_of else None,
         "resumed_from": _resumed_from(job),
         "emulated": runs_emulated(run),

@@ -45,6 +45,7 @@ _WAYS_OUT = {
     "behind": "It starts after the job ahead of it.",
     "held_user": "It queues again when it is released.",
     "held_admin": "It queues again when an administrator releases it.",
+    "held_idle": "It queues again when it is released, and goes on from its checkpoint.",
     "held_cost": "It queues again with a larger max_cost.",
     "NEW": "The next round looks at it.",
     "RETRY": "It queues again when its wait is over.",

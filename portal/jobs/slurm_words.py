@@ -15,6 +15,7 @@ _WORDS = {
     "partition_full": "Resources", "partition_too_small": "PartitionNodeLimit",
     "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
     "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "held_cost": "AssocGrpBillingMinutes",
+    "held_idle": "JobHeldAdmin",
 }  # fmt: skip
 #: Limits by where they sit: what a level of service holds in all, of each user, and limits of projects and people.
 _LIMITS = {

@@ -43,6 +43,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "max_cost": None,
         "max_duration_s": None,
         "hold": None,
+        "idle": None,
         "resubmit_of": None,
         "resumed_from": None,
         "emulated": False,

@@ -176,9 +176,11 @@ def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
 
 
 def test_cost_of_a_job_and_usage_as_csv(run: Run, portal: Scripted) -> None:
-    portal["GET jobs/12/cost"] = {"so_far": "1.5", "currency": "USD", "gpu_hours": 2.0, "basis": "measured"}
-    portal["GET jobs/12/cost"] |= {"measured_gpu_hours": 1.5, "used_gpu_hours": 0.9, "emulated": True}
-    assert "1.5 USD" in run("cost", "job", "12").output
+    use = {"gpu_hours": 2.0, "measured_gpu_hours": 1.5, "used_gpu_hours": 0.9, "emulated": True}
+    portal["GET jobs/12/cost"] = use | {"so_far": "1.5", "currency": "USD", "basis": "measured"}
+    said = run("cost", "job", "12").output
+    assert "1.5 USD" in said
+    assert "0.900 of 1.500 GPU-hours measured (60%, emulated)" in said
     portal["GET usage/export"] = b"project,cost\nvision,1.5\n"
     assert run("cost", "usage", "--csv", "--by", "month").output == "project,cost\nvision,1.5\n"
     assert portal.last[0] == "GET usage/export?group_by=month"
@@ -377,3 +379,26 @@ def test_an_array_is_submitted_listed_and_limited(run: Run, portal: Scripted) ->
     assert run("arrays", "limit", "57", "none").exit_code == 0
     assert portal.last == ("PATCH arrays/57", {"max_running": None})
     assert run("arrays", "limit", "57", "many").exit_code == 1
+
+
+def test_the_idle_rule_is_changed_in_minutes_and_percent(run: Run, portal: Scripted) -> None:
+    rule = {
+        "enabled": True, "utilisation_below": 0.05, "warn_after_s": 1800.0, "release_after_s": None,
+        "extension_s": 14400.0, "extensions_max": 3,
+    }  # fmt: skip
+    portal["GET idle-rule"] = rule
+    said = run("idle", "show").output
+    assert "30 min" in said
+    assert "never" in said
+    portal["PUT idle-rule"] = rule | {"release_after_s": 7200.0}
+    assert "120 min" in run("idle", "set", "--release-after", "120", "--below", "10").output
+    assert portal.last == ("PUT idle-rule", rule | {"release_after_s": 7200.0, "utilisation_below": 0.1})
+    run("idle", "set", "--never-release", "--off")
+    assert portal.last == ("PUT idle-rule", rule | {"release_after_s": None, "enabled": False})
+    assert run("idle", "set", "--never-release", "--release-after", "5").exit_code == 1
+
+
+def test_more_time_for_an_idle_job(run: Run, portal: Scripted) -> None:
+    idle = {"text": "No step for 31 min while it holds 2 x k1. It is parked at 14:00."}
+    portal["POST jobs/12/extend"] = {"number": 12, "name": "night", "idle": idle}
+    assert "Job 12: No step for 31 min" in run("extend", "12").output

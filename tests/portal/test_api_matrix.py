@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 DONE = frozenset({200, 201, 202, 204, 302})
 #: What whoever is let in is told where the thing or the example makes no sense: a file that is not there, a project
 #: with a running job, a text that is no archive.
-LET_IN_BUT = {"download_artifact": 409, "archive_project": 409, "upload_bundle": 400}
+LET_IN_BUT = {"download_artifact": 409, "extend_job": 409, "archive_project": 409, "upload_bundle": 400}
 ROLES = {"viewer": 1, "member": 2, "service account": 2, "manager": 3, "bound here": 3}
 #: Who has no role in the project, or none that their token reaches.
 STRANGERS = ("outsider", "bound elsewhere")

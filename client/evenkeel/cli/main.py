@@ -15,6 +15,7 @@ from evenkeel.cli.audit import audit
 from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
 from evenkeel.cli.environments import environments
+from evenkeel.cli.idle import extend, idle
 from evenkeel.cli.jobs import cancel, logs, ls, show
 from evenkeel.cli.login import login
 from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
@@ -32,8 +33,9 @@ from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, ls, show, logs, wait, cancel, hold, release, change, resubmit, move, bulk, arrays, prio, shares, qos,
-    partition, projects, people, quota, cost, tokens, secrets, environments, artifacts, audit, completion,
+    login, submit, ls, show, logs, wait, cancel, hold, release, extend, change, resubmit, move, bulk, arrays, prio,
+    shares, qos, partition, idle, projects, people, quota, cost, tokens, secrets, environments, artifacts, audit,
+    completion,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -125,6 +125,7 @@ function useJobChange<T>(number: number, change: (input: T) => Promise<Job>) {
 export const useCancel = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/cancel`, {}));
 export const useHold = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/hold`, {}));
 export const useRelease = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/release`, {}));
+export const useExtend = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/extend`, {}));
 export const usePatchJob = (number: number) => useJobChange(number, (patch: Record<string, unknown>) => send<Job>("PATCH", `jobs/${number}`, patch));
 
 export interface Submission {
@@ -197,6 +198,12 @@ function usePolicyChange<T>(change: (input: T) => Promise<PolicyInForce>) {
 export const useApplyPolicy = () =>
   usePolicyChange((body: { name: string; parameters: Record<string, unknown> }) => send<PolicyInForce>("PUT", "policy", body));
 export const useUndoPolicy = () => usePolicyChange((_: void) => send<PolicyInForce>("POST", "policy/undo", {}));
+
+export const useIdleRule = () => useQuery({ queryKey: ["idle-rule"], queryFn: ({ signal }) => get<IdleRule>("idle-rule", {}, signal) });
+export function useSetIdleRule() {
+  const client = useQueryClient();
+  return useMutation({ mutationFn: (rule: IdleRule) => send<IdleRule>("PUT", "idle-rule", rule), onSuccess: (rule) => client.setQueryData(["idle-rule"], rule) });
+}
 
 const EVERY_TREE = { limit: 200 };
 export const useShares = () =>

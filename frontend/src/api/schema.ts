@@ -236,6 +236,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/idle-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * When a job that holds GPUs counts as idle, and what is done then
+         * @description When a job that holds GPUs counts as idle, and what is done then.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_idle_rule"];
+        /**
+         * Set the whole rule
+         * @description Set the whole rule. What is left out is as shown by default.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        put: operations["set_idle_rule"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/invitations/accept": {
         parameters: {
             query?: never;
@@ -468,6 +496,28 @@ export interface paths {
         get: operations["explain_job"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job}/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a job that is warned of being idle keep its GPUs for longer, as long and as often as the rule gives
+         * @description Let a job that is warned of being idle keep its GPUs for longer, as long and as often as the rule gives. 409 where it is not warned, nothing would park it, or it had all its extensions.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["extend_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2769,6 +2819,60 @@ export interface components {
             /** @enum {string} */
             kind: "launching" | "protected" | "running" | "moving";
         };
+        /** @description A job that holds GPUs and does nothing with them, by the cluster's rule. */
+        Idle: {
+            /** @enum {string} */
+            kind: "no_step" | "low_utilisation";
+            /** Format: date-time */
+            since_at: string;
+            /** Format: date-time */
+            warned_at: string;
+            /** @description When it is parked with its checkpoint; null: nothing parks it. */
+            release_at: string | null;
+            extended_until_at: string | null;
+            extensions_left: number;
+            text: string;
+        };
+        IdleRule: {
+            /** @description False: nobody is warned, and nobody is parked. */
+            enabled: boolean;
+            /** @description Of its GPUs on average; 0: only steps count. */
+            utilisation_below: number;
+            warn_after_s: number;
+            /** @description Checkpoint and park, so long after it was busy last. */
+            release_after_s: number | null;
+            extension_s: number;
+            extensions_max: number;
+        };
+        IdleRuleWish: {
+            /**
+             * @description False: nobody is warned, and nobody is parked.
+             * @default true
+             */
+            enabled: boolean;
+            /**
+             * @description Of its GPUs on average; 0: only steps count.
+             * @default 0.05
+             */
+            utilisation_below: number;
+            /** @default 1800 */
+            warn_after_s: number;
+            /**
+             * @description Checkpoint and park, so long after it was busy last; null: never.
+             * @default null
+             */
+            release_after_s: number | null;
+            /**
+             * @description What asking for more time gives.
+             * @default 14400
+             */
+            extension_s: number;
+            /**
+             * @description How often, until the job is released.
+             * @default 3
+             */
+            extensions_max: number;
+        };
         Invitation: {
             id: number;
             email: string;
@@ -2835,6 +2939,8 @@ export interface components {
             max_cost: string | null;
             max_duration_s: number | null;
             hold: components["schemas"]["JobHold"] | null;
+            /** @description Set while it is warned. */
+            idle: components["schemas"]["Idle"] | null;
             /** @description Number of the job that this one repeats with changes. */
             resubmit_of: number | null;
             resumed_from: components["schemas"]["ResumedFrom"] | null;
@@ -2944,6 +3050,8 @@ export interface components {
             max_cost: string | null;
             max_duration_s: number | null;
             hold: components["schemas"]["JobHold"] | null;
+            /** @description Set while it is warned. */
+            idle: components["schemas"]["Idle"] | null;
             /** @description Number of the job that this one repeats with changes. */
             resubmit_of: number | null;
             resumed_from: components["schemas"]["ResumedFrom"] | null;
@@ -3138,8 +3246,8 @@ export interface components {
              * @description An `admin` hold is released by administrators only.
              * @enum {string}
              */
-            kind: "user" | "admin" | "cost";
-            /** @description Null: the portal, at a limit of the job's own. */
+            kind: "user" | "admin" | "cost" | "idle";
+            /** @description Null: the portal, at a limit of the job's own or by the rule for idle jobs. */
             by: string | null;
             /** Format: date-time */
             at: string;
@@ -3305,6 +3413,20 @@ export interface components {
             max?: number;
             types: string[];
         };
+        LiveIdle: {
+            /** @enum {string} */
+            kind: "no_step" | "low_utilisation";
+            /** Format: date-time */
+            since_at: string;
+            /** Format: date-time */
+            warned_at: string;
+            /** Format: date-time */
+            release_at?: string;
+            /** Format: date-time */
+            extended_until_at?: string;
+            extensions_left: number;
+            text: string;
+        };
         LiveJob: {
             /** Format: uuid */
             id: string;
@@ -3343,6 +3465,7 @@ export interface components {
             max_cost?: string;
             max_duration_s?: number;
             hold?: components["schemas"]["LiveJobHold"];
+            idle?: components["schemas"]["LiveIdle"];
             resubmit_of?: number;
             resumed_from?: components["schemas"]["LiveResumedFrom"];
             /** @description It runs, or would run, on emulated accelerators. */
@@ -3385,7 +3508,7 @@ export interface components {
              * @description An `admin` hold is released by administrators only.
              * @enum {string}
              */
-            kind: "user" | "admin" | "cost";
+            kind: "user" | "admin" | "cost" | "idle";
             by?: string;
             /** Format: date-time */
             at: string;
@@ -5575,6 +5698,158 @@ export interface operations {
             };
         };
     };
+    get_idle_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdleRule"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_idle_rule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["IdleRuleWish"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdleRule"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     accept_invitation: {
         parameters: {
             query?: never;
@@ -6652,6 +6927,85 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    extend_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job; of an array also 57_3. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -23,6 +23,7 @@ export function fullJob(job: LiveJob): Job {
     partition: job.partition ?? null,
     max_duration_s: job.max_duration_s ?? null,
     hold: job.hold ? { ...job.hold, by: job.hold.by ?? null } : null,
+    idle: job.idle ? { ...job.idle, release_at: job.idle.release_at ?? null, extended_until_at: job.idle.extended_until_at ?? null } : null,
     resubmit_of: job.resubmit_of ?? null,
     resumed_from: job.resumed_from ? { ...job.resumed_from, job: job.resumed_from.job ?? null } : null,
     relative_throughput: job.relative_throughput ?? null,

@@ -150,3 +150,12 @@ class PolicyChangePage(Shape):
     next: str | None
     previous: str | None
     results: list[PolicyChange]
+
+
+class IdleRule(Shape):
+    enabled: bool = Field(description="False: nobody is warned, and nobody is parked.")
+    utilisation_below: float = Field(description="Of its GPUs on average; 0: only steps count.")
+    warn_after_s: float
+    release_after_s: float | None = Field(description="Checkpoint and park, so long after it was busy last.")
+    extension_s: float
+    extensions_max: int

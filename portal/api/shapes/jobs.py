@@ -79,8 +79,10 @@ class Exit(Shape):
 class JobHold(Shape):
     """A held job is not scheduled until it is released."""
 
-    kind: Literal["user", "admin", "cost"] = Field(description="An `admin` hold is released by administrators only.")
-    by: str | None = Field(description="Null: the portal, at a limit of the job's own.")
+    kind: Literal["user", "admin", "cost", "idle"] = Field(
+        description="An `admin` hold is released by administrators only."
+    )
+    by: str | None = Field(description="Null: the portal, at a limit of the job's own or by the rule for idle jobs.")
     at: datetime
     text: str
 
@@ -91,6 +93,18 @@ class ArrayPlace(Shape):
     number: int = Field(description="Number of the array, which no job has.")
     index: int
     size: int
+
+
+class Idle(Shape):
+    """A job that holds GPUs and does nothing with them, by the cluster's rule."""
+
+    kind: Literal["no_step", "low_utilisation"]
+    since_at: datetime
+    warned_at: datetime
+    release_at: datetime | None = Field(description="When it is parked with its checkpoint; null: nothing parks it.")
+    extended_until_at: datetime | None
+    extensions_left: int
+    text: str
 
 
 class ResumedFrom(Shape):
@@ -127,6 +141,7 @@ class Job(Shape):
     max_cost: Money | None
     max_duration_s: float | None
     hold: JobHold | None
+    idle: Idle | None = Field(description="Set while it is warned.")
     resubmit_of: int | None = Field(description="Number of the job that this one repeats with changes.")
     resumed_from: ResumedFrom | None
     emulated: Emulated

@@ -10,7 +10,8 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Max, Sum
 
 from accounts.utilisation import add_use
-from portal.jobs.models import Cluster, Hold, IdleRule, Run, RunActivity
+from portal.jobs.idleness import rule_of
+from portal.jobs.models import Hold, Run, RunActivity
 
 #: A gap between two reports that is longer was no reporting: what the GPUs did in it nobody said.
 _LONGEST_S = 300.0
@@ -23,13 +24,6 @@ class Heard:
     stepped: bool
     #: Of each GPU, 0 to 1; None: not known.
     utilisation: list[float] | None
-
-
-def rule_of(cluster: Cluster) -> IdleRule:
-    try:
-        return cluster.idle_rule
-    except ObjectDoesNotExist:
-        return IdleRule(cluster=cluster)
 
 
 def note_activity(run: Run, heard: Heard, now: datetime) -> None:

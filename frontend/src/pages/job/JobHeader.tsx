@@ -5,6 +5,7 @@ import { Emulated, StateChip } from "../../components/StateChip";
 import { dateTime, integer, moment, range, relative, THIN, typeName } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import { reasonSentence } from "../../lib/jobView";
+import { IdleNote } from "./IdleNote";
 import { JobActions } from "./JobActions";
 import css from "./job.module.css";
 
@@ -20,12 +21,14 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
           <span style={{ overflowWrap: "anywhere" }}>{job.name}</span>
           <StateChip state={job.state} />
           {job.emulated && <Emulated />}
-          {job.hold && <span className="chip warn" title={job.hold.text}>{job.hold.kind === "cost" ? "parked" : "held"}</span>}
+          {job.hold && <span className="chip warn" title={job.hold.text}>{job.hold.kind === "cost" || job.hold.kind === "idle" ? "parked" : "held"}</span>}
+          {job.idle && <span className="chip warn" title={job.idle.text}>idle</span>}
           {job.pace_missed && <span className="chip warn" title="The machine is too slow for the emulated pace; times are longer than the catalogue says">pace missed</span>}
         </h1>
         <JobActions job={job} session={session} />
       </div>
       {reason && <p className={css.reason} title={job.reason?.token}>{reason}</p>}
+      {job.idle && <IdleNote job={job} idle={job.idle} now={now} />}
       <Facts job={job} now={now} />
     </header>
   );

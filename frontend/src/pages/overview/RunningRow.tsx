@@ -25,6 +25,7 @@ export const RunningRow = memo(function RunningRow({ job, now, mean }: Props) {
         <span style={{ display: "inline-flex", gap: 8, alignItems: "center" }}>
           <StateChip state={job.state} />
           {full && <Protection job={full} now={now} />}
+          {full?.idle && <span className="chip warn" title={full.idle.text}>idle {duration((now.getTime() - Date.parse(full.idle.since_at)) / 1000)}</span>}
           {full?.emulated && <Emulated />}
         </span>
       </td>

@@ -7,6 +7,7 @@ import { dateTime, integer, moment } from "../../lib/format";
 import { show } from "../../lib/schemaForm";
 import { useCluster } from "../../lib/liveContext";
 import { TopBar } from "../../shell/TopBar";
+import { IdleRulePanel } from "./IdleRuleForm";
 import { PolicyForm } from "./PolicyForm";
 import css from "./policy.module.css";
 
@@ -39,6 +40,7 @@ export default function PolicyPage() {
                 <ul className={css.notes}>{policy.data.notes.map((note) => <li key={note}>{note}</li>)}</ul>
               </Panel>
             )}
+            <IdleRulePanel />
             <Changes />
           </div>
         </div>

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("accounts", "0009_fair_share"),
+        ("accounts", "0011_budget_notices"),
     ]
 
     operations = [

@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0011_dependencies"),
+        ("jobs", "0014_partitions"),
     ]
 
     operations = [

@@ -1,0 +1,100 @@
+"""`evenkeel idle` and `evenkeel extend`."""
+
+from __future__ import annotations
+
+import click
+
+from evenkeel import schemas
+from evenkeel.cli.config import connect
+from evenkeel.cli.output import as_json, clean, done, pairs, print_json
+from evenkeel.resources import given
+
+MINUTES = click.FloatRange(min=1 / 60, max=43_200)
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@as_json
+def extend(jobs: tuple[str, ...], output: str) -> None:
+    """Let jobs that are warned of being idle keep their GPUs for longer, as the cluster's rule gives."""
+    extended = [connect().operations.extend(job) for job in jobs]
+    if output == "json":
+        print_json(extended[0] if len(extended) == 1 else extended)
+        return
+    for job in extended:
+        click.echo(f"Job {job['number']}: {clean(job['idle']['text']) if job['idle'] else 'is not idle any more'}")
+
+
+@click.group()
+def idle() -> None:
+    """When a job that holds GPUs counts as idle, and what is done then."""
+
+
+@idle.command()
+@as_json
+def show(output: str) -> None:
+    """The rule of the cluster."""
+    _print(connect().operations.idle_rule(), output)
+
+
+@idle.command("set")
+@click.option("--warn-after", metavar="MIN", type=MINUTES, help="Minutes without a step or below the threshold.")
+@click.option("--release-after", metavar="MIN", type=MINUTES, help="Checkpoint and park after so many minutes.")
+@click.option("--never-release", is_flag=True, help="Warn and no more.")
+@click.option("--below", metavar="PERCENT", type=click.FloatRange(0, 100), help="Utilisation that counts as idle.")
+@click.option("--extension", metavar="MIN", type=MINUTES, help="What `evenkeel extend` gives.")
+@click.option("--extensions", metavar="N", type=click.IntRange(0, 100), help="How often it may be asked for.")
+@click.option("--on/--off", "enabled", default=None, help="Whether anything is done at all.")
+@as_json
+def set_(
+    warn_after: float | None,
+    release_after: float | None,
+    never_release: bool,
+    below: float | None,
+    extension: float | None,
+    extensions: int | None,
+    enabled: bool | None,
+    output: str,
+) -> None:
+    """Change the rule, for administrators; what is left out stays as it is.
+
+    \b
+    Examples:
+      evenkeel idle set --warn-after 30 --release-after 120
+      evenkeel idle set --below 10 --never-release
+    """
+    if never_release and release_after is not None:
+        raise click.UsageError("give --release-after or --never-release, not both")
+    operations = connect().operations
+    wish = dict(operations.idle_rule()) | given(
+        warn_after_s=_seconds(warn_after),
+        release_after_s=_seconds(release_after),
+        utilisation_below=None if below is None else below / 100,
+        extension_s=_seconds(extension),
+        extensions_max=extensions,
+        enabled=enabled,
+    )
+    if never_release:
+        wish["release_after_s"] = None
+    _print(operations.set_idle_rule(wish), output)
+    if output != "json":
+        done("It holds for what is idle already, too.")
+
+
+def _seconds(minutes: float | None) -> float | None:
+    return None if minutes is None else minutes * 60
+
+
+def _print(rule: schemas.IdleRule, output: str) -> None:
+    if output == "json":
+        print_json(rule)
+        return
+    release_s = rule["release_after_s"]
+    rows = [
+        ("In force", "yes" if rule["enabled"] else "no"),
+        ("Idle below", f"{rule['utilisation_below']:.0%} utilisation, or without a step"),
+        ("Warned after", f"{rule['warn_after_s'] / 60:g} min"),
+        ("Parked after", "never" if release_s is None else f"{release_s / 60:g} min"),
+        ("Extension", f"{rule['extension_s'] / 60:g} min, at most {rule['extensions_max']} times"),
+    ]
+    click.echo(pairs(rows))

@@ -1,0 +1,16 @@
+"""Tasks beside the rounds: nothing waits for them."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from portal.jobs.models import Cluster
+from portal.jobs.services.idleness import enforce_idle_rule
+
+
+@shared_task(name="evenkeel.enforce_idle_rules", ignore_result=True)
+def enforce_idle_rules() -> None:
+    """Warn jobs that hold GPUs for nothing, and park those that the rule parks."""
+    for cluster in Cluster.objects.select_related("idle_rule"):
+        enforce_idle_rule(cluster=cluster, now=timezone.now())
