@@ -55,7 +55,10 @@ class DirectoryAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
         return True
 
-    def on_authentication_error(self, request: HttpRequest, provider: Any, **kwargs: Any) -> None:
+    def on_authentication_error(
+        self, request: HttpRequest, provider: Any, error: Any = None, exception: Any = None, **kwargs: Any
+    ) -> None:
+        logger.warning("single sign-on failed on the way back: %s", exception or error or "no reason given")
         raise ImmediateHttpResponse(_refused(request, "directory"))
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:

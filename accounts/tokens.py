@@ -77,6 +77,14 @@ def _store(token: ApiToken, actor: User, action: str, detail: dict[str, Any]) ->
     return f"{SCHEME}_{token.prefix}_{secret}"
 
 
+def usual_days(actor: User) -> int:
+    """For how long a token is made where nothing is said: no longer than the one that `actor` acts with."""
+    own = actor.acting_token
+    if own is None or own.expires_at is None:
+        return DEFAULT_EXPIRY_DAYS
+    return max(1, min(DEFAULT_EXPIRY_DAYS, (own.expires_at - timezone.now()).days))
+
+
 def _check_not_wider(actor: User, token: ApiToken) -> None:
     own = actor.acting_token
     if own is None:

@@ -244,6 +244,11 @@ class Artifacts(Resource):
     def list(self, job: str) -> Iterator[schemas.Artifact]:
         return self._client.rows(schemas.Artifact, f"jobs/{part(job)}/artifacts")
 
+    def are_complete(self, job: str) -> bool:
+        """False while the job's newest run goes on, or is being looked through."""
+        path = f"jobs/{part(job)}/artifacts"
+        return not self._client.one(schemas.ArtifactPage, "GET", path, params={"limit": 1})["collecting"]
+
     def download(self, job: str, artifact: int) -> Iterator[bytes]:
         return self._client.stream(f"jobs/{part(job)}/artifacts/{artifact}")
 

@@ -26,7 +26,7 @@ from portal.jobs.fields import Line
 from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import Job
 from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.selectors import jobs_named, uuid_of, visible_jobs
+from portal.jobs.selectors import jobs_named, uuid_of, visible_jobs, why_not_writable
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.resubmission import resubmit_job
@@ -141,8 +141,7 @@ def _act(user: User, body: BulkRequest, source: str) -> Act:
 
 def _one(act: Act, job: Job, *, may: bool) -> dict[str, Any]:
     if not may:
-        detail = f"You may read jobs of {job.project.name} but not change them."
-        return _result(str(job.pk), job.number, 403, detail)
+        return _result(str(job.pk), job.number, 403, why_not_writable(job.project))
     try:
         made = act(job)
     except Exception as error:

@@ -168,7 +168,7 @@ class ServiceTokensView(APIView):
             token, secret = create_token(
                 user=found,
                 name=body.name,
-                expires_in_days=body.expires_in_days,
+                expires_in_days=body.days(user),
                 scopes=body.scopes,
                 project=bound,
                 actor=user,

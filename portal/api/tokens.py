@@ -42,7 +42,15 @@ class TokenWish(Body):
     project: str | None = Field(
         None, max_length=40, description="Key of a project: it works there and below only. Null: wherever I may."
     )
-    expires_in_days: int = Field(tokens.DEFAULT_EXPIRY_DAYS, ge=1, le=tokens.MAX_EXPIRY_DAYS)
+    expires_in_days: int = Field(
+        tokens.DEFAULT_EXPIRY_DAYS,
+        ge=1,
+        le=tokens.MAX_EXPIRY_DAYS,
+        description="By default 90, or as long as the token that asks has left.",
+    )
+
+    def days(self, actor: User) -> int:
+        return self.expires_in_days if "expires_in_days" in self.model_fields_set else tokens.usual_days(actor)
 
 
 class RotationWish(Body):
@@ -71,7 +79,7 @@ class TokensView(APIView):
         user = signed_in(request)
         project = _project_of_mine(user, body.project) if body.project else None
         token, secret = create_token(
-            user=user, name=body.name, expires_in_days=body.expires_in_days, scopes=body.scopes, project=project
+            user=user, name=body.name, expires_in_days=body.days(user), scopes=body.scopes, project=project
         )
         return Response({**describe_token(token), "secret": secret}, status=201)
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
+from evenkeel.yaml_loader import Loader
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -246,16 +247,8 @@ class JobFile(Part):
         return self
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe, without aliases (a small file could stand for gigabytes) and with doubled keys refused.
-
-    Only true and false are booleans: in YAML 1.1 `on`, a key of `retry`, would be one too.
-    """
-
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:bool" or first in "tTfF"]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+class _Loader(Loader):
+    """Without aliases (a small file could stand for gigabytes), and with doubled keys refused."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):
@@ -304,6 +297,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
 
 
 def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
+    fields, whole = model.model_fields, "job file" if issubclass(model, JobFile) else "body"
     location = [str(part) for part in error["loc"]]
     field = ".".join(location)
     message = error["msg"].removeprefix("Value error, ")
@@ -313,13 +307,13 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
         message = (
             f"is no known key; did you mean {near[0]}?" if near else f"is no known key; there are {', '.join(known)}."
         )
-    elif error["type"] == "value_error" and (named := re.match(r"^(env|labels|throughput|secrets): (.*)$", message)):
+    elif error["type"] == "value_error" and (named := re.match(r"^(\w+): (.*)$", message)) and named[1] in fields:
         field, message = named[1], named[2]
     elif error["type"] == "value_error" and message == "give either model_type or command":
         field = "model_type"
     elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
         message = f"{message}, not {error['input']!r}"
-    return FieldProblem(CONTROL.sub("?", field)[:200] or "job file", CONTROL.sub("?", message)[:500], error["type"])
+    return FieldProblem(CONTROL.sub("?", field)[:200] or whole, CONTROL.sub("?", message)[:500], error["type"])
 
 
 def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import BooleanField, F, Func, Q, QuerySet
 
-from accounts.models import User
+from accounts.models import Project, User
 from accounts.selectors import Array, visible_projects, writable_projects
 from portal.jobs.models import Job, JobArray, JobEvent, Run
 from scheduling.lifecycle import State, coarse_state
@@ -54,8 +54,15 @@ def access_job(user: User | AnonymousUser, reference: str, *, write: bool = Fals
     """
     job = visible_jobs(user).get(jobs_named([reference]))
     if write and not writable_projects(user).filter(pk=job.project_id).exists():
-        raise PermissionError(f"You may read jobs of {job.project.name} but not change them.")
+        raise PermissionError(why_not_writable(job.project))
     return job
+
+
+def why_not_writable(project: Project) -> str:
+    """For whoever may read its jobs."""
+    if project.archived_at is not None:
+        return f"{project.name} is archived: its jobs can be read but not changed until it is restored."
+    return f"You may read jobs of {project.name} but not change them."
 
 
 def jobs_named(references: Iterable[str]) -> Q:

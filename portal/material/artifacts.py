@@ -77,7 +77,7 @@ def record(*, run: Run, progress: Progress, now: datetime) -> None:
         left_out = progress.detail.get("left_out")
         material.left_out = min(left_out, 10**6) if isinstance(left_out, int) else 0
         if material.left_out:
-            text = f"#{run.job.number}: {material.left_out:,} artefacts are not kept: too many, too large or unreadable"
+            text = f"#{run.job.number}: artefacts not kept ({material.left_out:,}): too many, too large or unreadable"
             events.append(kind="notice", job=run.job, run=run, at=now, text=text)
     material.collecting = progress.state
     material.save(update_fields=["collecting", "left_out"])

@@ -5,6 +5,7 @@ Rows say what was written; the SDK itself keeps the newest few of a job, so no m
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.cache import cache
 from django.utils import timezone
+from redis.exceptions import RedisError
 
 from accounts.models import Project
 from portal.jobs import events
@@ -21,7 +23,7 @@ from portal.jobs.models import LIVE_VALUES, Checkpoint
 from portal.material import quotas
 from portal.material.models import StorageQuota
 
-CACHED_S = 30
+CACHED_S, _KEPT_S = 30, 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +66,34 @@ def used_bytes(project: Project) -> int:
     return sum(one.size_bytes for one in kept(project))
 
 
-def used_bytes_lately(project: Project) -> int:
-    """As it was at most half a minute ago: a submission must not count all there is."""
-    return int(cache.get_or_set(_key(project), lambda: used_bytes(project), CACHED_S) or 0)
+def is_full(project: Project, hard_bytes: int) -> int | None:
+    """What the checkpoints take where that is no less than `hard_bytes`.
+
+    A submission must not count all there is: what was counted half a minute ago and all that was written since are
+    together the most it can be, and only where that would be too much is it counted again.
+    """
+    counted, since = cache.get(_key(project.pk, "counted")), cache.get(_key(project.pk, "since"), 0)
+    if counted is not None and int(counted) < hard_bytes and int(counted) + int(since) < hard_bytes:
+        return None
+    used = recount(project)
+    return used if used >= hard_bytes else None
 
 
-def recount(project: Project) -> None:
-    cache.set(_key(project), used_bytes(project), CACHED_S)
+def recount(project: Project) -> int:
+    cache.set(_key(project.pk, "since"), 0, _KEPT_S)  # first: what is written meanwhile may count twice, never not
+    used = used_bytes(project)
+    cache.set(_key(project.pk, "counted"), used, CACHED_S)
+    return used
 
 
-def _key(project: Project) -> str:
-    return f"checkpoint-bytes:{project.pk}"
+def note_written(project_id: int, size_bytes: int) -> None:
+    """A checkpoint was reported. Without the cache each submission counts for itself."""
+    with contextlib.suppress(ValueError, RedisError):  # ValueError: nobody has counted lately
+        cache.incr(_key(project_id, "since"), size_bytes)
+
+
+def _key(project_id: int, what: str) -> str:
+    return f"checkpoint-bytes:{what}:{project_id}"
 
 
 def going(project: Project, now: datetime, stuck: Container[str] = ()) -> Iterator[Kept]:

@@ -64,9 +64,13 @@ def _address_problem(url: str) -> str | None:
 
 def _storage_problems(project: Project) -> list[FieldProblem]:
     hard = quotas.checkpoint_hard_bytes(project)
-    if not hard or (used := checkpoints.used_bytes_lately(project)) < hard:
+    used = checkpoints.is_full(project, hard) if hard else None
+    if used is None:
         return []
-    said = f"Checkpoints of {project.name} have {used:,} bytes, its limit is {hard:,}: remove some, or end jobs."
+    said = (
+        f"Checkpoints of {project.name} have {used:,} bytes, its limit is {hard:,}. Those of ended jobs are removed "
+        "within minutes, oldest first; end jobs, let them keep fewer (checkpoint.keep), or have the limit raised."
+    )
     return [FieldProblem("project", said, "storage_quota")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accounts.models import Project, User
 from accounts.selectors import manageable_projects, visible_projects, writable_projects
-from portal.jobs.selectors import access_job
+from portal.jobs.selectors import access_job, why_not_writable
 from portal.material.models import Artifact, Bundle, Environment, Secret
 
 
@@ -16,7 +16,7 @@ def project_for_member(user: User, key: str) -> Project:
     """PermissionError where the user may only look."""
     project = project_for_viewer(user, key)
     if not writable_projects(user).filter(pk=project.pk).exists():
-        raise PermissionError(f"You may read jobs of {project.name} but not change them.")
+        raise PermissionError(why_not_writable(project))
     return project
 
 

@@ -45,10 +45,10 @@ class Rooms:
         if limit.kind == "spent":
             return spent_reason(limit)
         if limit.kind == "running_jobs":
-            text = f"{who} may have {limit.most} jobs running and would have {used}; this one starts when one ends."
+            text = f"{who} may have {limit.most} jobs running, and {used} go before; this one starts when one ends."
             return Reason("quota_jobs", text, detail)
         name = f"{limit.type} GPUs" if limit.type else "GPUs"
-        text = f"{who} may hold {limit.most} {name} and would hold {used}; this job needs at least {gang.count}."
+        text = f"{who} may hold {limit.most} {name}, and other jobs have {used}; this job needs at least {gang.count}."
         return Reason("quota", text, detail)
 
     def most(self, job: Job, kind: str) -> int:

@@ -123,6 +123,29 @@ def test_a_job_is_submitted_again_with_changes(run: Run, portal: Scripted) -> No
     portal["POST jobs/12/resubmit"] = (201, make_job(13))
     assert "Job 13" in run("resubmit", "12", "--set", "batch_size=512", "--from", "latest").output
     assert portal.last[1] == {"batch_size": 512, "resume_from": "latest"}
+    assert run("resubmit", "12", "--from", "1000").exit_code == 0
+    assert portal.last[1] == {"resume_from": {"step": 1000}}
+
+
+def test_words_that_yaml_once_took_for_booleans_stay_words(run: Run, portal: Scripted) -> None:
+    portal["POST jobs"] = (201, make_job(12))
+    file = "command: x\ntotal_steps: 1\nretry: {limit: 2, on: [signal]}\nenv: {A: on, E: no}\nrestartable: false\n"
+    assert run("submit", "-", stdin=file).exit_code == 0
+    sent = portal.last[1]
+    assert sent["retry"] == {"limit": 2, "on": ["signal"]}
+    assert (sent["env"], sent["restartable"]) == ({"A": "on", "E": "no"}, False)
+
+
+def test_states_of_a_bulk_act_may_be_one_word(run: Run, portal: Scripted) -> None:
+    portal["POST jobs/bulk"] = {"succeeded": 0, "refused": 0, "results": []}
+    run("bulk", "hold", "--state", "queued,running", "--yes")
+    assert portal.last[1]["filter"] == {"state": ["queued", "running"]}
+
+
+def test_an_estimate_says_what_would_refuse_the_job(run: Run, portal: Scripted) -> None:
+    refusal = "The limit of 4 GPUs at once on project Vision has 4 in use, and this job needs 1 more."
+    portal["POST jobs/estimate"] = {"options": [], "basis": "Nothing is known.", "refused_by": [refusal]}
+    assert refusal in run("cost", "estimate", "-", stdin="command: x\ntotal_steps: 1\n").output
 
 
 def test_many_jobs_at_once_are_asked_about_first(run: Run, portal: Scripted) -> None:
@@ -192,7 +215,7 @@ def test_a_service_token_is_printed_alone(run: Run, portal: Scripted) -> None:
     arguments = ("projects", "service-accounts", "create-token", "vision", "ci", "pipeline")
     result = run(*arguments, "--scope", "jobs:read", "--below", "detection")
     assert result.stdout == "ek_new_secret\n"
-    wish = {"name": "pipeline", "scopes": ["jobs:read"], "project": "detection", "expires_in_days": 30}
+    wish = {"name": "pipeline", "scopes": ["jobs:read"], "project": "detection"}
     assert portal.last[1] == wish
 
 
@@ -247,7 +270,9 @@ def test_an_artifact_is_found_by_its_path_and_downloaded(run: Run, portal: Scrip
         {"id": 7, "path": "plots/loss.csv", "bytes": 4, "attempt": 1},
         {"id": 9, "path": "plots/loss.csv", "attempt": 2},
     ]
-    portal["GET jobs/12/artifacts"] = PAGE | {"results": rows}
+    portal["GET jobs/12"] = make_job(12, state="succeeded")
+    complete = PAGE | {"results": rows, "collecting": False}
+    portal.after("GET jobs/12/artifacts", [PAGE | {"results": [], "collecting": True}, complete])
     portal["GET jobs/12/artifacts/9"] = b"1,2\n"
     target = tmp_path / "loss.csv"
     assert run("artifacts", "get", "12", "plots/loss.csv", "--to", str(target)).exit_code == 0
@@ -277,6 +302,13 @@ def test_a_bundle_has_what_is_not_ignored_and_no_links(tmp_path: Path) -> None:
     folder = code(tmp_path)
     expected = [".evenkeelignore", ".gitignore", "sub/.gitignore", "sub/part.py", "train.py"]
     assert names(pack(folder)) == expected
+
+
+@pytest.mark.parametrize("place", ["code", "./code/", "code/../code"])
+def test_a_directory_may_be_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    expected = pack(code(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert pack(Path(place)) == expected
 
 
 def test_the_same_files_are_the_same_bundle(tmp_path: Path) -> None:

@@ -233,7 +233,10 @@ def test_a_program_without_the_sdk_is_ready_after_a_while_and_stopped_by_sigterm
     assert runner.wait(60) == 0
     assert exit_of(tmp_path) | {"at": 0, "exit_code": None} == exit_of(tmp_path) | {"reason": "stopped", "at": 0}
     assert (tmp_path / "epoch" / "logs" / "rank0.log").read_text() == "asked to leave\n"
-    assert {report["sdk"] for report in portal.reports} == {False}
+    sdk = [report["sdk"] for report in portal.reports]
+    assert True not in sdk
+    assert all(said is None for said, report in zip(sdk, portal.reports, strict=True) if not report["ready_at"])
+    assert sdk[-1] is False
 
 
 @pytest.mark.parametrize(("pace", "words"), [(18.0, "at most 18 steps/s"), (None, "without a given pace")])

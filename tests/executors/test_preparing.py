@@ -194,7 +194,7 @@ def test_private_addresses_are_refused(executor: LocalExecutor, server: http.ser
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"ref": "no-such"}, "fetching no-such failed"),
+        ({"ref": "no-such"}, "fetching no-such failed with exit code 128: fatal: couldn't find remote ref"),
         ({"subdir": "nowhere"}, "subdir nowhere is no directory"),
         ({"url": "file:///no/such/place"}, "failed with exit code"),
     ],

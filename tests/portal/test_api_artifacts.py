@@ -269,6 +269,21 @@ def test_a_full_project_takes_no_job_and_loses_the_oldest_of_ended_ones(
     assert api.post("jobs", {"command": "train", "project": "vision", "total_steps": 5}).status == 201
 
 
+def test_what_was_written_a_moment_ago_counts(
+    world: World, api: Api, settings: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    limited(settings, checkpoint_hard_bytes=3_500)
+    wish = {"command": "train", "project": "vision", "total_steps": 5}
+    live = saved(world, 5)
+    checkpoints.recount(world.project)
+    assert api.post("jobs", wish).status == 201
+    with django_capture_on_commit_callbacks(execute=True):
+        at = timezone.now().timestamp()
+        made = {"step": 10, "at": at, "reason": "interval", "seconds": 0.1, "bytes": 3_000}
+        world.report(live, step=10, checkpoint=made)
+    assert api.post("jobs", wish).json["errors"][0]["code"] == "storage_quota"
+
+
 def test_one_that_cannot_be_removed_is_not_taken_for_gone(world: World, settings: Any, remover: Remover) -> None:
     old = saved(world, 10, 20, end=True)
     saved(world, 5, 15)

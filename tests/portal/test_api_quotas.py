@@ -133,14 +133,17 @@ def test_a_hard_period_refuses_and_a_soft_one_waits_until_it_ends(
     assert world.state(waiting) is State.LAUNCHING
 
 
-def test_a_running_job_keeps_its_gpus_when_the_budget_is_used_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("hard", "state", "gpus"), [(False, State.RUNNING, 2), (True, State.CHECKPOINTING, 0)])
+def test_a_running_job_keeps_its_gpus_when_a_soft_budget_is_used_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, hard: bool, state: State, gpus: int
+) -> None:
     now_in_a_period(monkeypatch)
     job = world.submit(gpus={"max": 2})
     world.train(job)
-    Quota.objects.create(project=world.project, kind="money", period="day", limit=0, hard=True)
+    Quota.objects.create(project=world.project, kind="money", period="day", limit=0, hard=hard)
     Job.objects.filter(pk=job.pk).update(max_gpus=4)
     world.round()
-    assert (world.state(job), world.gpus(job)) == (State.RUNNING, 2)
+    assert (world.state(job), world.gpus(job)) == (state, gpus)
 
 
 @pytest.mark.parametrize("kind", ["gpus", "running_jobs", "queued_jobs"])

@@ -129,7 +129,7 @@ def test_a_quota_is_said_with_its_numbers() -> None:
     plan = FScheduling().allocate(make_snapshot(*jobs, nodes=6, limits=limits))
     reason = plan.reasons[jobs[1].id]
     assert reason.token == "quota"
-    assert reason.text == "Project Speech may hold 3 GPUs and would hold 2; this job needs at least 2."
+    assert reason.text == "Project Speech may hold 3 GPUs, and other jobs have 2; this job needs at least 2."
 
 
 def test_held_jobs_and_back_off_wait_with_their_reason() -> None:

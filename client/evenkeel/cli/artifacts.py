@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path, PurePosixPath
 
 import click
@@ -10,7 +11,10 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, done, print_rows
+from evenkeel.cli.waiting import EXIT_CODES, POLL_S
 from evenkeel.client import ApiError, Client
+
+LISTED_S = 120.0
 
 
 @click.group()
@@ -24,7 +28,9 @@ def artifacts() -> None:
 def ls(job: str, output: str) -> None:
     """Files of a job."""
     heads = {"PATH": "path", "BYTES": "bytes", "ATTEMPT": "attempt", "MADE": "created_at", "KEPT UNTIL": "expires_at"}
-    print_rows(connect().artifacts.list(job), heads, output, none="No artifacts.")
+    client = connect()
+    none = "No artifacts." if _await_complete(client, job) else "No artifacts yet; the job goes on."
+    print_rows(client.artifacts.list(job), heads, output, none=none)
 
 
 @artifacts.command()
@@ -55,7 +61,18 @@ def rm(job: str, path: str) -> None:
     done(f"{clean(path)} is deleted.")
 
 
+def _await_complete(client: Client, job: str) -> bool:
+    """Whether no more will come: what a job left is listed some seconds after its end, and is waited for."""
+    until = time.monotonic() + LISTED_S
+    while not client.artifacts.are_complete(job):
+        if client.job(job)["state"] not in EXIT_CODES or time.monotonic() > until:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
 def _find(client: Client, job: str, path: str) -> schemas.Artifact:
+    _await_complete(client, job)
     found = [a for a in client.artifacts.list(job) if a["path"] == path]
     if not found:
         raise ApiError(404, "Not found", f"job {job} has no artifact {path}", [])

@@ -22,6 +22,7 @@ def pack(folder: Path) -> bytes:
     """A gzipped tar of the plain files below `folder`."""
     if not folder.is_dir():
         raise ClientError(f"{folder} is no directory")
+    folder = folder.resolve()  # git is told of it from within
     packed, total = io.BytesIO(), 0
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
         for name in sorted(_files(folder)):

@@ -8,7 +8,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, pairs, print_json, print_rows, print_value
+from evenkeel.cli.output import as_json, clean, note, pairs, print_json, print_rows, print_value
 from evenkeel.cli.submit import read_job_file
 from evenkeel.resources import GroupBy, PricedResource, given
 
@@ -82,7 +82,9 @@ def estimate(file: str, output: str) -> None:
         return
     heads = {"TYPE": "type", "GPUS": "gpus", "STEPS/S": "steps_per_s", "SECONDS": "duration_s", "COST": "amount"}
     print_rows(answer["options"], heads | {"LOW": "low", "HIGH": "high", "BASIS": "basis"}, output, none="")
-    click.echo(clean(answer["basis"]), err=True)
+    for refusal in answer["refused_by"]:
+        note(f"It would be refused now: {clean(refusal)}")
+    note(clean(answer["basis"]))
 
 
 @cost.command()

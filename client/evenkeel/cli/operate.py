@@ -77,7 +77,7 @@ def resubmit(
     """
     changes = _changes(settings)
     if resume_from is not None:
-        changes["resume_from"] = int(resume_from) if resume_from.isdecimal() else resume_from
+        changes["resume_from"] = {"step": int(resume_from)} if resume_from.isdecimal() else resume_from
     key = idempotency_key or str(uuid.uuid4())
     _each((job,), output, lambda name: connect().operations.resubmit(name, changes, idempotency_key=key))
 
@@ -94,7 +94,7 @@ def move(job: str, project: str, output: str) -> None:
 @click.command()
 @click.argument("action", type=click.Choice(get_args(BulkAction)))
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Jobs with this label, all of them.")
-@click.option("--state", "states", multiple=True, help="Jobs in this state, or in one of several.")
+@click.option("--state", "states", multiple=True, help="Jobs in this state, or in one of several, as queued,running.")
 @click.option("--project", help="Jobs of this project.")
 @click.option("--owner", help="Jobs of this person (email, or me).")
 @click.option("--search", help="Jobs with this in their name.")
@@ -110,7 +110,8 @@ def bulk(action: BulkAction, settings: tuple[str, ...], yes: bool, output: str, 
       evenkeel bulk label --label sweep=7 --set stage=old
     Exit code 1 where one of them was refused.
     """
-    filters = {"label": list(chosen["labels"]), "state": list(chosen["states"])}
+    states = [state for given in chosen["states"] for state in given.split(",")]
+    filters = {"label": list(chosen["labels"]), "state": states}
     filters |= {name: chosen[name] for name in ("project", "owner", "search")}
     filters = {name: value for name, value in filters.items() if value}
     if not filters:

@@ -95,8 +95,8 @@ def tokens(project: str, name: str, output: str) -> None:
 )
 @click.option("--below", metavar="KEY", help="A project below: it works there only.")
 @click.option(
-    "--expires-in-days", type=click.IntRange(1, 366), default=30, show_default=True,
-    help="No later than the token that you are logged in with.",
+    "--expires-in-days", type=click.IntRange(1, 366),
+    help="By default 90, and no longer than the token that you are logged in with.",
 )  # fmt: skip
 @as_json
 def create_token(
@@ -105,12 +105,12 @@ def create_token(
     token: str,
     scopes: tuple[Scope, ...],
     below: str | None,
-    expires_in_days: int,
+    expires_in_days: int | None,
     output: str,
 ) -> None:
     """A token called TOKEN; it is printed alone, this once."""
     client = connect()
-    wish = {"name": token, "expires_in_days": expires_in_days} | given(scopes=list(scopes) or None, project=below)
+    wish = {"name": token} | given(expires_in_days=expires_in_days, scopes=list(scopes) or None, project=below)
     made = client.projects.create_service_token(project, _account(client, project, name), wish)
     if output == "json":
         print_json(made)

@@ -18,6 +18,7 @@ from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, note, print_json, state_text
 from evenkeel.cli.waiting import finish
 from evenkeel.client import Client, ConnectionFailed, Json
+from evenkeel.yaml_loader import Loader
 
 COMMAND_KEY = "evenkeel.command"
 #: Mappings whose values are text, so that a commit like 1234567 is not taken for a number.
@@ -175,7 +176,7 @@ def read_job_file(file: str) -> Json:
 
 def _yaml(text: str, where: str) -> Any:
     try:
-        return _plain(yaml.safe_load(text))
+        return _plain(yaml.load(text, Loader))  # noqa: S506 - a SafeLoader  # nosec B506
     except yaml.YAMLError as error:
         raise click.UsageError(f"{where}: {error}") from None
 

@@ -31,6 +31,7 @@ class Work:
     timeout_s: float = 0.0
     _log_bytes: int = 0
     _log_fd: int = -1
+    _tail: bytes = b""
 
     def say(self, text: str) -> None:
         self._write(self.redactor.clean_text(text.rstrip("\n") + "\n").encode())
@@ -38,6 +39,7 @@ class Work:
     def _write(self, data: bytes) -> None:
         if self._log_fd < 0:
             self._log_fd = create_private(self.directory / "log")
+        self._tail = (self._tail + data)[-4_096:]
         data = data[: max(0, LOG_BYTES - self._log_bytes)]
         self._log_bytes += len(data)
         while data:
@@ -54,12 +56,20 @@ class Work:
             stderr=subprocess.STDOUT,
             process_group=0,
         )
+        self._tail = b""
         try:
             self._follow(process, what)
         finally:
             _kill_group(process)
         if process.returncode != 0:
-            raise PreparationError(f"{what} failed with exit code {process.returncode}")
+            said = self._last_words()
+            raise PreparationError(f"{what} failed with exit code {process.returncode}{said and ': ' + said}")
+
+    def _last_words(self) -> str:
+        """The last line that the program said, or that in which it names its fault."""
+        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        faults = [line for line in lines if line.lower().startswith(("fatal:", "error:"))]
+        return (faults or lines or [""])[-1][:300]
 
     def _follow(self, process: subprocess.Popen[bytes], what: str) -> None:
         assert process.stdout is not None

@@ -258,6 +258,10 @@ class Runner:
             return "checkpointing"
         return "running" if self._ready_at is not None else "launching"
 
+    def _speaks_sdk(self, *, ended: bool) -> bool | None:
+        """None while it may still be about to."""
+        return self._heard.contact or (False if ended or self._ready_at is not None else None)
+
     def _report(self, exit_record: dict[str, Any] | None = None) -> dict[str, Any]:
         below = descendants(os.getpid())
         cpu_s = sum(process.cpu_s for process in below)
@@ -274,7 +278,7 @@ class Runner:
             },
             "gpu_utilisation": self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
             "notices": self._heard.take_notices(),
-            "sdk": self._heard.contact,
+            "sdk": self._speaks_sdk(ended=exit_record is not None),
             "exit": exit_record,
         }
 

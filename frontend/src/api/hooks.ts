@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, BrowserSession, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -88,6 +88,19 @@ function useArrayChange<V, R>(number: number, change: (value: V) => Promise<R>) 
 }
 export const useCancelArray = (number: number) => useArrayChange(number, (_: void) => send<{ cancelled: number }>("POST", `arrays/${number}/cancel`, {}));
 export const useLimitArray = (number: number) => useArrayChange(number, (most: number | null) => send<JobArray>("PATCH", `arrays/${number}`, { max_running: most }));
+
+export function useBrowsers() {
+  return useQuery({ queryKey: ["sessions"], queryFn: ({ signal }) => list<BrowserSession>("sessions", signal) });
+}
+
+/** One session, or with null all but this one. */
+export function useEndBrowser() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (id: number | null) => send<void>("DELETE", id === null ? "sessions" : `sessions/${id}`),
+    onSuccess: () => client.invalidateQueries({ queryKey: ["sessions"] }),
+  });
+}
 
 export function useJobSearch(text: string) {
   return useQuery({

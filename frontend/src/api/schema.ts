@@ -4680,7 +4680,10 @@ export interface components {
              * @default null
              */
             project: string | null;
-            /** @default 90 */
+            /**
+             * @description By default 90, or as long as the token that asks has left.
+             * @default 90
+             */
             expires_in_days: number;
         };
         TypeCost: {

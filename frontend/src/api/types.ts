@@ -38,6 +38,7 @@ export type Usage = S["UsagePage"];
 export type UsageRow = S["UsageRow"];
 export type UsageGroup = "project" | "user" | "job" | "day" | "month" | "type";
 export type IdleRule = S["IdleRule"];
+export type BrowserSession = S["BrowserSession"];
 export type ApiToken = S["Token"];
 export type NewToken = S["NewToken"];
 export type ProblemDocument = Partial<S["Problem"]> & { status: number };

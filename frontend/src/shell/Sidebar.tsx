@@ -63,7 +63,7 @@ function Me({ session, onKeys }: { session: Session; onKeys: () => void }) {
       </Menu.Target>
       <Menu.Dropdown>
         <Menu.Label>{session.user?.email}</Menu.Label>
-        <Menu.Item onClick={() => setPreferences({ hour12: !hour12 })}>Clock: {hour12 ? "2:41 pm" : "14:41"}</Menu.Item>
+        <Menu.Item onClick={() => setPreferences({ hour12: !hour12 })}>{hour12 ? "Show times in 24 hours" : "Show times as am and pm"}</Menu.Item>
         <Menu.Item onClick={onKeys}>Keys</Menu.Item>
         <Menu.Item component="a" href="/api/docs">API documentation</Menu.Item>
         <Menu.Divider />

@@ -90,7 +90,7 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
         _stopped(run, at, name)
     elif info.reason == "done":
         step = max(run.step, info.step or 0) if run.uses_sdk else run.job.total_steps
-        text = f"{name} finished: {run.job.total_steps:,} steps"
+        text = f"{name} finished all of its steps ({run.job.total_steps:,})"
         move(run, Event.STEPS_DONE, at=at, text=text, step=step, **exit_columns)
         end_assignments(run, at)
     elif state in _LEAVING or info.reason == "stopped":

@@ -17,6 +17,7 @@ from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
 from portal.jobs.services import activity, measurement
 from portal.jobs.services.moves import kept_why, move
 from portal.jobs.services.observation import from_posix
+from portal.material.checkpoints import note_written
 from scheduling.lifecycle import LIVE, TRAINING, Event, State
 
 PROTECTION_FACTOR = 3.0
@@ -146,6 +147,7 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
         step=report.step,
         defaults={"at": at, "path": report.path, "size_bytes": report.bytes, "duration_s": report.seconds},
     )
+    transaction.on_commit(lambda: note_written(run.job.project_id, report.bytes))
     if report.step >= run.checkpoint_step:
         _store(
             run,

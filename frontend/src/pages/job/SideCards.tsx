@@ -20,7 +20,7 @@ export function Checkpoints({ job }: { job: JobDetail }) {
   return (
     <Panel title="Checkpoints" right={<span className="sub">{every(job)}</span>}>
       {list.length === 0 ? (
-        <p className="empty">{hasEnded(job.state) ? "It left no checkpoint." : "None yet. A restart would begin at step 0."}</p>
+        <p className="empty">{hasEnded(job.state) ? "It left no checkpoint." : `None yet. A restart would begin at step ${integer(job.resumed_from?.step ?? 0)}.`}</p>
       ) : (
         <table className="t">
           <tbody>

@@ -5,6 +5,7 @@ import type { ApiToken, NewToken, Session } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Icon } from "../../components/icons";
 import { dateTime, moment, relative } from "../../lib/format";
+import { BrowsersPanel } from "./BrowsersPanel";
 import { TopBar } from "../../shell/TopBar";
 
 const LIFETIMES = [{ label: "30 days", days: 30 }, { label: "90 days", days: 90 }, { label: "a year", days: 366 }];
@@ -37,6 +38,7 @@ export default function TokensPage({ projects }: { projects: Session["projects"]
             )}
           </Loadable>
         </Panel>
+        <BrowsersPanel />
         <RevokeDialog token={revoking} onClose={() => setRevoking(null)} />
       </div>
     </>
