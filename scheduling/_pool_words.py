@@ -102,7 +102,8 @@ class PoolWords:
     def _runs_into(self, job: Job, token: str) -> Reason | None:
         """A window keeps it from all the nodes that it may use, or from those that are free."""
         barred = {pool: pool.barred_by(job, self.snapshot.now) for pool in self.pools.usable(job)}
-        all_barred = bool(barred) and all(barred.values())
+        rest = self._gpus(pool for pool, window in barred.items() if window is None)
+        all_barred = any(barred.values()) and max(rest.values(), default=0) < job.min_gpus
         if not all_barred and token not in _FULL:
             return None
         windows = [

@@ -77,6 +77,7 @@ class Client:
         self.qos = resources.Qos(self)
         self.arrays = resources.Arrays(self)
         self.partitions = node_sets.Partitions(self)
+        self.windows = node_sets.Windows(self)
         self.tokens = resources.Tokens(self)
         self.secrets = resources.Secrets(self)
         self.artifacts = resources.Artifacts(self)

@@ -1,4 +1,4 @@
-"""Partitions over the API."""
+"""Partitions, maintenance windows and reservations over the API."""
 
 from __future__ import annotations
 
@@ -19,3 +19,17 @@ class Partitions(Resource):
 
     def remove(self, name: str) -> None:
         self._client.send("DELETE", f"partitions/{part(name)}")
+
+
+class Windows(Resource):
+    """Maintenance windows and reservations of nodes."""
+
+    def list(self, *, past: bool | None = None) -> Iterator[schemas.Window]:
+        query = {} if past is None else {"past": str(past).lower()}
+        return self._client.rows(schemas.Window, "windows", query)
+
+    def add(self, wish: Wish) -> schemas.Window:
+        return self._client.one(schemas.Window, "POST", "windows", json=dict(wish), repeatable=False)
+
+    def remove(self, window: int) -> None:
+        self._client.send("DELETE", f"windows/{window}")

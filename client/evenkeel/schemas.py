@@ -1209,11 +1209,49 @@ class WantedPartition(TypedDict):
     is_default: NotRequired[bool]
 
 
+User: TypeAlias = str
+
+
+class WantedWindow(TypedDict):
+    kind: Literal["maintenance", "reservation"]
+    start_at: str
+    end_at: str
+    reason: NotRequired[str]
+    nodes: NotRequired[list[Node1]]
+    accelerator_types: NotRequired[list[AcceleratorType1]]
+    all_nodes: NotRequired[bool]
+    projects: NotRequired[list[Project1]]
+    users: NotRequired[list[User]]
+
+
 class Weighed(TypedDict):
     number: int
     name: str
     gain_steps_per_s: float
     variance: float | None
+
+
+class Window(TypedDict):
+    id: int
+    kind: Literal["maintenance", "reservation"]
+    state: Literal["coming", "in_force", "over", "removed"]
+    start_at: str
+    end_at: str
+    reason: str
+    nodes: list[str]
+    accelerator_types: list[str]
+    all_nodes: bool
+    projects: list[str]
+    users: list[str]
+    created_at: str
+    created_by: str | None
+    removed_at: str | None
+
+
+class WindowPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Window]
 
 
 class Wish(TypedDict):

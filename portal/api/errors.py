@@ -24,6 +24,7 @@ from portal.jobs.services.levels import QosInUse
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.partitions import PartitionInUse
 from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
+from portal.jobs.services.windows import WindowIsOver
 from portal.material.bundles import TooLarge
 from portal.material.environments import InUse
 from scheduling.errors import InvalidParameters
@@ -54,6 +55,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     QuotaExists: 409,
     QosInUse: 409,
     PartitionInUse: 409,
+    WindowIsOver: 409,
     PermissionError: 403,
     InUse: 409,
     TooLarge: 413,

@@ -38,6 +38,7 @@ PATH_PARAMETERS = {
     "name": OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the node."),
     "level": OpenApiParameter("level", str, OpenApiParameter.PATH, description="Name of the level of service."),
     "partition": OpenApiParameter("partition", str, OpenApiParameter.PATH, description="Name of the partition."),
+    "window": OpenApiParameter("window", int, OpenApiParameter.PATH, description="Id of the window."),
     "quota": OpenApiParameter("quota", int, OpenApiParameter.PATH, description="Id of the limit."),
     "token": OpenApiParameter("token", int, OpenApiParameter.PATH, description="Id of the token."),
     "person": OpenApiParameter("person", int, OpenApiParameter.PATH, description="Id of the person."),

@@ -33,6 +33,7 @@ from portal.api import (
     storage,
     tokens,
     usage,
+    windows,
 )
 from portal.api.schema import SchemaView, unknown
 
@@ -78,6 +79,8 @@ urlpatterns = [
     path("qos/<str:level>", levels.QosView.as_view()),
     path("partitions", partitions.PartitionsView.as_view()),
     path("partitions/<str:partition>", partitions.PartitionView.as_view()),
+    path("windows", windows.WindowsView.as_view()),
+    path("windows/<int:window>", windows.WindowView.as_view()),
     path("shares", shares.SharesView.as_view()),
     path("live/<str:stream>", clusters.LiveView.as_view()),
     path("timeline", looks.TimelineView.as_view()),

@@ -38,6 +38,8 @@ _WAYS_OUT = {
     "budget_parked": "It goes on from its checkpoint when the period ends, or when the limit is raised.",
     "dependency": "It queues when that has happened; where it cannot happen any more, it is cancelled.",
     "partition_full": "It starts when {needs} GPUs of partition {partition} are free; another partition may have room.",
+    "maintenance": "It starts when the window is over, or before it with a max_duration that ends in time.",
+    "reservation": "It starts when the window is over, or before it with a max_duration that ends in time.",
     "partition_too_small": "Ask for fewer GPUs, or for another partition.",
     "no_type": "Allow other accelerator types, or fewer GPUs.",
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",

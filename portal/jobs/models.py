@@ -23,6 +23,7 @@ from portal.jobs.activity import IdleRule as IdleRule
 from portal.jobs.activity import RunActivity as RunActivity
 from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.node_sets import Partition as Partition
+from portal.jobs.node_windows import NodeWindow as NodeWindow
 from portal.jobs.service_levels import Qos as Qos
 from scheduling.lifecycle import LIVE, State
 

@@ -13,6 +13,7 @@ _WORDS = {
     "budget_parked": "AssocGrpGRESMinutes", "quota_queue": "AssocMaxJobsLimit",
     "quota_period": "AssocGrpGRESMinutes", "back_off": "BeginTime", "dependency": "Dependency",
     "partition_full": "Resources", "partition_too_small": "PartitionNodeLimit",
+    "maintenance": "ReqNodeNotAvail", "reservation": "Reservation",
     "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
     "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "held_cost": "AssocGrpBillingMinutes",
     "held_idle": "JobHeldAdmin",

@@ -19,6 +19,7 @@ from portal.jobs.selectors import in_states
 from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
 from portal.jobs.shares import Held, held_now, share_inputs, user_key
+from portal.jobs.windows import windows_of
 from scheduling import domain
 from scheduling.colocation import pairs_of
 from scheduling.lifecycle import LIVE, State
@@ -83,6 +84,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         entities=project_tree(),
         qos=qos_levels(),
         partitions=partitions,
+        windows=windows_of(nodes, now),
         prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
         members=fair.members if fair else {},
         usage=fair.usage if fair else {},

@@ -28,7 +28,7 @@ from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
 from portal.jobs import events
-from portal.jobs.models import Accelerator, JobArray, ModelType, Node, Partition, Qos
+from portal.jobs.models import Accelerator, JobArray, ModelType, Node, NodeWindow, Partition, Qos
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
 from portal.material.models import Artifact, Bundle, Environment, Secret
@@ -53,6 +53,7 @@ UNKNOWN = {
     "level": "nothing",
     "array": "999999",
     "partition": "nothing",
+    "window": "999999",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -60,6 +61,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "create_service_token": {"name": "ci", "scopes": ["admin"], "expires_in_days": 1},
     "resubmit_job": {"name": "again"},
     "set_partition": {"nodes": ["a"]},
+    "add_window": {
+        "kind": "maintenance",
+        "start_at": "2027-03-01T12:00Z",
+        "end_at": "2027-03-01T18:00Z",
+        "nodes": ["a"],
+    },
     "add_member": {"email": "outsider@example.org", "role": "member"},
 }
 
@@ -147,12 +154,19 @@ class Things:
             parameters = {"v_bound": bound}
             set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters=parameters)
         self.level, _ = Qos.objects.create(name="high"), Qos.objects.create(name="normal")
+        self.window = self._window(1)
         self.partition = Partition.objects.create(name="day", nodes=["a"])
         self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
         self.array = self._array(1)
         Guarantee.objects.create(project=self.vision, gpus=1)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
+
+    def _window(self, days: int) -> NodeWindow:
+        at = timezone.now() + timedelta(days=days)
+        made = NodeWindow.objects.create(kind="reservation", start_at=at, end_at=at + timedelta(hours=1), nodes=["a"])
+        made.projects.add(self.vision)
+        return made
 
     def _invite(self, name: str) -> Invitation:
         email = f"{name}@example.org"
@@ -257,6 +271,7 @@ class Things:
             "list_partitions": often(
                 lambda i: Partition.objects.create(name=f"p{i}", nodes=["a"]).projects.add(self.vision)
             ),
+            "list_windows": often(lambda i: self._window(2 + i)),
             "list_projects": often(lambda i: Project.objects.create(key=f"p{i}", name=f"P{i}")),
             "list_tokens": often(lambda i: create_token(user=self.root, name=f"t{i}")),
             "list_people": often(lambda i: User.objects.create_user(f"u{i}@example.org", "x")),
@@ -302,6 +317,7 @@ class Things:
             "level": self.level.name,
             "array": str(self.array.number),
             "partition": self.partition.name,
+            "window": str(self.window.pk),
         }
 
     def send(

@@ -30,12 +30,13 @@ from evenkeel.cli.shares import prio, shares
 from evenkeel.cli.submit import submit
 from evenkeel.cli.tokens import tokens
 from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
+from evenkeel.cli.windows import window
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, ls, show, logs, wait, cancel, hold, release, extend, change, resubmit, move, bulk, arrays, prio,
-    shares, qos, partition, idle, projects, people, quota, cost, tokens, secrets, environments, artifacts, audit,
-    completion,
+    shares, qos, partition, window, idle, projects, people, quota, cost, tokens, secrets, environments, artifacts,
+    audit, completion,
 )  # fmt: skip
 
 

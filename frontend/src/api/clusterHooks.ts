@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, send } from "./client";
-import type { ClusterNode, Page, Partition } from "./types";
+import type { ClusterNode, NodeWindow, Page, Partition } from "./types";
 
 const ALL = { limit: 200 };
 
@@ -8,12 +8,19 @@ export const useNodes = () => useQuery({ queryKey: ["nodes"], queryFn: ({ signal
 export const usePartitions = () =>
   useQuery({ queryKey: ["partitions"], queryFn: async ({ signal }) => (await get<Page<Partition>>("partitions", ALL, signal)).results, staleTime: 30_000 });
 
+export const useWindows = (past: boolean) =>
+  useQuery({
+    queryKey: ["windows", past],
+    queryFn: async ({ signal }) => (await get<Page<NodeWindow>>("windows", { ...ALL, past: String(past) }, signal)).results,
+    refetchInterval: 30_000,
+  });
+
 /** What a change of nodes or of sets of them shows elsewhere is read again. */
 function useClusterChange<T, R>(change: (input: T) => Promise<R>) {
   const client = useQueryClient();
   return useMutation({
     mutationFn: change,
-    onSuccess: () => Promise.all(["nodes", "partitions"].map((key) => client.invalidateQueries({ queryKey: [key] }))),
+    onSuccess: () => Promise.all(["nodes", "partitions", "windows"].map((key) => client.invalidateQueries({ queryKey: [key] }))),
   });
 }
 
@@ -33,3 +40,7 @@ export const useDrain = () =>
 export const useSetPartition = () =>
   useClusterChange(({ name, wish }: { name: string; wish: PartitionWish }) => send<Partition>("PUT", `partitions/${encodeURIComponent(name)}`, wish));
 export const useRemovePartition = () => useClusterChange((name: string) => send<void>("DELETE", `partitions/${encodeURIComponent(name)}`));
+
+export type WindowWish = Pick<NodeWindow, "kind" | "start_at" | "end_at" | "reason" | "nodes" | "accelerator_types" | "all_nodes" | "projects" | "users">;
+export const useAddWindow = () => useClusterChange((wish: WindowWish) => send<NodeWindow>("POST", "windows", wish));
+export const useRemoveWindow = () => useClusterChange((id: number) => send<void>("DELETE", `windows/${id}`));

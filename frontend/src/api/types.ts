@@ -24,6 +24,7 @@ export type CurvePoint = S["CurvePoint"];
 export type ModelType = S["ModelType"];
 export type AcceleratorType = S["AcceleratorType"];
 export type ClusterNode = S["Node"];
+export type NodeWindow = S["Window"];
 export type Partition = S["Partition"];
 export type Project = S["Project"];
 export type PolicyInfo = Omit<S["PolicyKind"], "schema"> & { schema: JsonSchema };

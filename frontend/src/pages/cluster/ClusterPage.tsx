@@ -4,6 +4,7 @@ import { count } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
 import { NodesPanel } from "./NodesPanel";
 import { PartitionsPanel } from "./PartitionsPanel";
+import { WindowsPanel } from "./WindowsPanel";
 
 export default function ClusterPage({ session }: { session: Session }) {
   const nodes = useNodes();
@@ -13,6 +14,7 @@ export default function ClusterPage({ session }: { session: Session }) {
       <TopBar title="Cluster" />
       <div className="page">
         <h1 className="say">{nodes.data ? <Opening nodes={nodes.data} /> : "Nodes and the sets that they are in."}</h1>
+        <WindowsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
         <PartitionsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
         <NodesPanel query={nodes} isAdmin={isAdmin} />
       </div>

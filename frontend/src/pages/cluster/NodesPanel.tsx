@@ -1,14 +1,15 @@
 import { useState } from "react";
-import { useDrain, usePartitions, type useNodes } from "../../api/clusterHooks";
-import type { ClusterNode, Partition } from "../../api/types";
+import { useDrain, usePartitions, useWindows, type useNodes } from "../../api/clusterHooks";
+import type { ClusterNode, NodeWindow, Partition } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
-import { count, relative, typeName } from "../../lib/format";
+import { count, dateTime, moment, relative, typeName } from "../../lib/format";
 
 /** A page of rows; more come on demand, so that ten thousand nodes do not freeze it. */
 const AT_ONCE = 100;
 
 export function NodesPanel({ query, isAdmin }: { query: ReturnType<typeof useNodes>; isAdmin: boolean }) {
   const partitions = usePartitions().data ?? [];
+  const windows = useWindows(false).data ?? [];
   const [shown, setShown] = useState(AT_ONCE);
   return (
     <Panel title="Nodes" meta={query.data && count(query.data.length, "node")}>
@@ -20,10 +21,10 @@ export function NodesPanel({ query, isAdmin }: { query: ReturnType<typeof useNod
                 <thead>
                   <tr>
                     <th scope="col">Node</th><th scope="col">Type</th><th scope="col" className="ra">GPUs in use</th><th scope="col">State</th>
-                    <th scope="col">Partitions</th>{isAdmin && <th scope="col"><span className="vh">Action</span></th>}
+                    <th scope="col">Partitions</th><th scope="col">Next window</th>{isAdmin && <th scope="col"><span className="vh">Action</span></th>}
                   </tr>
                 </thead>
-                <tbody>{nodes.slice(0, shown).map((node) => <Row key={node.name} node={node} partitions={partitions} isAdmin={isAdmin} />)}</tbody>
+                <tbody>{nodes.slice(0, shown).map((node) => <Row key={node.name} node={node} partitions={partitions} windows={windows} isAdmin={isAdmin} />)}</tbody>
               </table>
             </div>
             {nodes.length > shown && <button type="button" className="more" style={{ padding: 8 }} onClick={() => setShown(shown + AT_ONCE)}>More nodes</button>}
@@ -34,10 +35,13 @@ export function NodesPanel({ query, isAdmin }: { query: ReturnType<typeof useNod
   );
 }
 
-function Row({ node, partitions, isAdmin }: { node: ClusterNode; partitions: Partition[]; isAdmin: boolean }) {
+function Row({ node, partitions, windows, isAdmin }: { node: ClusterNode; partitions: Partition[]; windows: NodeWindow[]; isAdmin: boolean }) {
   const drain = useDrain();
   const busy = node.accelerators.filter((gpu) => gpu.job !== null).length;
   const inside = partitions.filter((one) => one.nodes.includes(node.name) || one.accelerator_types.includes(node.type));
+  const next = windows
+    .filter((one) => one.all_nodes || one.nodes.includes(node.name) || one.accelerator_types.includes(node.type))
+    .sort((a, b) => a.start_at.localeCompare(b.start_at))[0];
   return (
     <tr>
       <td className="wide" style={{ fontWeight: 500 }}>{node.name}{node.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</td>
@@ -45,6 +49,7 @@ function Row({ node, partitions, isAdmin }: { node: ClusterNode; partitions: Par
       <td className="ra" data-l="GPUs in use">{busy} of {node.gpus}</td>
       <td data-l="State">{node.lost ? <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), new Date())}` : undefined}>lost</span> : node.drained ? <span className="chip warn">drained</span> : <span className="sub">in service</span>}</td>
       <td data-l="Partitions">{inside.length > 0 ? inside.map((one) => one.name).join(", ") : <span className="sub">none</span>}</td>
+      <td data-l="Next window">{next ? <NextWindow window={next} /> : <span className="sub">none</span>}</td>
       {isAdmin && (
         <td className="ra">
           <button type="button" className="btn sm" disabled={drain.isPending} title={node.drained ? "Use it again" : "Place nothing new; its jobs move away by checkpoint"} onClick={() => drain.mutate({ name: node.name, drained: !node.drained })}>{node.drained ? "Resume" : "Drain"}</button>
@@ -53,4 +58,12 @@ function Row({ node, partitions, isAdmin }: { node: ClusterNode; partitions: Par
       )}
     </tr>
   );
+}
+
+function NextWindow({ window }: { window: NodeWindow }) {
+  const start = new Date(window.start_at);
+  const end = new Date(window.end_at);
+  const span = `${dateTime(start)} to ${dateTime(end)}`;
+  if (window.state === "in_force") return <span className="chip warn" title={span}>{window.kind} until {moment(end, new Date())}</span>;
+  return <span title={span}>{window.kind} {moment(start, new Date())}<span className="sub">, {relative(start, new Date())}</span></span>;
 }

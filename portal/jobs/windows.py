@@ -1,0 +1,39 @@
+"""Windows on nodes as rounds see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from accounts.models import Project
+from portal.jobs.node_windows import open_windows
+from portal.jobs.shares import user_key
+from scheduling import domain
+
+
+def windows_of(nodes: Iterable[domain.Node], now: datetime) -> tuple[domain.Window, ...]:
+    """One query where there are none."""
+    rows = list(open_windows(now).prefetch_related("projects", "users").order_by("pk"))
+    if not rows:
+        return ()
+    chains = (
+        dict(Project.objects.values_list("key", "ancestry")) if any(row.kind == "reservation" for row in rows) else {}
+    )
+    kinds = [(node.name, node.type) for node in nodes]
+    return tuple(
+        domain.Window(
+            id=str(row.pk),
+            nodes=frozenset(name for name, kind in kinds if row.has(name, kind)),
+            start=row.start_at.timestamp(),
+            end=row.end_at.timestamp(),
+            projects=_keys({one.pk for one in row.projects.all()}, chains),
+            users=frozenset(user_key(one.pk) for one in row.users.all()),
+            text=row.reason,
+        )
+        for row in rows
+    )
+
+
+def _keys(projects: set[int], chains: dict[str, list[int]]) -> frozenset[str]:
+    """The projects and all below them."""
+    return frozenset(key for key, chain in chains.items() if projects.intersection(chain))
