@@ -252,6 +252,7 @@ class Move:
     gang: Gang | None
     before: Gang | None
     reason: Reason
+    taken_by: tuple[str, ...] = ()  # who gets the GPUs that it leaves
 
 
 @dataclass(frozen=True, slots=True)

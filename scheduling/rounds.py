@@ -6,7 +6,7 @@ Spec: f-scheduling, "Application states" and "When a new plan is applied".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from scheduling._borrowing import keep_rigid_from_borrowing
@@ -16,26 +16,17 @@ from scheduling._parking import park
 from scheduling._pool_words import PoolWords, plan_in_plain_types
 from scheduling._reclaim import CLAIMS, Reclaim, reclaim
 from scheduling._spanning import start_across
-from scheduling.domain import Allocation, Gang, Job, Move, Plan, Reason, Snapshot
+from scheduling._telling import Layout, moves_of, next_wake_at, reasons_of
+from scheduling.domain import Allocation, Gang, Job, Plan, Reason, Snapshot
 from scheduling.errors import SolverError
-from scheduling.lifecycle import State
 from scheduling.placement import Board, Request, lay_out
 from scheduling.policies._known import fleet
 from scheduling.policies._limits import broken, cut_down
-from scheduling.policies._told import Told
-from scheduling.policies._view import View, queue_key, view
+from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
 from scheduling.pools import Pools, divide
 from scheduling.timesharing import share_time, with_least_gangs
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The policy's answer on concrete accelerators; a job that is missing holds nothing."""
-
-    gpus: Mapping[str, tuple[int, ...]]
-    gangs: Mapping[str, Gang]
 
 
 def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
@@ -73,14 +64,14 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     # 6 say what changes and why
     own = {**kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
     words = PoolWords(pools, field, layout.gangs) if pools else None
-    reasons = _reasons(displaced, field, allocation, layout, rejected, own, words)
-    moves = _moves(snapshot, displaced, field, layout, reasons)
+    reasons = reasons_of(displaced, field, allocation, layout, rejected, own, words)
+    moves = moves_of(snapshot, displaced, field, layout, reasons)
     return Plan(
         moves=moves,
         reasons=reasons,
         memory={**allocation.memory, CLAIMS: back.claims} if back.claims else allocation.memory,
         figures=allocation.figures,
-        next_wake_at=_next_wake_at(snapshot, policy, allocation, moves, back),
+        next_wake_at=next_wake_at(snapshot, policy, allocation, moves, back),
         rejected=rejected.text if rejected else None,
     )
 
@@ -248,79 +239,3 @@ def _not_amortised(snapshot: Snapshot, field: View, layout: Layout, changed: lis
         f"in {seconds:.0f} s and lose {lost:.0f} to restarts, so GPUs stay where they are."
     )
     return Reason("not_amortised", text, {"gained_steps": gain * seconds, "lost_steps": lost})
-
-
-# 6 moves and reasons -------------------------------------------------------------------------------
-
-
-def _reasons(
-    displaced: Displaced,
-    field: View,
-    allocation: Allocation,
-    layout: Layout,
-    rejected: Reason | None,
-    own: Mapping[str, Reason],
-    words: PoolWords | None,
-) -> Mapping[str, Reason]:
-    """`own`: of guarantees and budgets; they come before all others. `words`: what pools of nodes change in them."""
-    special: dict[str, Reason] = {}
-    for job in field.queued:
-        if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
-            text = "Enough GPUs are free, but not together on nodes that this job may use; it starts when they are."
-            special[job.id] = Reason("no_layout", text)
-    if rejected:
-        special |= {job.id: rejected for job in field.running}
-    special |= displaced.reasons(layout.gpus)
-    special |= own
-    waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
-
-    def tell(key: str) -> Reason:
-        every = (special, allocation.reasons, field.reasons)
-        known = next((reasons[key] for reasons in every if key in reasons), waiting)
-        return words.tell(key, known) if words else known
-
-    return Told((job.id for job in displaced.original.jobs), tell)
-
-
-def _moves(
-    snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
-) -> tuple[Move, ...]:
-    part, gpus = {job.id for job in field.taking_part} | displaced.changed.keys(), layout.gpus
-    changed = [job for job in snapshot.jobs if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
-    moves = []
-    for job in sorted(changed, key=queue_key):
-        if job.id in displaced.give_back:
-            moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
-        elif job.id in part or job.id in displaced.leaving:
-            move = _move(job, layout, reasons[job.id])
-            moves += [move] if move else []
-    return tuple(moves)
-
-
-def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
-    gpus = layout.gpus.get(job.id, ())
-    if set(gpus) == set(job.gpu_ids):
-        return None
-    kind = "preempt" if not gpus else "rescale" if job.gpu_ids else "start"
-    return Move(job.id, kind, gpus, layout.gangs.get(job.id), job.gang, reason)
-
-
-def _next_wake_at(
-    snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...], back: Reclaim
-) -> float | None:
-    """The earliest time at which the answer may differ though nothing happened.
-
-    Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
-    """
-    rests = getattr(policy, "rests", False)
-    later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
-    later += [edge for window in snapshot.windows for edge in (window.start, window.end)]
-    for job in snapshot.jobs:
-        if job.not_before is not None and not job.gpu_ids:
-            later.append(job.not_before)
-        if job.protected_until is not None and job.state is State.RUNNING_PROTECTED and not rests:
-            later.append(job.protected_until)
-    later = [at for at in later if at > snapshot.now]
-    if not rests and any(move.kind == "preempt" for move in moves):
-        later.append(snapshot.now)  # what it leaves, and the job itself, are to be planned at once
-    return min(later, default=None)

@@ -1103,6 +1103,13 @@ class Stored(TypedDict):
     quota_bytes: int | None
 
 
+class Taker(TypedDict):
+    number: int
+    name: str | None
+    project: str
+    within: str
+
+
 class Throughput(TypedDict):
     steps_per_s: float | None
     predicted_steps_per_s: float | None
@@ -1327,6 +1334,19 @@ class Curve(TypedDict):
     points: list[CurvePoint]
 
 
+class Displaced(TypedDict):
+    at: str
+    kind: Literal["preempted", "shrunk"]
+    token: str
+    text: str
+    level: str
+    gpus_before: int
+    gpus_now: int
+    by: list[Taker]
+    back_at: str | None
+    back_basis: str | None
+
+
 class Event(TypedDict):
     id: int
     at: str
@@ -1349,6 +1369,8 @@ class Explanation(TypedDict):
     text: str
     at: str | None
     round: int | None
+    checked_at: str | None
+    displaced: Displaced | None
     ahead: list[Ahead]
     slurm: str | None
     weighed: list[Weighed]

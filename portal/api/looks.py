@@ -17,7 +17,8 @@ from portal.api.errors import Refused
 from portal.api.inputs import At, Query, Several, Word
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.clusters import History, Timeline
-from portal.api.shapes.jobs import Cost, Explanation, JobTimeline, Metrics
+from portal.api.shapes.jobs import Cost, JobTimeline, Metrics
+from portal.api.shapes.why import Explanation
 from portal.dashboard.costs import job_cost
 from portal.dashboard.history import cluster_history
 from portal.dashboard.metrics import job_metrics

@@ -10,6 +10,7 @@ from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, runs_emulated, variance
+from portal.jobs.displaced import describe_displacement
 from portal.jobs.models import Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
@@ -42,6 +43,9 @@ _WAYS_OUT = {
     "reservation": "It starts when the window is over, or before it with a max_duration that ends in time.",
     "partition_too_small": "Ask for fewer GPUs, or for another partition.",
     "no_type": "Allow other accelerator types, or fewer GPUs.",
+    "never": "Allow other accelerator types or ask for fewer GPUs; otherwise cancel it.",
+    "no_profile": "Give its throughput in the job file, allow a type on which it is known, or measure it there.",
+    "node_unavailable": "It starts when an administrator resumes the drained nodes, or the lost ones are back.",
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
     "no_slot": "It starts when a job ends and leaves its slot.",
     "behind": "It starts after the job ahead of it.",
@@ -71,6 +75,8 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "text": run.reason_text,
         "at": iso(decision.at if decision else run.state_since),
         "round": decision.round if decision else None,
+        "checked_at": iso(job.cluster.last_round_at),
+        "displaced": describe_displacement(job, run, mine),
         "ahead": [] if ended else _ahead(job, mine),
         "slurm": slurm_word(_obstacle(job, run), detail) if State(run.state) in WAITING else None,
         "weighed": [] if ended else _weighed(job, mine),

@@ -21,6 +21,7 @@ from django.utils import timezone
 from accounts.models import Project
 from portal.jobs.activity import IdleRule as IdleRule
 from portal.jobs.activity import RunActivity as RunActivity
+from portal.jobs.displacements import Displacement as Displacement
 from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.node_sets import Partition as Partition
 from portal.jobs.node_windows import NodeWindow as NodeWindow

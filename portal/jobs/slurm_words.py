@@ -14,6 +14,7 @@ _WORDS = {
     "quota_period": "AssocGrpGRESMinutes", "back_off": "BeginTime", "dependency": "Dependency",
     "partition_full": "Resources", "partition_too_small": "PartitionNodeLimit",
     "maintenance": "ReqNodeNotAvail", "reservation": "Reservation",
+    "never": "BadConstraints", "no_profile": "BadConstraints", "node_unavailable": "ReqNodeNotAvail",
     "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
     "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "held_cost": "AssocGrpBillingMinutes",
     "held_idle": "JobHeldAdmin",

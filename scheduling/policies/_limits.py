@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from scheduling.domain import Gang, Job, Reason
-from scheduling.policies._view import View, limited, spent_reason
+from scheduling.policies._view import View, limited, name_of, spent_reason
 
 _NO_LIMIT = 2**40
 
@@ -41,7 +41,13 @@ class Rooms:
     def _reason(self, key: str, gang: Gang) -> Reason:
         limit = self.limits[key]
         used, who = limit.most - self.left[key], f"{limit.level[:1].upper()}{limit.level[1:]}"
-        detail = {"level": limit.level, "quota": limit.most, "holds": used, "needs": gang.count}
+        detail = {
+            "level": limit.level,
+            "limit": name_of(limit),
+            "quota": limit.most,
+            "holds": used,
+            "needs": gang.count,
+        }
         if limit.kind == "spent":
             return spent_reason(limit)
         if limit.kind == "running_jobs":

@@ -229,15 +229,23 @@ def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Re
                 f"{limit.level[:1].upper()}{limit.level[1:]} may have {limit.most} jobs in the queue at a time; "
                 "this one is looked at when one of those before it has started."
             )
-            reasons[job.id] = Reason("quota_queue", text, {"level": limit.level, "quota": limit.most})
+            detail = {"level": limit.level, "limit": name_of(limit), "quota": limit.most}
+            reasons[job.id] = Reason("quota_queue", text, detail)
         else:
             for key in mine:
                 left[key] -= 1
     return reasons
 
 
+def name_of(limit: Limit) -> str:
+    """As people know it."""
+    names = {"gpus": "GPUs at once", "running_jobs": "running jobs", "queued_jobs": "queued jobs", "spent": "budget"}
+    return f"{limit.type} {names[limit.kind]}" if limit.type else names[limit.kind]
+
+
 def spent_reason(limit: Limit) -> Reason:
-    return Reason("quota_period", limit.text, {"level": limit.level, "expected_start_at": limit.until})
+    detail = {"level": limit.level, "limit": name_of(limit), "expected_start_at": limit.until}
+    return Reason("quota_period", limit.text, detail)
 
 
 def _stuck(field: View, job: Job) -> bool:

@@ -163,7 +163,7 @@ class TestBackfill:
     def test_a_job_that_can_never_run_holds_up_nobody(self) -> None:
         found = plan(cluster(waiting(1, 99, priority=100), waiting(2, 4)))
         assert started(found) == {"j2"}
-        assert found.reasons["j1"].token == "no_type"
+        assert found.reasons["j1"].token == "never"
 
     def test_the_queue_is_looked_at_to_a_depth(self) -> None:
         found = plan(cluster(*(waiting(n) for n in range(1, 4))), backfill_depth=2)

@@ -174,3 +174,33 @@ def test_a_packing_policy_names_accelerators_itself() -> None:
     jobs = [make_job(gpus=1), make_job(gpus=1)]
     found = plan_round(make_snapshot(*jobs), Packing())
     assert [moves(found)[job.id].gpu_ids for job in jobs] == [(0,), (1,)]
+
+
+# Why nothing can run it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fifo_gang", "multifactor", "f_scheduling", "static_partition"])
+def test_a_job_that_nothing_here_can_run_says_which_it_is(name: str) -> None:
+    nodes = [*make_nodes(2, 2), *make_nodes(4, type="v100", first_id=10, schedulable=False)]
+    both = {"titan_xp": make_curve(), "v100": make_curve()}
+    cases = {
+        "never": make_job(gpus=5),
+        "no_profile": make_job(gpus=1, type="h100"),
+        "node_unavailable": make_job(gpus=4, curves=both, types=("v100",)),
+    }
+    never = make_job(gpus=1, types=("h100",), type="h100")
+    reasons = plan_round(make_snapshot(*cases.values(), never, nodes=nodes), load_policy(name)).reasons
+    assert {token: reasons[job.id].token for token, job in cases.items()} == {token: token for token in cases}
+    assert "at least 5 × titan_xp or v100 and there are 4" in reasons[cases["never"].id].text
+    assert "only on h100" in reasons[cases["no_profile"].id].text
+    assert "0 are in service; out of service: v100-0 (drained)" in reasons[cases["node_unavailable"].id].text
+    assert (reasons[never.id].token, reasons[never.id].detail["types"]) == ("never", ["h100"])
+
+
+def test_whoever_loses_gpus_says_who_got_them() -> None:
+    first = make_job(min_gpus=1, max_gpus=6, holds=range(6))
+    second, third = make_job(gpus=3), make_job(gpus=2)
+    plan = plan_round(make_snapshot(first, second, third), load_policy("f_scheduling"))
+    (move,) = [move for move in plan.moves if move.job_id == first.id]
+    assert move.taken_by == (second.id, third.id)
+    assert all(move.taken_by == () for move in plan.moves if move.job_id != first.id)

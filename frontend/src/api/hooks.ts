@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, BrowserSession, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInForce, PolicyInfo, Priorities, Project, Session, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, BrowserSession, ClusterTimeline, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -255,3 +255,16 @@ export interface TokenWish {
 export const useCreateToken = () => useTokenChange((body: TokenWish) => send<NewToken>("POST", "tokens", body));
 export const useRotateToken = () => useTokenChange((id: number) => send<NewToken>("POST", `tokens/${id}/rotate`, {}));
 export const useRevokeToken = () => useTokenChange((id: number) => send<void>("DELETE", `tokens/${id}`));
+
+export function useLimits(project: string) {
+  return useQuery({
+    queryKey: ["limits", project],
+    queryFn: ({ signal }) => get<Limits>(`projects/${encodeURIComponent(project)}/quotas`, {}, signal),
+    enabled: project !== "",
+    refetchInterval: 15_000,
+  });
+}
+
+export function useGuarantees() {
+  return useQuery({ queryKey: ["guarantees"], queryFn: ({ signal }) => get<Page<Guarantee>>("guarantees", {}, signal), refetchInterval: 15_000 });
+}

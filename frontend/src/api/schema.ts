@@ -2646,6 +2646,32 @@ export interface components {
              */
             valid_from_at: string | null;
         };
+        /** @description GPUs that were taken from it and that it does not have again. */
+        Displaced: {
+            /** Format: date-time */
+            at: string;
+            /** @enum {string} */
+            kind: "preempted" | "shrunk";
+            /**
+             * @description Why, in the decision that did it.
+             * @example reclaimed
+             */
+            token: string;
+            text: string;
+            /**
+             * @description At which level.
+             * @example guarantee of project Speech
+             */
+            level: string;
+            gpus_before: number;
+            gpus_now: number;
+            /** @description Who got its GPUs; nobody where a budget or a node was the cause. */
+            by: components["schemas"]["Taker"][];
+            /** @description When it can expect to have them again. */
+            back_at: string | null;
+            /** @description On what that rests. */
+            back_basis: string | null;
+        };
         Ended: {
             ended: number;
         };
@@ -2749,6 +2775,9 @@ export interface components {
             text: string;
             at: string | null;
             round: number | null;
+            /** @description The latest round: what is said held then. */
+            checked_at: string | null;
+            displaced: components["schemas"]["Displaced"] | null;
             ahead: components["schemas"]["Ahead"][];
             /** @description Of a waiting job: the reason in the words of Slurm's squeue. */
             slurm: string | null;
@@ -4639,6 +4668,18 @@ export interface components {
             bytes: number;
             /** @example 10737418240 */
             quota_bytes: number | null;
+        };
+        Taker: {
+            number: number;
+            /** @description Null for a job of a project that is not yours. */
+            name: string | null;
+            /** @description Name of the project. */
+            project: string;
+            /**
+             * @description The lowest level of the tree that both share.
+             * @example your own project
+             */
+            within: string;
         };
         Throughput: {
             /** @description Measured now. */

@@ -8,6 +8,7 @@ const KEYS: [string, string][] = [
   ["G then S", "Submit"],
   ["G then F", "Fair share"],
   ["G then U", "Usage"],
+  ["G then L", "Limits"],
   ["G then T", "API tokens"],
   ["J, K", "Next and previous row"],
   ["Enter", "Open the row"],
@@ -18,7 +19,7 @@ const KEYS: [string, string][] = [
 ];
 
 export function KeysHelp({ opened, onClose, admin }: { opened: boolean; onClose: () => void; admin: boolean }) {
-  const keys = admin ? [...KEYS.slice(0, 8), ["G then P", "Policy"] as [string, string], ...KEYS.slice(8)] : KEYS;
+  const keys = admin ? [...KEYS.slice(0, 9), ["G then P", "Policy"] as [string, string], ...KEYS.slice(9)] : KEYS;
   return (
     <Modal opened={opened} onClose={onClose} title="Keys" size={380} closeButtonProps={{ "aria-label": "Close" }}>
       <dl style={{ gap: "8px 14px" }}>

@@ -28,6 +28,7 @@ export function Shell({ session, children }: { session: Session; children: React
     "g s": () => void navigate("/submit"),
     "g f": () => void navigate("/shares"),
     "g u": () => void navigate("/usage"),
+    "g l": () => void navigate("/limits"),
     "g t": () => void navigate("/tokens"),
     ...(session.user?.is_admin ? { "g p": () => void navigate("/policy") } : {}),
     j: () => walkRows(1),

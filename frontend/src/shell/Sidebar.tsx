@@ -90,6 +90,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/submit" icon="plus" label="Submit" />
       <Item to="/shares" icon="scales" label="Fair share" />
       <Item to="/usage" icon="chart" label="Usage" />
+      <Item to="/limits" icon="lock" label="Limits" />
       <Item to="/cluster" icon="node" label="Cluster" />
       <Item to="/tokens" icon="key" label="API tokens" />
       {session.user?.is_admin && (

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from portal.api.shapes.base import Detail, GpuRef, JobRef, JobState, Money, OthersJob, Page, RunState, Shape, Source
+from portal.api.shapes.base import Detail, GpuRef, JobRef, JobState, Money, Page, RunState, Shape, Source
 
 SECONDS = "POSIX seconds"
 Emulated = Annotated[bool, Field(description="It runs, or would run, on emulated accelerators.")]
@@ -339,32 +339,6 @@ class Cost(Shape):
     by_resource: ResourceCost
     lost_to_restarts: Money = Field(description="Cost of GPUs held while it was saved, stopped and launched anew.")
     emulated: Emulated
-
-
-class Ahead(OthersJob):
-    gpus: int = Field(description="Held, or the least that it waits for.")
-    state: JobState
-
-
-class Weighed(Shape):
-    number: int
-    name: str
-    gain_steps_per_s: float
-    variance: float | None
-
-
-class Explanation(Shape):
-    token: str
-    text: str
-    at: datetime | None
-    round: int | None
-    ahead: list[Ahead]
-    slurm: str | None = Field(description="Of a waiting job: the reason in the words of Slurm's squeue.")
-    weighed: list[Weighed] = Field(description="What one more GPU would bring each of your jobs.")
-    would_change: str | None
-    deadline: str | None = Field(description="Said of its deadline where it is not expected to be kept.")
-    emulated: Emulated
-    detail: Detail
 
 
 HoldKind = Literal["launching", "protected", "running", "moving"]

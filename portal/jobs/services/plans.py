@@ -15,6 +15,7 @@ from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs import events
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
+from portal.jobs.services.displacing import note_displacements
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.submission import end_assignments, end_processes
 from scheduling.domain import Gang, Move, Plan
@@ -56,6 +57,7 @@ def commit_plan(
         ordered = sorted(plan.moves, key=lambda m: (m.before is None, m.kind == "start"))
         taken = _end_given_up(ordered, seen, now)
         applied = [m for m in ordered if m.job_id in taken and _apply(taken[m.job_id], m, now)]
+        note_displacements(cluster_id, applied, taken, now)
         _store_reasons(plan, seen, {m.job_id for m in applied})
     return applied
 

@@ -1,4 +1,5 @@
 import type { UseQueryResult } from "@tanstack/react-query";
+import { Fragment } from "react";
 import type { Explanation, JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
@@ -20,6 +21,7 @@ export function WhyCard({ job, query }: { job: JobDetail; query: UseQueryResult<
       <Loadable query={query} what="The explanation" skeleton={<Skeleton height={14} count={4} />}>
         {(why) => (
           <div className={`pb ${css.prose}`}>
+            {why.displaced && <Displaced displaced={why.displaced} />}
             <p>{why.text}</p>
             {why.ahead.length > 0 && <Ahead ahead={why.ahead} />}
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
@@ -30,6 +32,30 @@ export function WhyCard({ job, query }: { job: JobDetail; query: UseQueryResult<
         )}
       </Loadable>
     </Panel>
+  );
+}
+
+/** Who took GPUs, at which level, and when they are expected back. The sentence of the decision names the cause. */
+function Displaced({ displaced }: { displaced: NonNullable<Explanation["displaced"]> }) {
+  const { by, gpus_before, gpus_now, back_at, back_basis } = displaced;
+  return (
+    <>
+      <p>{displaced.text}</p>
+      <dl>
+        <dt>{displaced.kind === "shrunk" ? "Shrunk" : "Preempted"}</dt>
+        <dd>{gpus_now} of {gpus_before} GPUs left, since {clock(new Date(displaced.at))}</dd>
+        <dt>Level</dt>
+        <dd>{displaced.level}</dd>
+        {by.map((job) => (
+          <Fragment key={job.number}>
+            <dt>Taken by</dt>
+            <dd><JobRef number={job.number} name={job.name} project={job.project} /> ({job.within})</dd>
+          </Fragment>
+        ))}
+        <dt>Back</dt>
+        <dd>{back_at === null ? "not foreseen" : <span title={back_basis ?? undefined}>about {clock(new Date(back_at))}</span>}</dd>
+      </dl>
+    </>
   );
 }
 

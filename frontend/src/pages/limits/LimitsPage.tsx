@@ -1,0 +1,124 @@
+import { useSearchParams } from "react-router";
+import { useGuarantees, useLimits } from "../../api/hooks";
+import type { Guarantee, Limit, Session } from "../../api/types";
+import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { count, duration, integer, moment, number } from "../../lib/format";
+import { useNow } from "../../lib/clock";
+import { TopBar } from "../../shell/TopBar";
+
+/** Every limit and budget that binds somebody in a project, and what projects are guaranteed. The project lives in the address. */
+export default function LimitsPage({ session }: { session: Session }) {
+  const [params, setParams] = useSearchParams();
+  const project = params.get("project") ?? session.projects[0]?.key ?? "";
+  const limits = useLimits(project);
+  const guarantees = useGuarantees();
+  return (
+    <>
+      <TopBar title="Limits" />
+      <div className="page">
+        {project === "" ? <h1 className="say"><b>You are in no project yet</b>, so nothing limits you.</h1>
+          : limits.data ? <Sentence rows={limits.data.results} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+        {project !== "" && (
+          <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
+            <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more} />}
+            </Loadable>
+          </Panel>
+        )}
+        <Panel title="Guaranteed GPUs" meta={guarantees.data && count(guarantees.data.results.length, "project")}>
+          <Loadable query={guarantees} what="The list of guarantees" skeleton={<Skeleton height={26} count={3} />}>
+            {(found) => found.results.length === 0 ? <p className="empty">None of your projects is guaranteed GPUs.</p> : <Guarantees rows={found.results} />}
+          </Loadable>
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+function Choice({ session, project, onChange }: { session: Session; project: string; onChange: (key: string) => void }) {
+  return (
+    <select className="in" style={{ height: 26, fontSize: 12, width: "auto", maxWidth: 180 }} aria-label="Project" value={project} onChange={(event) => onChange(event.target.value)}>
+      {session.projects.map((one) => <option key={one.key} value={one.key}>{one.name}</option>)}
+      {!session.projects.some((one) => one.key === project) && <option value={project}>{project}</option>}
+    </select>
+  );
+}
+
+function Sentence({ rows }: { rows: Limit[] }) {
+  const reached = rows.filter((row) => row.reached);
+  const near = rows.filter((row) => !row.reached && row.used_percent >= 80);
+  if (reached.length > 0) return <h1 className="say"><b>{count(reached.length, "limit")} {reached.length === 1 ? "is" : "are"} reached</b>: {named(reached)}.</h1>;
+  if (near.length > 0) return <h1 className="say"><b>Nothing is used up</b>, but more than 80 % of {named(near)}.</h1>;
+  return <h1 className="say"><b>No limit is near</b>: your jobs start as far as there are GPUs.</h1>;
+}
+
+const named = (rows: Limit[]) => rows.slice(0, 3).map((row) => `${row.name} on ${row.level}`).join(", ") + (rows.length > 3 ? ` and ${integer(rows.length - 3)} more` : "");
+
+/** What happens where it is reached. */
+function consequence(row: Limit): string {
+  if (!row.hard) return "jobs wait";
+  return row.period === null ? "refuses jobs" : "parks jobs, refuses new ones";
+}
+
+function Limits({ rows, more }: { rows: Limit[]; more: boolean }) {
+  const now = useNow();
+  return (
+    <div className="tw" tabIndex={0}>
+      <table className="t cards">
+        <thead><tr><th scope="col">Limit</th><th scope="col">Level</th><th scope="col" className="ra">Used</th><th scope="col" className="ra">Of</th><th scope="col" style={{ width: 150 }}>Part used</th><th scope="col">When reached</th><th scope="col">Told</th><th scope="col" className="ra">Period ends</th></tr></thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.id}>
+              <td className="wide" style={{ fontWeight: 500 }}>{row.name}</td>
+              <td data-l="Level">{row.level}</td>
+              <td className="ra" data-l="Used">{number(Number(row.used))}</td>
+              <td className="ra" data-l="Of">{number(Number(row.limit))}</td>
+              <td data-l="Part used"><Part percent={row.used_percent} bad={row.reached} /></td>
+              <td data-l="When reached">{consequence(row)}</td>
+              <td data-l="Told">{told(row, now)}</td>
+              <td className="ra" data-l="Period ends">{row.period_ends_at === null ? "–" : moment(new Date(row.period_ends_at), now)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {more && <p className="empty">There are more further in; the command evenkeel quota show lists them.</p>}
+    </div>
+  );
+}
+
+function told(row: Limit, now: Date): string {
+  if (row.reached_at !== null) return `100 % at ${moment(new Date(row.reached_at), now)}`;
+  return row.warned_at === null ? "–" : `80 % at ${moment(new Date(row.warned_at), now)}`;
+}
+
+function Part({ percent, bad }: { percent: number; bad: boolean }) {
+  return (
+    <span style={{ display: "grid", gridTemplateColumns: "1fr 44px", gap: 8, alignItems: "center" }}>
+      <span className="bar" aria-hidden><i style={{ width: `${Math.min(100, percent)}%`, ...(bad ? { background: "var(--bad)" } : {}) }} /></span>
+      <span className="ra">{integer(percent)} %</span>
+    </span>
+  );
+}
+
+function Guarantees({ rows }: { rows: Guarantee[] }) {
+  return (
+    <div className="tw" tabIndex={0}>
+      <table className="t cards">
+        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Held</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th></tr></thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.project}>
+              <td className="wide" style={{ fontWeight: 500 }}>{row.project}</td>
+              <td className="ra" data-l="Guaranteed">{integer(row.gpus)}</td>
+              <td data-l="Of these">{row.by_type.map((part) => `${integer(part.gpus)} ${part.type}`).join(", ") || "any type"}</td>
+              <td className="ra" data-l="Held">{integer(row.used)}</td>
+              <td className="ra" data-l="Borrowed">{integer(row.borrowed)}</td>
+              <td className="ra" data-l="Not used">{integer(row.unused)}</td>
+              <td className="ra" data-l="Back within">{duration(row.reclaim_within_s)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

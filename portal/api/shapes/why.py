@@ -1,0 +1,58 @@
+"""Why a job has what it has."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from portal.api.shapes.base import Detail, JobState, OthersJob, Shape
+from portal.api.shapes.jobs import Emulated
+
+
+class Ahead(OthersJob):
+    gpus: int = Field(description="Held, or the least that it waits for.")
+    state: JobState
+
+
+class Weighed(Shape):
+    number: int
+    name: str
+    gain_steps_per_s: float
+    variance: float | None
+
+
+class Taker(OthersJob):
+    within: str = Field(description="The lowest level of the tree that both share.", examples=["your own project"])
+
+
+class Displaced(Shape):
+    """GPUs that were taken from it and that it does not have again."""
+
+    at: datetime
+    kind: Literal["preempted", "shrunk"]
+    token: str = Field(description="Why, in the decision that did it.", examples=["reclaimed"])
+    text: str
+    level: str = Field(description="At which level.", examples=["guarantee of project Speech"])
+    gpus_before: int
+    gpus_now: int
+    by: list[Taker] = Field(description="Who got its GPUs; nobody where a budget or a node was the cause.")
+    back_at: datetime | None = Field(description="When it can expect to have them again.")
+    back_basis: str | None = Field(description="On what that rests.")
+
+
+class Explanation(Shape):
+    token: str
+    text: str
+    at: datetime | None
+    round: int | None
+    checked_at: datetime | None = Field(description="The latest round: what is said held then.")
+    displaced: Displaced | None
+    ahead: list[Ahead]
+    slurm: str | None = Field(description="Of a waiting job: the reason in the words of Slurm's squeue.")
+    weighed: list[Weighed] = Field(description="What one more GPU would bring each of your jobs.")
+    would_change: str | None
+    deadline: str | None = Field(description="Said of its deadline where it is not expected to be kept.")
+    emulated: Emulated
+    detail: Detail

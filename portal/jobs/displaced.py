@@ -1,0 +1,78 @@
+"""What a job that lost GPUs is told: who has them, at which level of the tree, and when it can expect them back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils import timezone
+
+from accounts.levels import Levels
+from accounts.models import Project
+from portal.jobs.describe import iso
+from portal.jobs.models import Assignment, Displacement, Job, Run
+from portal.jobs.offers import others_job
+from portal.jobs.snapshots import take_snapshot
+from scheduling.domain import Gang
+from scheduling.lifecycle import TERMINAL, WAITING, State
+from scheduling.returning import expected_return
+
+#: Reasons that say themselves when the job starts.
+_FORESEEN = "expected_start_at"
+FREE = "when enough GPUs are free, as the jobs that hold them are expected to end; others that wait are not counted"
+POLICY = "as the policy expects it to start"
+
+
+def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] | None:
+    """None where it has what it had."""
+    row = None if State(run.state) in TERMINAL else Displacement.objects.filter(run=run).first()
+    if row is None:
+        return None
+    now = Assignment.objects.filter(run=run, during__upper_inf=True).count()
+    if now >= row.gpus_before:
+        return None
+    takers = list(Job.objects.filter(number__in=row.taken_by).select_related("project").order_by("number"))
+    at, basis = _back(job, run, Gang(row.accelerator_type, row.gpus_before))
+    return {
+        "at": iso(row.at),
+        "kind": Displacement.Kind.PREEMPTED if not now else Displacement.Kind.SHRUNK,
+        "token": row.token,
+        "text": row.text,
+        "level": row.level,
+        "gpus_before": row.gpus_before,
+        "gpus_now": now,
+        "by": [others_job(taker, mine) | {"within": within} for taker, within in _places(job, takers)],
+        "back_at": iso(at),
+        "back_basis": basis if at else None,
+    }
+
+
+def _places(job: Job, takers: list[Job]) -> list[tuple[Job, str]]:
+    """Each with the lowest level of the tree that it shares with the job, in words."""
+    if not takers:
+        return []
+    levels = Levels.load()
+    shared = {
+        taker.pk: [pk for pk in levels.chain(taker.project_id) if pk in levels.chain(job.project_id)]
+        for taker in takers
+    }
+    lowest = [chain[-1] for chain in shared.values() if chain]
+    names = dict(Project.objects.filter(pk__in=lowest).values_list("pk", "name"))
+    places = []
+    for taker in takers:
+        common = shared[taker.pk]
+        if taker.project_id == job.project_id:
+            places.append((taker, "your own project"))
+        else:
+            places.append((taker, f"project {names[common[-1]]}, above both" if common else "the cluster"))
+    return places
+
+
+def _back(job: Job, run: Run, before: Gang) -> tuple[datetime | None, str]:
+    foreseen = run.reason_detail.get(_FORESEEN) if State(run.state) in WAITING else None
+    if foreseen is not None:
+        return datetime.fromtimestamp(foreseen, tz=UTC), POLICY
+    snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
+    seen = next((one for one in snapshot.jobs if one.id == str(job.pk)), None)
+    at = expected_return(snapshot, seen, before) if seen else None
+    return (datetime.fromtimestamp(at, tz=UTC) if at else None), FREE

@@ -1,0 +1,50 @@
+"""Keeps who took GPUs from a run: the reasons of later rounds say why it waits, not why it lost them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from portal.jobs.models import Cluster, Displacement, Run
+from scheduling.domain import Move
+
+_MOST_TAKERS = 10
+_NODES = frozenset({"node_lost", "node_drained", "assignment_withdrawn"})
+
+
+def note_displacements(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:
+    """Of moves that were applied, those that left a run with fewer GPUs. `runs`: by job, of all that moved."""
+    losses = [move for move in moves if move.before is not None and _after(move) < move.before.count]
+    if not losses:
+        return
+    policy = Cluster.objects.values_list("policy_name", flat=True).get(pk=cluster_id)
+    Displacement.objects.bulk_create([_row(move, runs, policy, now) for move in losses])
+
+
+def _after(move: Move) -> int:
+    return move.gang.count if move.gang else 0
+
+
+def _row(move: Move, runs: Mapping[str, Run], policy: str, now: datetime) -> Displacement:
+    assert move.before is not None
+    return Displacement(
+        run=runs[move.job_id],
+        at=now,
+        kind=Displacement.Kind.SHRUNK if move.gpu_ids else Displacement.Kind.PREEMPTED,
+        token=move.reason.token,
+        text=move.reason.text,
+        level=_level(move, policy),
+        accelerator_type=move.before.type,
+        gpus_before=move.before.count,
+        gpus_after=_after(move),
+        taken_by=[runs[key].job.number for key in move.taken_by if key in runs][:_MOST_TAKERS],
+    )
+
+
+def _level(move: Move, policy: str) -> str:
+    detail = move.reason.detail
+    if move.reason.token in ("reclaimed", "budget_parked"):
+        return str(detail["level"])
+    if move.reason.token == "preempted":
+        return f"level of service {detail['qos']}"
+    return "node" if move.reason.token in _NODES else f"policy {policy}"

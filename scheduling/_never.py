@@ -1,0 +1,97 @@
+"""Why nothing here can run a job: it asks for more than there is, nodes are away, or nothing is known of its speed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from scheduling.domain import Job, Node, Reason, Snapshot
+from scheduling.policies._known import Fleet, fleet
+from scheduling.policies._view import View, view
+from scheduling.pools import Pools
+
+#: What policies say of a job that no gang here can run; rounds say which of these it is.
+NO_TYPE = "no_type"
+_TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+class Unable:
+    """Of jobs that no gang of the nodes in service can run. A partition's jobs are told of its nodes."""
+
+    def __init__(self, snapshot: Snapshot, pools: Pools | None) -> None:
+        self.snapshot = pools.snapshot if pools else snapshot
+        self.pools = pools
+        self._jobs = {job.id: job for job in self.snapshot.jobs}
+        self._parts: dict[str, _Part] = {}
+
+    def reason(self, key: str, otherwise: Reason) -> Reason:
+        job = self._jobs[key]
+        part = self._parts.get(job.partition)
+        if part is None:
+            nodes = self.snapshot.nodes
+            if self.pools is not None:
+                nodes = tuple(node for node in nodes if self.pools.of_node[node.name].is_in(job.partition))
+            part = self._parts[job.partition] = _Part(replace(self.snapshot, nodes=nodes))
+        return part.reason(job) or otherwise
+
+
+class _Part:
+    """Of the nodes that a job may use."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    @cached_property
+    def _there(self) -> Fleet:
+        """All of them, those out of service, too."""
+        return fleet(tuple(_back(node) for node in self.snapshot.nodes))
+
+    @cached_property
+    def _whole(self) -> View:
+        return view(replace(self.snapshot, nodes=self._there.usable, jobs=()))
+
+    def reason(self, job: Job) -> Reason | None:
+        there = self._there
+        allowed = [name for name in there.types if not job.types or name in job.types]
+        detail = {"needs": job.min_gpus, "types": list(job.types)}
+        if not allowed:
+            has = ", ".join(f"{there.total[name]} {name}" for name in there.types) or "no accelerators"
+            text = f"It asks for {' or '.join(job.types) or 'accelerators'} and this cluster has {has}: never."
+            return Reason("never", text, detail)
+        if job.curves and not any(name in job.curves for name in allowed):
+            text = (
+                f"Nothing is known of its throughput on {' or '.join(allowed)}, only on "
+                f"{', '.join(sorted(job.curves))}: it is not started where it may not be able to run."
+            )
+            return Reason("no_profile", text, detail)
+        spans = self._whole.spans(job)
+        return self._away(spans.least, list(spans)) if spans else self._too_many(job, allowed)
+
+    def _too_many(self, job: Job, allowed: list[str]) -> Reason:
+        reach = self._whole.total if self._whole.multi_node else self._whole.largest
+        most = max(reach[name] for name in allowed)
+        where = "" if self._whole.multi_node else " on one node"
+        text = (
+            f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(allowed)}{where} and there are {most}, "
+            "drained and lost nodes included: it never starts."
+        )
+        return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
+
+    def _away(self, needs: int, types: list[str]) -> Reason | None:
+        """It would fit if nodes that are drained or lost were back."""
+        nodes = self.snapshot.nodes
+        away = [node for node in nodes if node.type in types and (node.lost or not node.schedulable)]
+        if not away:
+            return None
+        shown = ", ".join(f"{node.name} ({'lost' if node.lost else 'drained'})" for node in away[:5])
+        more = f" and {len(away) - 5} more" if len(away) > 5 else ""
+        left = max(fleet(nodes).total.get(name, 0) for name in types)
+        text = (
+            f"It needs at least {needs} {_TIMES} {' or '.join(types)} and {left} are in service; "
+            f"out of service: {shown}{more}. It starts when enough of them are back."
+        )
+        return Reason("node_unavailable", text, {"needs": needs, "nodes": [node.name for node in away[:20]]})
+
+
+def _back(node: Node) -> Node:
+    return node if node.schedulable and not node.lost else replace(node, schedulable=True, lost=False)

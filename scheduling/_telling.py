@@ -1,0 +1,110 @@
+"""What a round's answer means for each job: its move and its reason, and when to look again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from scheduling._displaced import Displaced
+from scheduling._never import NO_TYPE, Unable
+from scheduling._pool_words import PoolWords
+from scheduling._reclaim import Reclaim
+from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
+from scheduling.lifecycle import State
+from scheduling.policies._told import Told
+from scheduling.policies._view import View, queue_key
+from scheduling.policies.base import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The policy's answer on concrete accelerators; a job that is missing holds nothing."""
+
+    gpus: Mapping[str, tuple[int, ...]]
+    gangs: Mapping[str, Gang]
+
+
+def reasons_of(
+    displaced: Displaced,
+    field: View,
+    allocation: Allocation,
+    layout: Layout,
+    rejected: Reason | None,
+    own: Mapping[str, Reason],
+    words: PoolWords | None,
+) -> Mapping[str, Reason]:
+    """`own`: of guarantees and budgets; they come before all others. `words`: what pools of nodes change in them."""
+    special: dict[str, Reason] = {}
+    for job in field.queued:
+        if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
+            text = "Enough GPUs are free, but not together on nodes that this job may use; it starts when they are."
+            special[job.id] = Reason("no_layout", text)
+    if rejected:
+        special |= {job.id: rejected for job in field.running}
+    special |= displaced.reasons(layout.gpus)
+    special |= own
+    unable = Unable(displaced.original, words.pools if words else None)
+    waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
+
+    def tell(key: str) -> Reason:
+        every = (special, allocation.reasons, field.reasons)
+        known = next((reasons[key] for reasons in every if key in reasons), waiting)
+        known = words.tell(key, known) if words else known
+        return unable.reason(key, known) if known.token == NO_TYPE else known
+
+    return Told((job.id for job in displaced.original.jobs), tell)
+
+
+def moves_of(
+    snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
+) -> tuple[Move, ...]:
+    part, gpus = {job.id for job in field.taking_part} | displaced.changed.keys(), layout.gpus
+    changed = [job for job in snapshot.jobs if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
+    moves = []
+    for job in sorted(changed, key=queue_key):
+        if job.id in displaced.give_back:
+            moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
+        elif job.id in part or job.id in displaced.leaving:
+            move = _move(job, layout, reasons[job.id])
+            moves += [move] if move else []
+    held = {job.id: job.gpu_ids for job in snapshot.jobs}
+    gets = {gpu: move.job_id for move in moves for gpu in set(move.gpu_ids).difference(held[move.job_id])}
+    return tuple(replace(move, taken_by=_takers(held[move.job_id], move, gets)) for move in moves)
+
+
+def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, str]) -> tuple[str, ...]:
+    """Those that get the most of what it leaves first."""
+    if not had:
+        return ()
+    takers = Counter(gets[gpu] for gpu in had if gpu not in move.gpu_ids and gpu in gets)
+    return tuple(key for key, _ in takers.most_common())
+
+
+def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
+    gpus = layout.gpus.get(job.id, ())
+    if set(gpus) == set(job.gpu_ids):
+        return None
+    kind = "preempt" if not gpus else "rescale" if job.gpu_ids else "start"
+    return Move(job.id, kind, gpus, layout.gangs.get(job.id), job.gang, reason)
+
+
+def next_wake_at(
+    snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...], back: Reclaim
+) -> float | None:
+    """The earliest time at which the answer may differ though nothing happened.
+
+    Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
+    """
+    rests = getattr(policy, "rests", False)
+    later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
+    later += [edge for window in snapshot.windows for edge in (window.start, window.end)]
+    for job in snapshot.jobs:
+        if job.not_before is not None and not job.gpu_ids:
+            later.append(job.not_before)
+        if job.protected_until is not None and job.state is State.RUNNING_PROTECTED and not rests:
+            later.append(job.protected_until)
+    later = [at for at in later if at > snapshot.now]
+    if not rests and any(move.kind == "preempt" for move in moves):
+        later.append(snapshot.now)  # what it leaves, and the job itself, are to be planned at once
+    return min(later, default=None)
