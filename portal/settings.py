@@ -139,11 +139,13 @@ CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+CELERY_IMPORTS = ("portal.jobs.forecast_tasks",)
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
     "evenkeel.send_command": {"queue": "dispatch"},
     "evenkeel.publish_live": {"queue": "live"},
     "evenkeel.prepare_run": {"queue": "dispatch"},
+    "evenkeel.foresee_starts": {"queue": "forecasts"},
 }
 
 
@@ -155,6 +157,8 @@ def _every(task: str, interval_s: float) -> dict[str, Any]:
 CELERY_BEAT_SCHEDULE = {
     "rounds": _every("evenkeel.run_round", EVENKEEL_ROUND_INTERVAL_S),
     "live": _every("evenkeel.publish_live", 5.0),
+    "forecasts": _every("evenkeel.foresee_starts", 2.0),
+    "start_samples": _every("evenkeel.prune_start_samples", 3_600.0),
     "samples": _every("evenkeel.sample_cluster", 15.0),
     "orphans": _every("evenkeel.reap_orphans", 60.0),
     "handovers": _every("evenkeel.hand_over_all", 30.0),

@@ -1364,6 +1364,17 @@ class EventPage(TypedDict):
     results: list[Event]
 
 
+class ExpectedStart(TypedDict):
+    p10_at: str | None
+    p50_at: str | None
+    p90_at: str | None
+    as_of: str | None
+    basis: Literal["simulated", "interpolated"] | None
+    run_time: Literal["steps", "history", "time_limit", "default"] | None
+    outcomes: int
+    reason: Reason | None
+
+
 class Explanation(TypedDict):
     token: str
     text: str
@@ -1468,6 +1479,7 @@ class Job(TypedDict):
     expected_end_low_at: str | None
     expected_end_high_at: str | None
     queue_position: int | None
+    expected_start: ExpectedStart | None
     cost: CostNow
     times: Times
     rescales: int
@@ -1579,6 +1591,17 @@ class LiveEvent(TypedDict):
     to_state: str
 
 
+class LiveExpectedStart(TypedDict):
+    p10_at: NotRequired[str]
+    p50_at: NotRequired[str]
+    p90_at: NotRequired[str]
+    as_of: NotRequired[str]
+    basis: NotRequired[Literal["simulated", "interpolated"]]
+    run_time: NotRequired[Literal["steps", "history", "time_limit", "default"]]
+    outcomes: int
+    reason: NotRequired[LiveReason]
+
+
 class LiveJob(TypedDict):
     id: str
     number: int
@@ -1636,6 +1659,7 @@ class LiveJob(TypedDict):
     expected_end_low_at: NotRequired[str]
     expected_end_high_at: NotRequired[str]
     queue_position: NotRequired[int]
+    expected_start: NotRequired[LiveExpectedStart]
     cost: LiveCostNow
     times: LiveTimes
     rescales: int
@@ -1892,6 +1916,7 @@ class JobDetail(TypedDict):
     expected_end_low_at: str | None
     expected_end_high_at: str | None
     queue_position: int | None
+    expected_start: ExpectedStart | None
     cost: CostNow
     times: Times
     rescales: int

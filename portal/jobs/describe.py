@@ -14,20 +14,16 @@ from uuid import UUID
 from accounts import ledger, pricing
 from accounts.ledger import Held, PriceBook
 from portal.jobs import holding, profiles
+from portal.jobs.ends import expected_end
 from portal.jobs.idleness import describe_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
 from portal.jobs.queue import queue_positions
 from portal.jobs.snapshots import job_profiles
+from portal.jobs.starts import expected_starts
 from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
 from scheduling.throughput import Profile
 
 CURRENCY = holding.CURRENCY
-#: An estimate's range: how far measured ends were off, until conformal intervals replace it.
-SPREAD = {"measured": 0.05, "user": 0.15, "catalogue": 0.15, "estimated": 0.3, "trial": 0.5}
-
-
-#: "Until I cancel it": an end so far away is none (and no date can hold it).
-_NO_END_IN_SIGHT_S = 50 * 365 * 86_400.0
 
 
 @dataclass
@@ -42,6 +38,7 @@ class Context:
     book: PriceBook
     profiles: dict[UUID, dict[str, Profile]]
     queue: dict[UUID, int] = field(default_factory=dict)
+    starts: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     totals: dict[UUID, dict[str, float]] = field(default_factory=dict)
     idle: dict[UUID, dict[str, Any]] = field(default_factory=dict)
 
@@ -83,6 +80,7 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         book=holding.book_for(held, now),
         profiles=job_profiles(live, types),
         queue=queue_positions(waiting),
+        starts=expected_starts(waiting),
         totals=_totals(jobs),
         idle=describe_warnings(jobs),
     )
@@ -154,6 +152,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "started_at": iso(run.first_started_at),
         "finished_at": iso(run.ended_at),
         "queue_position": ctx.queue.get(job.pk),
+        "expected_start": ctx.starts.get(job.pk),
         "times": _times(job, run, ctx),
         "rescales": int(ctx.totals[job.pk]["rescales"]),
         "run": {"id": str(run.pk), "attempt": run.attempt, "epoch": run.epoch},
@@ -237,7 +236,7 @@ def expected_end_of(job: Job, ctx: Context) -> datetime | None:
     assert run is not None
     predicted, source, _, _ = _predicted(job, ctx.gpus.get(run.pk, []), ctx)
     now_steps_per_s = run.steps_per_s if State(run.state) in TRAINING else None
-    return _expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx)[0]
+    return expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now)[0]
 
 
 def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
@@ -249,7 +248,7 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
     alone = alone_steps_per_s(known, ctx.types, job.max_gpus)
     trial = all(p.curve.source == "trial" for p in known.values())
     relative = min(1.0, predicted / alone) if predicted and alone and not trial and state not in QUEUED else None
-    end, low, high = _expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx)
+    end, low, high = expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now)
     return {
         "throughput": {
             "steps_per_s": now_steps_per_s,
@@ -265,24 +264,6 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
         "expected_end_high_at": iso(high),
         "cost": _cost(job, run, end, ctx),
     }
-
-
-def _expected_end(
-    job: Job, run: Run, steps_per_s: float | None, source: str, ctx: Context
-) -> tuple[datetime | None, datetime | None, datetime | None]:
-    """If it keeps what it has: remaining steps at its throughput, after what is left of a launch."""
-    if not steps_per_s or State(run.state) not in LIVE or State(run.state) in WAITING:
-        return None, None, None
-    train_s = max(0, job.total_steps - run.step) / steps_per_s
-    if train_s > _NO_END_IN_SIGHT_S:
-        return None, None, None
-    launch_s = run.launch_s if State(run.state) not in TRAINING else 0.0
-    spread = SPREAD.get(source, 0.3)
-    return (
-        ctx.now + timedelta(seconds=launch_s + train_s),
-        ctx.now + timedelta(seconds=launch_s + train_s * (1 - spread)),
-        ctx.now + timedelta(seconds=launch_s + train_s * (1 + spread)),
-    )
 
 
 def so_far_products(job: Job, ctx: Context) -> Decimal:

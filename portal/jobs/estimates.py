@@ -13,7 +13,8 @@ from accounts.models import Project, User
 from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
 from accounts.quotas import QuotaExceeded
 from portal.jobs import profiles
-from portal.jobs.describe import CURRENCY, SPREAD, cluster_types
+from portal.jobs.describe import CURRENCY, cluster_types
+from portal.jobs.ends import SPREAD
 from portal.jobs.models import Accelerator, Job, ModelType
 from portal.jobs.schema import JobFile
 from portal.jobs.services.admission import admit

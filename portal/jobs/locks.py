@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from django.db import connection
 
-_ROUND, _LIVE, _BUNDLE = 7_201, 7_202, 7_203
+_ROUND, _LIVE, _BUNDLE, _FORECAST = 7_201, 7_202, 7_203, 7_204
 
 
 @contextmanager
@@ -31,6 +31,11 @@ def cluster_lock(cluster_id: int) -> AbstractContextManager[bool]:
 def live_lock() -> AbstractContextManager[bool]:
     """True inside for the one publisher of live streams."""
     return _advisory(_LIVE, 0)
+
+
+def forecast_lock() -> AbstractContextManager[bool]:
+    """True inside for the one who works out expected starts."""
+    return _advisory(_FORECAST, 0)
 
 
 @contextmanager

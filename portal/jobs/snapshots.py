@@ -98,6 +98,15 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     return ClusterView(cluster, snapshot, seen)
 
 
+def arrivals_of(cluster: Cluster, nodes: Iterable[domain.Node], most: int) -> list[domain.Job]:
+    """The newest jobs, whatever became of them, with nothing held and nothing to wait for."""
+    rows = Job.objects.filter(cluster=cluster, run__isnull=False).order_by("-number")
+    jobs = list(rows.select_related("run").prefetch_related("project", "model_type", "qos", "array")[:most])
+    known = job_profiles(jobs, Counter(node.type for node in nodes for _ in node.gpu_ids)) if jobs else {}
+    _, name_of = partitions_of(cluster, nodes)
+    return [_job(job, known[job.pk], (), {}, (), {}, Waits(), name_of) for job in jobs]
+
+
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:
     """Curves per job, with the measured numbers of all of them in one query."""
     measurable = [job for job in jobs if job.model_type_id or job.run is None or job.run.has_a_past]

@@ -91,10 +91,13 @@ class ControlPlane:
         if not settings.FORWARDED_ALLOW_IPS:  # uvicorn's default believes this machine, where jobs run
             web.append("--no-proxy-headers")
         worker = ["worker", "-Q", QUEUES, "--concurrency", "4", "--loglevel", "INFO", "--without-gossip"]
+        # Expected starts have a process of their own, behind all others: they may take a second of a core.
+        forecasts = ["worker", "-Q", "forecasts", "--pool", "solo", "--hostname", "forecasts@%h", "--loglevel", "INFO"]
         schedule = str(self._layout.run / "beat-schedule")
         return [
             self._child("web", [python, "-m", *web, "--no-access-log"]),
             self._child("worker", [*celery, *worker, "--without-mingle"]),
+            self._child("forecasts", ["nice", "-n", "10", *celery, *forecasts, "--without-gossip", "--without-mingle"]),
             self._child("beat", [*celery, "beat", "--schedule", schedule, "--pidfile", "", "--loglevel", "INFO"]),
         ]
 

@@ -18,13 +18,14 @@ from scheduling.forecast.sim import keeps
 from scheduling.lifecycle import QUEUED, State
 from scheduling.policies._view import View, queue_key, view
 from scheduling.policies.base import Policy
+from scheduling.pools import Pools, divide
 
 #: So many jobs at the head of the queue are simulated, the others' starts follow from the work ahead of them.
 MOST_SIMULATED = 500
 #: What one round costs, in milliseconds on the machine it was measured on: in itself, per job that it is shown, per
 #: user of a fair-share tree; and how much more where a linear program is solved.
 _ROUND, _PER_JOB, _PER_USER, _SOLVED = 1.0, 0.013, 0.005, 3.0
-_LEAST_ROUNDS, _ENOUGH_ROUNDS = 12, 150
+_LEAST_ROUNDS, _ENOUGH_ROUNDS = 10, 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class Forecast:
 def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, budget: Budget | None = None) -> Forecast:
     budget = budget or Budget()
     # 1 who waits, in the policy's order; of whom nothing can be said
-    field = view(snapshot)
-    unsaid = {job.id: why for job in snapshot.jobs if (why := _why_not(field, job))}
+    field, pools = view(snapshot), divide(snapshot).pools
+    unsaid = {job.id: why for job in snapshot.jobs if (why := _why_not(field, pools, job))}
     waiting = [_queued(job) for job in snapshot.jobs if not job.gpu_ids and job.id not in unsaid]
     waiting = in_order(snapshot, policy, waiting)
     ahead = waiting[:MOST_SIMULATED]
@@ -93,14 +94,22 @@ def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, bud
     return Forecast(snapshot.now, found, unsaid, len(futures), sum(future.planned for future in futures), bases)
 
 
-def _why_not(field: View, job: Job) -> str:
+def _why_not(field: View, pools: Pools | None, job: Job) -> str:
     if job.gpu_ids:
         return ""
     if job.held:
         return "held"
     if job.waits_for:
         return "dependency"
-    return "" if field.spans(job) else "never"
+    return "" if field.spans(job) and (pools is None or _has_room(pools, job)) else "never"
+
+
+def _has_room(pools: Pools, job: Job) -> bool:
+    """Whether its partition is large enough, on one of the job's types."""
+    sizes: Counter[str] = Counter()
+    for pool in pools.usable(job):
+        sizes[pool.type] += pools.size[pool]
+    return max(sizes.values(), default=0) >= job.min_gpus
 
 
 def _queued(job: Job) -> Job:

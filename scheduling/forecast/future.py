@@ -212,6 +212,7 @@ class Future:
             jobs=tuple([self._show(sim) for sim in self._live.values() if not sim.leaving]),
             memory=self._memory,
             usage=self._usage,
+            windows=tuple(window for window in self.base.windows if window.end > self.now),
             blocked_gpu_ids=frozenset(self._blocked),
         )
         plan = self._plan = plan_round(snapshot, self.policy)

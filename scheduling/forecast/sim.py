@@ -64,7 +64,7 @@ def may_use(job: Job, kind: str) -> bool:
 
 def keeps(policy: Policy, snapshot: Snapshot) -> bool:
     """Whether jobs that run keep what they have, so that a round can only start somebody."""
-    if policy.elastic or policy.timed or getattr(policy, "packs", False):
+    if policy.elastic or policy.timed or getattr(policy, "packs", False) or snapshot.guarantees or snapshot.windows:
         return False
     if not getattr(policy, "preempts", False):
         return True

@@ -66,6 +66,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "expected_end_low_at": None,
         "expected_end_high_at": None,
         "queue_position": None,
+        "expected_start": None,
         "cost": {"so_far": "0.12", "estimated": "1.50", "currency": "USD"},
         "times": {"queueing_s": 3.0, "launching_s": 4.0, "running_s": 53.0},
         "rescales": 0,

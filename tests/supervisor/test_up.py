@@ -19,6 +19,8 @@ from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
 from tests.supervisor.running import ROOT, RunningPortal, free_port, portal_env
 
+PARTS = ("web", "worker", "forecasts", "beat", "valkey", "postgres")
+
 
 def refused(env: dict[str, str]) -> str:
     """What `up` says when it will not start: one sentence, exit status 1."""
@@ -65,7 +67,7 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
         portal.start()
         assert "Sign in as admin@evenkeel.local with the password" in portal.said()
         assert "password" not in (data / "logs" / "supervisor.log").read_text()
-        for name in ("web", "worker", "beat", "valkey", "postgres"):
+        for name in PARTS:
             before = portal.pid(name)
             portal.kill(name)
             spoken = {"valkey": "Valkey", "postgres": "PostgreSQL"}.get(name, name)
@@ -87,7 +89,9 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
         assert "with the password you have" in portal.said()
         assert (portal.pid("postgres"), portal.pid("valkey")) == databases
         assert portal.pid("web") != web
-        processes = [psutil.Process(portal.pid(name)) for name in ("web", "worker", "beat", "valkey", "postgres")]
+        processes = [
+            psutil.Process(portal.pid(name)) for name in ("web", "worker", "forecasts", "beat", "valkey", "postgres")
+        ]
         assert portal.stop() == 0
         assert not [process for process in processes if alive(process)]
     finally:

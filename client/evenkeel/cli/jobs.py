@@ -23,12 +23,13 @@ from evenkeel.cli.output import (
     state_text,
     table,
 )
+from evenkeel.cli.starts import start_text
 from evenkeel.cli.waiting import EXIT_CODES
 from evenkeel.client import Client
 
 FOLLOW_S = 1.0
 LogQuery = dict[str, int | str]
-HEADS = ("JOB", "NAME", "PROJECT", "STATE", "STEPS", "GPUS", "AGE", "COST")
+HEADS = ("JOB", "NAME", "PROJECT", "STATE", "STEPS", "GPUS", "AGE", "STARTS", "COST")
 
 
 @click.command()
@@ -59,7 +60,7 @@ def ls(limit: int, output: str, **filters: str | None) -> None:
         click.echo("No jobs.")
     else:
         # The state is coloured after the table is laid out: colour codes have no width.
-        text = table(HEADS, [_row(job) for job in jobs], right=frozenset({0, 4, 6, 7}))
+        text = table(HEADS, [_row(job) for job in jobs], right=frozenset({0, 4, 6, 8}))
         head, *lines = text.split("\n")
         click.echo("\n".join([head, *map(_coloured, lines, jobs)]))
 
@@ -73,6 +74,7 @@ def _row(job: schemas.Job) -> list[object]:
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
+        start_text(job["expected_start"]),
         money(job["cost"], "so_far"),
     ]
 
@@ -126,6 +128,7 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Slowdown", found["slowdown"]),
                 ("Rescales", found["rescales"]),
                 ("Queue", found["queue_position"]),
+                ("Expected start", start_text(found["expected_start"], long=True)),
                 ("Submitted", moment(found["submitted_at"])),
                 ("Started", moment(found["started_at"])),
                 ("Expected end", moment(found["expected_end_at"])),

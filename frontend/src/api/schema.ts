@@ -2770,6 +2770,22 @@ export interface components {
             exit_code: number | null;
             signal: number | null;
         };
+        /** @description When a job that waits will be given GPUs: four of five start between `p10_at` and `p90_at`, half by `p50_at`. */
+        ExpectedStart: {
+            p10_at: string | null;
+            p50_at: string | null;
+            p90_at: string | null;
+            /** @description When that was worked out. */
+            as_of: string | null;
+            /** @description Interpolated from the work ahead: of those behind the first 500. */
+            basis: ("simulated" | "interpolated") | null;
+            /** @description What this job's own run time is predicted from: its steps and throughput, what its owner's jobs took before, its max_duration, or nothing. */
+            run_time: ("steps" | "history" | "time_limit" | "default") | null;
+            /** @description Earlier forecasts that the interval is calibrated on; 0 where too few. */
+            outcomes: number;
+            /** @description Why it cannot be said: held, dependency, never, limit, unknown or pending. */
+            reason: components["schemas"]["Reason"] | null;
+        };
         Explanation: {
             token: string;
             text: string;
@@ -3045,6 +3061,8 @@ export interface components {
             expected_end_low_at: string | null;
             expected_end_high_at: string | null;
             queue_position: number | null;
+            /** @description Only while the job waits. */
+            expected_start: components["schemas"]["ExpectedStart"] | null;
             cost: components["schemas"]["CostNow"];
             times: components["schemas"]["Times"];
             rescales: number;
@@ -3156,6 +3174,8 @@ export interface components {
             expected_end_low_at: string | null;
             expected_end_high_at: string | null;
             queue_position: number | null;
+            /** @description Only while the job waits. */
+            expected_start: components["schemas"]["ExpectedStart"] | null;
             cost: components["schemas"]["CostNow"];
             times: components["schemas"]["Times"];
             rescales: number;
@@ -3493,6 +3513,23 @@ export interface components {
             exit_code?: number;
             signal?: number;
         };
+        LiveExpectedStart: {
+            /** Format: date-time */
+            p10_at?: string;
+            /** Format: date-time */
+            p50_at?: string;
+            /** Format: date-time */
+            p90_at?: string;
+            /** Format: date-time */
+            as_of?: string;
+            /** @enum {string} */
+            basis?: "simulated" | "interpolated";
+            /** @enum {string} */
+            run_time?: "steps" | "history" | "time_limit" | "default";
+            /** @description Earlier forecasts that the interval is calibrated on; 0 where too few. */
+            outcomes: number;
+            reason?: components["schemas"]["LiveReason"];
+        };
         LiveGpuRange: {
             min: number;
             max?: number;
@@ -3575,6 +3612,7 @@ export interface components {
             /** Format: date-time */
             expected_end_high_at?: string;
             queue_position?: number;
+            expected_start?: components["schemas"]["LiveExpectedStart"];
             cost: components["schemas"]["LiveCostNow"];
             times: components["schemas"]["LiveTimes"];
             rescales: number;

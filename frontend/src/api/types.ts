@@ -6,6 +6,7 @@ type S = components["schemas"];
 export type Session = S["Session"];
 export type OpenInvitation = S["OpenInvitation"];
 export type Job = S["Job"];
+export type ExpectedStart = S["ExpectedStart"];
 export type JobDetail = S["JobDetail"];
 export type CoarseState = Job["state"];
 export type Run = S["Run"];

@@ -35,6 +35,18 @@ export function fullJob(job: LiveJob): Job {
     expected_end_low_at: job.expected_end_low_at ?? null,
     expected_end_high_at: job.expected_end_high_at ?? null,
     queue_position: job.queue_position ?? null,
+    expected_start: job.expected_start
+      ? {
+        p10_at: job.expected_start.p10_at ?? null,
+        p50_at: job.expected_start.p50_at ?? null,
+        p90_at: job.expected_start.p90_at ?? null,
+        as_of: job.expected_start.as_of ?? null,
+        basis: job.expected_start.basis ?? null,
+        run_time: job.expected_start.run_time ?? null,
+        outcomes: job.expected_start.outcomes,
+        reason: job.expected_start.reason ?? null,
+      }
+      : null,
     cost: { ...job.cost, estimated: job.cost.estimated ?? null },
     exit: job.exit
       ? { reason: job.exit.reason ?? null, message: job.exit.message ?? null, exit_code: job.exit.exit_code ?? null, signal: job.exit.signal ?? null }

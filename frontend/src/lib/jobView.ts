@@ -1,5 +1,6 @@
 import type { Checkpoint, Job, JobTimeline } from "../api/types";
 import { clock, count, duration, integer, money, moment, momentRange, number, relative } from "./format";
+import { startWords } from "./expectedStart";
 import { hasEnded } from "./jobState";
 
 /** What stands under a figure of the strip, in words. */
@@ -10,7 +11,13 @@ export interface Figure {
   detail: string;
 }
 
+/** While it waits, its start; then its end. */
 export function endFigure(job: Job, now: Date): Figure {
+  if (job.expected_start) {
+    const start = startWords(job.expected_start, now);
+    if (!start) return { label: "Expected start", value: "–", detail: job.expected_start.reason?.text ?? "not known yet" };
+    return { label: "Expected start", value: `~ ${start.likely}`, detail: start.at };
+  }
   if (job.finished_at) {
     const at = new Date(job.finished_at);
     return { label: "Ended", value: moment(at, now), detail: relative(at, now) };

@@ -87,6 +87,26 @@ class JobHold(Shape):
     text: str
 
 
+class ExpectedStart(Shape):
+    """When a job that waits will be given GPUs: four of five start between `p10_at` and `p90_at`, half by `p50_at`."""
+
+    p10_at: datetime | None
+    p50_at: datetime | None
+    p90_at: datetime | None
+    as_of: datetime | None = Field(description="When that was worked out.")
+    basis: Literal["simulated", "interpolated"] | None = Field(
+        description="Interpolated from the work ahead: of those behind the first 500."
+    )
+    run_time: Literal["steps", "history", "time_limit", "default"] | None = Field(
+        description="What this job's own run time is predicted from: its steps and throughput, what its owner's jobs "
+        "took before, its max_duration, or nothing."
+    )
+    outcomes: int = Field(description="Earlier forecasts that the interval is calibrated on; 0 where too few.")
+    reason: Reason | None = Field(
+        description="Why it cannot be said: held, dependency, never, limit, unknown or pending."
+    )
+
+
 class ArrayPlace(Shape):
     """Where the job is in its array."""
 
@@ -158,6 +178,7 @@ class Job(Shape):
     expected_end_low_at: datetime | None
     expected_end_high_at: datetime | None
     queue_position: int | None
+    expected_start: ExpectedStart | None = Field(description="Only while the job waits.")
     cost: CostNow
     times: Times
     rescales: int

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Job, Limit, Snapshot
+from scheduling.domain import Job, Limit, Partition, Snapshot, Window
 from scheduling.forecast.arrivals import recorded
 from scheduling.forecast.forecast import Budget, Forecast, Known, foresee
 from scheduling.forecast.future import Times
@@ -189,3 +189,20 @@ def test_every_policy_can_be_foreseen(name: str) -> None:
 def test_an_empty_queue_has_an_empty_forecast() -> None:
     forecast = foresee_under("fifo_gang", make_snapshot(*line(100.0), nodes=1))
     assert (forecast.starts, forecast.unsaid, forecast.futures) == ({}, {}, 0)
+
+
+def test_a_job_that_would_run_into_maintenance_starts_after_it() -> None:
+    waiting = make_job(gpus=1, curve=make_curve(1.0), remaining_steps=5_000.0)
+    nodes = make_nodes(1)
+    window = Window("w", frozenset({nodes[0].name}), start=2_000.0, end=9_000.0)
+    forecast = foresee_once("fifo_gang", make_snapshot(waiting, nodes=nodes, windows=(window,)))
+    assert forecast.starts[waiting.id].p50_s == pytest.approx(8_000.0)  # the snapshot is of 1,000
+
+
+def test_a_partition_that_is_too_small_is_never_large_enough() -> None:
+    nodes = make_nodes(1, 4)
+    parts = {"small": Partition(frozenset({nodes[0].name})), "large": Partition(frozenset({nodes[1].name}))}
+    here, there = make_job(gpus=2, partition="large"), make_job(gpus=2, partition="small")
+    forecast = foresee_once("fifo_gang", make_snapshot(here, there, nodes=nodes, partitions=parts))
+    assert set(forecast.starts) == {here.id}
+    assert forecast.unsaid == {there.id: "never"}

@@ -88,7 +88,7 @@ function Body({ job }: { job: JobDetail }) {
           <LogsPanel job={job} />
         </div>
         <div className={css.stack}>
-          <WhyCard job={job} query={explanation} />
+          <WhyCard job={job} query={explanation} now={now} />
           <PriorityCard found={priority.data} />
           <CostCard job={job} query={cost} />
           <Checkpoints job={job} />

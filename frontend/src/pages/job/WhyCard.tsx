@@ -4,7 +4,8 @@ import type { Explanation, JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { StateChip } from "../../components/StateChip";
-import { clock, count, integer, number, variance } from "../../lib/format";
+import { startWords } from "../../lib/expectedStart";
+import { capital, clock, count, integer, number, variance } from "../../lib/format";
 import { hasEnded } from "../../lib/jobState";
 import css from "./job.module.css";
 
@@ -14,7 +15,15 @@ function title(job: JobDetail): string {
   return `Why ${count(job.allocation?.count ?? 0, "GPU")} now`;
 }
 
-export function WhyCard({ job, query }: { job: JobDetail; query: UseQueryResult<Explanation> }) {
+/** When it starts, in a sentence, with what that rests on and how old it is. */
+function Start({ job, now }: { job: JobDetail; now: Date }) {
+  if (!job.expected_start) return null;
+  const start = startWords(job.expected_start, now);
+  if (!start) return <p className={css.quiet}>{job.expected_start.reason?.text}</p>;
+  return <p title={start.at}>It is expected to start <b>{start.range}</b>{start.sentence !== start.range && <>, most likely in <b>{start.likely}</b></>}. <span className={css.quiet}>{capital(start.basis)}.</span></p>;
+}
+
+export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryResult<Explanation>; now: Date }) {
   const at = query.data?.at;
   return (
     <Panel title={title(job)} right={at && <span className="sub">{clock(new Date(at))}</span>}>
@@ -23,6 +32,7 @@ export function WhyCard({ job, query }: { job: JobDetail; query: UseQueryResult<
           <div className={`pb ${css.prose}`}>
             {why.displaced && <Displaced displaced={why.displaced} />}
             <p>{why.text}</p>
+            <Start job={job} now={now} />
             {why.ahead.length > 0 && <Ahead ahead={why.ahead} />}
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
             {why.deadline && <p>{why.deadline}</p>}

@@ -3,6 +3,7 @@ import type { ClusterState } from "../../lib/blanks";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
 import { count, duration, moment, range, relative, THIN, typeName } from "../../lib/format";
+import { startWords } from "../../lib/expectedStart";
 import { jobMark } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
 
@@ -16,7 +17,7 @@ export function QueuePanel({ cluster, jobs, now }: Props) {
   const queue = cluster.queue;
   const meta = queue.length === 0 ? undefined : `${count(queue.length, "job")}, in order`;
   return (
-    <Panel title="Queue" meta={meta} right={queue.length > 0 && <span className="sub">waiting</span>}>
+    <Panel title="Queue" meta={meta} right={queue.length > 0 && <span className="sub">starts</span>}>
       {queue.length === 0 ? (
         <p className="empty">Nothing waits. <Link to="/submit">Submit a job</Link></p>
       ) : (
@@ -37,6 +38,7 @@ function wants(job: JobView | undefined): string {
 function QueueRow({ position, number, job, now }: { position: number; number: number; job: JobView | undefined; now: Date }) {
   const full = job?.full ?? null;
   const since = full ? Date.parse(full.submitted_at) : NaN;
+  const start = startWords(full?.expected_start ?? null, now);
   return (
     <li className="q jx" data-row {...jobMark(number)}>
       <span className="p">{position}</span>
@@ -45,8 +47,14 @@ function QueueRow({ position, number, job, now }: { position: number; number: nu
         <span className="sub nowrap">{wants(job)}</span>
       </span>
       <span className="why" title={full?.reason?.token}>{full?.reason?.text ?? (full ? "" : "A job of another project.")}</span>
-      {full && (
-        <span className="e" title={`submitted ${relative(new Date(since), now)}`}>
+      {full && start && (
+        <span className="e" title={`Expected to start ${start.at}, ${start.basis}; submitted ${relative(new Date(since), now)}`}>
+          <b>~{THIN}{start.likely}</b>
+          {start.range}
+        </span>
+      )}
+      {full && !start && (
+        <span className="e" title={full.expected_start?.reason?.text ?? `submitted ${relative(new Date(since), now)}`}>
           <b>{duration((now.getTime() - since) / 1000)}</b>
           since {moment(new Date(since), now)}
         </span>

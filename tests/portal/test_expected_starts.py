@@ -1,0 +1,182 @@
+"""Expected starts of the live queue: said of those that wait, with their age, and calibrated on what came true."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+
+from portal.jobs import forecast_tasks, forecasting
+from portal.jobs.describe import describe_jobs
+from portal.jobs.models import Job, Run, StartSample
+from portal.jobs.services.holds import hold_job
+from portal.jobs.services.submission import cancel_job
+from scheduling.forecast.calibration import LEAST_SAMPLES
+from tests.portal.api import Api
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    cache.clear()
+    return World(policy="fifo_gang")
+
+
+def foresee(world: World) -> None:
+    world.cluster.refresh_from_db()
+    forecast_tasks.foresee_cluster(world.cluster)
+
+
+def said_of(job: Job) -> dict[str, object]:
+    row = Job.objects.select_related("run", "project").get(pk=job.pk)
+    found = describe_jobs([row], timezone.now())[0]["expected_start"]
+    assert found is not None
+    return dict(found)
+
+
+def seconds_until(at: object) -> float:
+    return (datetime.fromisoformat(str(at)) - timezone.now()).total_seconds()
+
+
+def busy(world: World, steps: int = 28_000) -> Job:
+    """A job that holds all four GPUs, at 28 steps/s."""
+    first = world.submit(steps=steps, gpus={"min": 4, "max": 4})
+    world.train(first)
+    return first
+
+
+def test_a_waiting_job_is_told_when_the_one_before_it_ends(world: World) -> None:
+    busy(world)
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    assert said_of(waiting)["reason"] == {"token": "pending", "text": "It is being worked out."}
+    foresee(world)
+    said = said_of(waiting)
+    assert said["reason"] is None
+    assert (said["basis"], said["run_time"], said["outcomes"]) == ("simulated", "steps", 0)
+    assert seconds_until(said["p10_at"]) <= seconds_until(said["p50_at"]) <= seconds_until(said["p90_at"])
+    assert seconds_until(said["p50_at"]) == pytest.approx(1_000, rel=0.15)
+    assert abs(seconds_until(said["as_of"])) < 30
+
+
+def test_only_jobs_that_wait_are_told(world: World) -> None:
+    running = busy(world)
+    foresee(world)
+    row = Job.objects.select_related("run", "project").get(pk=running.pk)
+    assert describe_jobs([row], timezone.now())[0]["expected_start"] is None
+
+
+def test_it_says_why_nothing_can_be_said(world: World) -> None:
+    busy(world)
+    held, after, never = world.submit(), world.submit(), world.submit(gpus={"min": 64})
+    after = world.submit(dependencies=[{"type": "afterok", "job": held.number}])
+    hold_job(actor=world.user, job=held)
+    world.round()
+    foresee(world)
+    tokens = [said["token"] for job in (held, after, never) if isinstance(said := said_of(job)["reason"], dict)]
+    assert tokens == ["held", "dependency", "never"]
+
+
+def test_a_hold_shows_at_once(world: World) -> None:
+    busy(world)
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    foresee(world)
+    hold_job(actor=world.user, job=Job.objects.get(pk=waiting.pk))
+    reason = said_of(waiting)["reason"]
+    assert isinstance(reason, dict)
+    assert reason["token"] == "held"
+
+
+def test_what_was_said_is_kept_with_what_came_true(world: World) -> None:
+    first = busy(world)
+    waiting, given_up = world.submit(gpus={"min": 4}), world.submit(gpus={"min": 4})
+    world.round()
+    foresee(world)
+    assert StartSample.objects.filter(waited_s=None).count() == 2
+    foresee(world)
+    assert StartSample.objects.count() == 2  # neither has waited much longer since
+    cancel_job(user=world.user, job=Job.objects.get(pk=given_up.pk))
+    world.report(first, step=28_000)
+    world.gone(first, "done", step=28_000)
+    world.round()
+    foresee(world)
+    started, ended = StartSample.objects.get(job=waiting), StartSample.objects.get(job=given_up)
+    assert (started.started, ended.started) == (True, False)
+    assert started.waited_s is not None
+    assert ended.waited_s is not None
+    assert 0.0 <= ended.waited_s <= started.waited_s
+
+
+def test_a_job_is_sampled_again_when_it_has_waited_twice_as_long(world: World) -> None:
+    busy(world)
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    foresee(world)
+    an_hour_ago = timezone.now() - timedelta(hours=1)
+    Job.objects.filter(pk=waiting.pk).update(submitted_at=an_hour_ago)
+    StartSample.objects.update(made_at=an_hour_ago)
+    foresee(world)
+    assert StartSample.objects.filter(job=waiting).count() == 2
+
+
+def test_intervals_follow_what_came_true(world: World) -> None:
+    """Where jobs start three times later than was said, that is what is said from then on."""
+    first = busy(world)
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    made_at = timezone.now() - timedelta(hours=2)
+    StartSample.objects.bulk_create(
+        StartSample(cluster=world.cluster, job=first, made_at=made_at, p10_s=900, p50_s=1_000, p90_s=1_100,
+                    waited_s=2_000 + 40 * n, started=True)
+        for n in range(LEAST_SAMPLES + 20)
+    )  # fmt: skip
+    foresee(world)
+    said = said_of(waiting)
+    assert said["outcomes"] == LEAST_SAMPLES + 20
+    assert seconds_until(said["p50_at"]) == pytest.approx(3_000, rel=0.2)
+    assert seconds_until(said["p10_at"]) > 1_500
+
+
+def test_samples_are_pruned_by_age_and_number(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, now = busy(world), timezone.now()
+    for days in (0, 1, 2, 40):
+        StartSample.objects.create(
+            cluster=world.cluster, job=job, made_at=now - timedelta(days=days), p10_s=1, p50_s=2, p90_s=3
+        )
+    forecasting.prune(now)
+    assert StartSample.objects.count() == 3
+    monkeypatch.setattr(forecasting, "MOST_KEPT", 2)
+    forecasting.prune(now)
+    assert StartSample.objects.count() == 2
+
+
+def test_jobs_without_a_known_speed_go_by_their_owners_earlier_ones(world: World) -> None:
+    for _ in range(10):
+        ended = world.submit()
+        Run.objects.filter(job=ended).update(
+            has_trained=True, running_s=500.0, step=10, state="FINISHED", ended_at=timezone.now()
+        )
+    first = world.submit(throughput={}, gpus={"min": 4, "max": 4})
+    world.train(first)
+    waiting = world.submit(throughput={}, gpus={"min": 4})
+    world.round()
+    foresee(world)
+    said = said_of(waiting)
+    assert said["run_time"] == "history"
+    assert seconds_until(said["p50_at"]) == pytest.approx(500, abs=60)
+
+
+def test_the_queue_in_the_api_says_it_too(world: World) -> None:
+    busy(world)
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    foresee(world)
+    api = Api(world.user)
+    listed = api.get("jobs?state=queued").json["results"]
+    assert [job["number"] for job in listed] == [waiting.number]
+    assert listed[0]["expected_start"]["p50_at"] == api.get(f"jobs/{waiting.number}").json["expected_start"]["p50_at"]
