@@ -74,6 +74,17 @@ def last_reset(reset: str, now: datetime) -> datetime:
     return midnight(day, zone)
 
 
+def next_reset(now: datetime) -> float:
+    """When all use is forgotten next (POSIX seconds); infinite: never."""
+    reset = FairShareClock.objects.values_list("reset", flat=True).first() or Reset.NEVER
+    if reset == Reset.NEVER:
+        return math.inf
+    last = last_reset(reset, now)
+    days = {Reset.DAILY: 1.5, Reset.WEEKLY: 8, Reset.MONTHLY: 32, Reset.QUARTERLY: 95, Reset.YEARLY: 367}[Reset(reset)]
+    # The first moment of the next period: what was reset last as seen from somewhere within it.
+    return last_reset(reset, last + timedelta(days=days)).timestamp()
+
+
 @transaction.atomic
 def configure(*, half_life_s: float | None, reset: str, now: datetime) -> FairShareClock:
     """Forget at this pace from now on, the past included. Nothing is done where that is so already."""

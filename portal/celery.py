@@ -22,6 +22,7 @@ def keep_the_garbage_collector_off_what_stays(**_: object) -> None:
 
 
 @beat_init.connect
-def note_the_head_of_the_audit_log(**_: object) -> None:
-    """At each start too, not only once an hour."""
+def look_at_once(**_: object) -> None:
+    """What is done now and then is done at each start too."""
     app.send_task("evenkeel.note_audit_head", expires=3_600)
+    app.send_task("evenkeel.sample_shares", expires=900)

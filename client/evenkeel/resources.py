@@ -183,6 +183,9 @@ class Shares(Resource):
     def job_priority(self, job: str) -> schemas.JobPriority:
         return self._client.one(schemas.JobPriority, "GET", f"jobs/{part(job)}/priority")
 
+    def history(self, *, project: str | None = None, days: int = 14) -> Iterator[schemas.ShareCourse]:
+        return self._client.rows(schemas.ShareCourse, "shares/history", given(project=project, days=str(days)))
+
     def list(self, *, project: str | None = None) -> Iterator[schemas.Share]:
         return self._client.rows(schemas.Share, "shares", given(project=project, limit="200"))
 

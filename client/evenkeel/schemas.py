@@ -225,12 +225,6 @@ class CostNow(TypedDict):
     currency: str
 
 
-class CoursePoint(TypedDict):
-    at: str
-    age_points: float
-    priority: int
-
-
 class Credentials(TypedDict):
     email: str
     password: str
@@ -1059,6 +1053,14 @@ class SharePage(TypedDict):
     results: list[Share]
 
 
+class SharePoint(TypedDict):
+    at: str
+    norm_shares: float
+    usage_gpu_hours: float
+    effective_usage: float
+    factor: float | None
+
+
 class SignedIn(TypedDict):
     id: int
     email: str
@@ -1324,6 +1326,12 @@ class Cost(TypedDict):
     by_resource: ResourceCost
     lost_to_restarts: str
     emulated: bool
+
+
+class CoursePoint(TypedDict):
+    at: str
+    priority: int
+    factors: list[Factor]
 
 
 class Curve(TypedDict):
@@ -1808,6 +1816,18 @@ class Session(TypedDict):
     speedup: float
     currency: str
     version: str
+
+
+class ShareCourse(TypedDict):
+    project: ProjectRef
+    points: list[SharePoint]
+
+
+class ShareHistory(TypedDict):
+    next: str | None
+    previous: str | None
+    from_at: str
+    results: list[ShareCourse]
 
 
 class Storage(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -20,7 +21,9 @@ from portal.api.shapes import shares as shapes
 from portal.jobs import priorities
 from portal.jobs.describe import iso
 from portal.jobs.models import Cluster
+from portal.jobs.priorities import in_tree_order
 from portal.jobs.selectors import access_job
+from portal.jobs.share_history import points_of
 
 
 class TreeQuery(PageQuery):
@@ -53,6 +56,31 @@ class SharesView(APIView):
         rows, links = _page(request, query, found.rows)
         head = {"in_force": found.in_force, "at": iso(now), "form": found.form}
         return Response({**links, **head, "results": priorities.describe_shares(found, rows)})
+
+
+class HistoryQuery(TreeQuery):
+    days: int = Field(14, ge=1, le=400, description="How far back.")
+
+
+class ShareHistoryView(APIView):
+    @operation(
+        "list_share_history",
+        shapes.ShareHistory,
+        access=Access.SIGNED_IN,
+        tag="shares",
+        query=HistoryQuery,
+        problems=(404,),
+    )
+    def get(self, request: Request, query: HistoryQuery) -> Response:
+        """How my projects' shares, use and factors went, each project in the order of the tree."""
+        user, now = signed_in(request), timezone.now()
+        mine = visible_projects(user)
+        if top := _top(user, query):
+            mine = mine.filter(ancestry__contains=[top.pk])
+        rows, links = _page(request, query, in_tree_order(mine.order_by("key")))
+        points = points_of([one.pk for one in rows], query.days, now)
+        results = [{"project": {"key": one.key, "name": one.name}, "points": points[one.pk]} for one in rows]
+        return Response({**links, "from_at": iso(now - timedelta(days=query.days)), "results": results})
 
 
 class JobPriorityView(APIView):

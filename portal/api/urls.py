@@ -81,6 +81,7 @@ urlpatterns = [
     path("partitions/<str:partition>", partitions.PartitionView.as_view()),
     path("windows", windows.WindowsView.as_view()),
     path("windows/<int:window>", windows.WindowView.as_view()),
+    path("shares/history", shares.ShareHistoryView.as_view()),
     path("shares", shares.SharesView.as_view()),
     path("live/<str:stream>", clusters.LiveView.as_view()),
     path("timeline", looks.TimelineView.as_view()),

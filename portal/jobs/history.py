@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db.models import Count
 
 from accounts.ledger import current_prices
-from portal.jobs import decisions, partitions
+from portal.jobs import decisions, partitions, share_history
 from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, MetricPoint, Run
 from scheduling.lifecycle import QUEUED
 
@@ -38,6 +38,7 @@ def prune(now: datetime) -> None:
     partitions.drop_before(now - timedelta(days=settings.EVENKEEL_KEEP_EVENTS_DAYS))
     kept_samples = timedelta(days=settings.EVENKEEL_KEEP_SAMPLES_DAYS)
     ClusterSample.objects.filter(at__lt=now - kept_samples).delete()
+    share_history.prune(now)
     decisions.prune()
     crowded = MetricPoint.objects.values("run").annotate(n=Count("pk")).filter(n__gt=MAX_POINTS)
     for run_id in list(crowded.values_list("run", flat=True)[:1_000]):

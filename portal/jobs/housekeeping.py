@@ -6,6 +6,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from portal.jobs.models import Cluster
+from portal.jobs.priorities import sample_shares
 from portal.jobs.services.idleness import enforce_idle_rule
 
 
@@ -14,3 +15,10 @@ def enforce_idle_rules() -> None:
     """Warn jobs that hold GPUs for nothing, and park those that the rule parks."""
     for cluster in Cluster.objects.select_related("idle_rule"):
         enforce_idle_rule(cluster=cluster, now=timezone.now())
+
+
+@shared_task(name="evenkeel.sample_shares", ignore_result=True)
+def note_shares() -> None:
+    """One point of each project's share and use."""
+    for cluster in Cluster.objects.all():
+        sample_shares(cluster, timezone.now())

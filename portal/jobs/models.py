@@ -26,6 +26,7 @@ from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.node_sets import Partition as Partition
 from portal.jobs.node_windows import NodeWindow as NodeWindow
 from portal.jobs.service_levels import Qos as Qos
+from portal.jobs.share_history import ShareSample as ShareSample
 from portal.jobs.start_samples import StartSample as StartSample
 from scheduling.lifecycle import LIVE, State
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from portal.jobs.dependencies import waits_of
-from portal.jobs.models import Cluster, Job
+from portal.jobs.models import Cluster, Job, Run
 from portal.jobs.selectors import in_states
 from portal.jobs.shares import held_now, share_inputs, user_key
 from portal.jobs.snapshots import nodes_of, partitions_of, project_tree, qos_levels
 from scheduling import domain
-from scheduling.lifecycle import LIVE, WAITING, State
+from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
 from scheduling.policies import load_policy
 from scheduling.policies.multifactor import Multifactor
 from scheduling.priority.scoring import Formula, Scores
@@ -94,3 +94,11 @@ def score_waiting(seen: Picture) -> tuple[Scores, list[domain.Job]]:
     """Of those that wait for GPUs; who is held has no place among them."""
     waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held and not job.waits_for]
     return seen.policy.scores_of(seen.snapshot, waiting), waiting
+
+
+def expected_ends(cluster: Cluster, now: datetime) -> dict[str, float]:
+    """When jobs that train end at the speed that they have (POSIX seconds); of the others it is not known."""
+    training = Run.objects.filter(job__cluster=cluster, state__in=[s.value for s in TRAINING], steps_per_s__gt=0)
+    rows = training.values_list("job_id", "job__total_steps", "step", "steps_per_s")
+    at = now.timestamp()
+    return {str(job): at + max(0, total - step) / speed for job, total, step, speed in rows if speed}

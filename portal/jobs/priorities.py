@@ -5,20 +5,23 @@ Under another policy than `multifactor` they say what its defaults would make of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
+from accounts.fair_share import next_reset
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.jobs.describe import iso
-from portal.jobs.models import Cluster, Job
-from portal.jobs.picture import picture, score_waiting
+from portal.jobs.models import Cluster, Job, ShareSample
+from portal.jobs.picture import Picture, expected_ends, picture, score_waiting
+from portal.jobs.share_history import tick
+from scheduling import domain
+from scheduling.priority.course import course
 from scheduling.priority.fair_share import Form, Key, Leaf, Standing, standings
-from scheduling.priority.multifactor import age_factor
 from scheduling.priority.scoring import FACTORS, Formula, Scores
 from scheduling.priority.standing import tree_of
 
@@ -91,7 +94,7 @@ def _factors(at: int, scores: Scores, formula: Formula) -> list[dict[str, Any]]:
 
 
 def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str, Any]:
-    """One waiting job's, with its course if nobody uses anything; empty for one that waits for no GPUs."""
+    """One waiting job's, with its course; empty for one that waits for no GPUs."""
     seen = picture(cluster, now)
     scores, waiting = score_waiting(seen)
     head = {"in_force": seen.in_force, "at": iso(now), "waiting": len(waiting)}
@@ -101,23 +104,21 @@ def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str
             "rank": None, "priority": None, "site": 0, "nice": 0, "factors": [], "course": [],
         }  # fmt: skip
     rank, at = place[job.number]
-    return _describe(job, rank, at, scores, seen.formula) | head | {"course": _course(seen.formula, scores, at, now)}
+    course = _course(seen, waiting[at], expected_ends(cluster, now), now)
+    return _describe(job, rank, at, scores, seen.formula) | head | {"course": course}
 
 
-def _course(formula: Formula, scores: Scores, at: int, now: datetime) -> list[dict[str, Any]]:
-    """Its priority until its age counts no more: what else it is made of stays as it is."""
-    ahead_s = np.linspace(0.0, formula.max_age_s, _COURSE_POINTS)
-    aged = float(scores.columns.age[at]) * formula.max_age_s
-    points = formula.weights.age * age_factor(aged + ahead_s, formula.max_age_s)
-    rest = float(sum(column[at] for name, column in scores.priorities.weighted.items() if name != "age"))
-    rest += float(scores.priorities.site[at] - scores.priorities.nice[at])
+def _course(seen: Picture, job: domain.Job, ends: Mapping[str, float], now: datetime) -> list[dict[str, Any]]:
+    """Its priority until its age counts no more, as what runs now goes on and ends."""
+    ahead_s = [float(after_s) for after_s in np.linspace(0.0, seen.formula.max_age_s, _COURSE_POINTS)]
+    found = course(seen.snapshot, [job], seen.formula, ahead_s, ends=ends, reset_at=next_reset(now))
     return [
         {
-            "at": iso(now + timedelta(seconds=float(after))),
-            "age_points": float(age),
-            "priority": max(1, int(rest + age)),
+            "at": iso(now + timedelta(seconds=after_s)),
+            "priority": int(scores.priorities.total[0]),
+            "factors": _factors(0, scores, seen.formula),
         }
-        for after, age in zip(ahead_s, points, strict=True)
+        for after_s, scores in zip(ahead_s, found, strict=True)
     ]
 
 
@@ -147,18 +148,24 @@ def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project |
     visible = visible_projects(user)
     if project is not None:
         visible = visible.filter(ancestry__contains=[project.pk])
-    rows = _in_tree_order(list(visible.order_by("key")), found)
+    rows = _with_users(list(visible.order_by("key")), found)
     return Shown(seen.in_force, formula.form, rows, found)
 
 
-def _in_tree_order(projects: list[Project], found: Mapping[Key, Standing]) -> list[Place]:
-    """Each project before its users and those before the projects below."""
+def in_tree_order(projects: Iterable[Project]) -> list[Project]:
+    """Each project before those below it."""
+    projects = list(projects)
     path = {one.pk: one.key for one in projects}
+    return sorted(projects, key=lambda one: [path.get(pk, "") for pk in one.ancestry])
+
+
+def _with_users(projects: list[Project], found: Mapping[Key, Standing]) -> list[Place]:
+    """Each project before its users and those before the projects below."""
     users: dict[str, list[Leaf]] = {}
     for key in found:
         if isinstance(key, Leaf):
             users.setdefault(key.account, []).append(key)
-    ordered = sorted(projects, key=lambda one: [path.get(pk, "") for pk in one.ancestry])
+    ordered = in_tree_order(projects)
     top = min((len(one.ancestry) for one in projects), default=1)
     rows: list[Place] = []
     for one in ordered:
@@ -192,3 +199,23 @@ def describe_shares(found: Shown, rows: list[Place]) -> list[dict[str, Any]]:
             }
         )
     return described
+
+
+def sample_shares(cluster: Cluster, now: datetime) -> None:
+    """File how every project stands now."""
+    seen = picture(cluster, now)
+    formula = seen.formula
+    found = standings(tree_of(seen.snapshot, formula.half_life_s, formula.billing), formula.form, formula.dampening)
+    rows = [
+        ShareSample(
+            project_id=pk,
+            at=tick(now),
+            norm_shares=standing.norm_shares,
+            usage_gpu_s=standing.usage,
+            effective_usage=standing.effective_usage,
+            factor=standing.factor if formula.form == "classic" else None,
+        )
+        for pk, key in Project.objects.values_list("pk", "key")
+        if (standing := found.get(key)) is not None
+    ]
+    ShareSample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)

@@ -46,8 +46,10 @@ class Scores:
         return [int(n) for n in np.lexsort((numbers, submitted, -self.priorities.total))]
 
 
-def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula) -> Scores:
-    found = standings(tree_of(snapshot, formula.half_life_s, formula.billing), formula.form, formula.dampening)
+def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula, ends: Mapping[str, float] | None = None) -> Scores:
+    """`ends`: see tree_of."""
+    tree = tree_of(snapshot, formula.half_life_s, formula.billing, ends)
+    found = standings(tree, formula.form, formula.dampening)
     columns = Columns(
         age=age_factor(snapshot.now - _column(_eligible(job) for job in jobs), formula.max_age_s),
         assoc=np.zeros(len(jobs)),

@@ -9,9 +9,14 @@ from scheduling.priority.decay import decayed, held
 from scheduling.priority.fair_share import Account, Leaf, Tree
 
 
-def tree_of(snapshot: Snapshot, half_life_s: float | None, billing: Mapping[str, float]) -> Tree:
+def tree_of(
+    snapshot: Snapshot,
+    half_life_s: float | None,
+    billing: Mapping[str, float],
+    ends: Mapping[str, float] | None = None,
+) -> Tree:
     """`billing`: what a GPU-second of a type counts; 1 where it says nothing. Whoever has a job or used something is
-    in the tree, member or not."""
+    in the tree, member or not. `ends`: when jobs gave their GPUs back, by id, where that is before `snapshot.now`."""
     users = {Leaf(project, user): shares for project, all_ in snapshot.members.items() for user, shares in all_.items()}
     usage: dict[Leaf, float] = {}
     passed_s = snapshot.now - snapshot.usage_at
@@ -21,7 +26,9 @@ def tree_of(snapshot: Snapshot, half_life_s: float | None, billing: Mapping[str,
             usage[Leaf(project, user)] = decayed(weighted, passed_s, half_life_s)
     for job in snapshot.jobs:
         leaf = Leaf(job.project, job.user)
-        usage[leaf] = usage.get(leaf, 0.0) + _held_now(job, snapshot.now, half_life_s, billing)
+        usage[leaf] = usage.get(leaf, 0.0) + _held_now(
+            job, snapshot.now, half_life_s, billing, (ends or {}).get(job.id)
+        )
     for leaf in usage:
         users.setdefault(leaf, 1.0)
     accounts = {key: Account(entity.weight, entity.parent) for key, entity in snapshot.entities.items()}
@@ -30,10 +37,14 @@ def tree_of(snapshot: Snapshot, half_life_s: float | None, billing: Mapping[str,
     return Tree(accounts, users, usage)
 
 
-def _held_now(job: Job, now: float, half_life_s: float | None, billing: Mapping[str, float]) -> float:
+def _held_now(
+    job: Job, now: float, half_life_s: float | None, billing: Mapping[str, float], end: float | None
+) -> float:
     if job.held_since is None or job.gang is None:
         return 0.0
-    return held(job.held_since, now, now, half_life_s) * job.gang.count * billing.get(plain_type(job.gang.type), 1.0)
+    until = now if end is None else min(now, end)
+    weight = job.gang.count * billing.get(plain_type(job.gang.type), 1.0)
+    return held(job.held_since, until, now, half_life_s) * weight
 
 
 def leaves(jobs: Iterable[Job]) -> list[Leaf]:

@@ -127,16 +127,32 @@ def test_the_page_of_a_waiting_job_says_what_is_ahead_of_it(
     check_fits_and_is_accessible(page)
 
 
+def file_shares(portal: LivePortal) -> None:
+    """A history as of a portal that has run for a day."""
+    code = (
+        "from datetime import timedelta; from django.utils import timezone; from accounts.models import Project; "
+        "from portal.jobs.models import ShareSample; p = Project.objects.get(key='default'); "
+        "[ShareSample.objects.get_or_create(project=p, at=timezone.now().replace(second=0, microsecond=0)"
+        " - timedelta(hours=h + 1), defaults=dict(norm_shares=1, usage_gpu_s=h, effective_usage=h / 30, factor=0.5))"
+        " for h in range(24)]"
+    )
+    portal.manage("shell", "-v", "0", "-c", code)
+
+
 @WIDTHS
 def test_the_fair_share_page_says_who_used_what_and_who_is_next(
     page: Page, live_portal: LivePortal, jobs: Jobs, width: int
 ) -> None:
+    file_shares(live_portal)
     open_page(page, "/shares", width)
     mine = next(row for row in asked(live_portal, "shares")["results"] if row["is_user"])
     expect(page.locator("h1.say")).to_contain_text("Another policy decides at present")
     expect(page.locator("h1.say")).to_contain_text("100.0\u2009% of what was used")
     tree = panel(page, "Shares and use")
     expect(tree.get_by_role("row").filter(has_text=mine["user"]["name"])).to_contain_text("100.0")
+    over = panel(page, "Over time")
+    expect(over.get_by_role("button", name="14 days")).to_have_attribute("aria-pressed", "true")
+    expect(over.get_by_role("img", name=re.compile("Effective use, share and fair-share factor"))).to_be_visible()
     rows = panel(page, "Waiting jobs by priority").locator("[data-row]")
     expect(rows).to_have_count(2)
     for row, name, place in zip(rows.all(), ("waits-behind", "waits-last"), "12", strict=True):
@@ -162,6 +178,8 @@ def test_under_multifactor_a_waiting_job_shows_its_points(
         expect(card).to_contain_text("place 2 of 2 jobs")
         expect(card.get_by_role("row").filter(has_text="size")).to_contain_text("500.0")
         expect(card).to_contain_text("If it goes on waiting")
+        course = card.get_by_role("img", name=re.compile("Priority over the next days, made of waiting"))
+        expect(course.locator("canvas")).to_be_visible()
         expect(panel(page, "Why it waits")).to_contain_text(f"#{jobs.waiting}")
         check_fits_and_is_accessible(page)
     finally:

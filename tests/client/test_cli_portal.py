@@ -122,6 +122,7 @@ def _shares(evenkeel: Shell) -> None:
     listed = evenkeel.json("prio", "--project", "default")
     assert waiting not in [row["number"] for row in listed]
     assert "FACTOR" in evenkeel("shares")
+    assert "EFF_USAGE BEFORE" in evenkeel("shares", "--trend", "--days", "30")
     mine = next(row for row in evenkeel.json("shares", "--project", "default") if row["is_user"])
     assert mine["usage_gpu_hours"] > 0
     assert "have not ended" in evenkeel("qos", "rm", "normal", code=1)

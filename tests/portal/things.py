@@ -266,6 +266,7 @@ class Things:
             ),
             "list_policy_changes": often(policy),
             "list_priorities": often(lambda _: self.world.submit()),
+            "list_share_history": often(lambda i: Project.objects.create(key=f"h{i}", name=f"H{i}")),
             "list_shares": often(lambda i: Project.objects.create(key=f"s{i}", name=f"S{i}")),
             "list_qos": often(lambda i: Qos.objects.create(name=f"q{i}").projects.add(self.vision)),
             "list_partitions": often(

@@ -10,6 +10,9 @@ from evenkeel.cli.output import as_json, clean, moment, note, pairs, print_json,
 
 SHARE_HEADS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "GPU_HOURS", "NORM_USAGE", "EFF_USAGE", "FACTOR", "LEVEL_FS")
 
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_SPARKS = 24
+
 
 @click.command()
 @click.argument("job", required=False)
@@ -64,7 +67,8 @@ def _one(found: schemas.JobPriority, output: str) -> None:
         for factor in found["factors"]
         if factor["weight"]
     ]
-    later = [(moment(point["at"]), point["priority"]) for point in found["course"][1::2]]
+    names = [factor["name"] for factor in found["factors"] if factor["weight"]]
+    later = [_later(point, names) for point in found["course"][1::2]]
     click.echo(
         pairs(
             [
@@ -77,30 +81,54 @@ def _one(found: schemas.JobPriority, output: str) -> None:
             ]
         )
     )
-    click.echo(table(("IF IT WAITS UNTIL", "PRIORITY"), later, right=frozenset({1})))
+    heads = ("IF IT WAITS UNTIL", "PRIORITY", *(name.upper() for name in names))
+    click.echo(table(heads, later, right=frozenset(range(1, len(heads)))))
     if not found["in_force"]:
         note("Another policy decides now; this is by the defaults of multifactor.")
 
 
+def _later(point: schemas.CoursePoint, names: list[str]) -> list[object]:
+    points = {factor["name"]: factor["points"] for factor in point["factors"]}
+    return [moment(point["at"]), point["priority"], *(f"{points.get(name, 0.0):.0f}" for name in names)]
+
+
 @click.command()
 @click.option("--project", help="This project and all below it.")
+@click.option("--trend", is_flag=True, help="Of each project also how its effective use went.")
+@click.option("--days", type=click.IntRange(1, 400), default=14, show_default=True, help="How far back the trend goes.")
 @as_json
-def shares(project: str | None, output: str) -> None:
+def shares(project: str | None, trend: bool, days: int, output: str) -> None:
     """Shares, decayed usage and fair-share factor of your projects and their users.
 
     \b
     Examples:
       evenkeel shares
       evenkeel shares --project vision --output json
+      evenkeel shares --trend --days 30
     """
-    rows = list(connect().shares.list(project=project))
+    client = connect()
+    rows = list(client.shares.list(project=project))
+    went = {one["project"]["key"]: one for one in client.shares.history(project=project, days=days)} if trend else {}
     if output == "json":
-        print_json(rows)
+        print_json(rows if not trend else {"shares": rows, "history": list(went.values())})
     elif rows:
         right = frozenset(range(2, len(SHARE_HEADS)))
-        click.echo(table(SHARE_HEADS, [_share(row) for row in rows], right=right))
+        heads = (*SHARE_HEADS, "EFF_USAGE BEFORE") if trend else SHARE_HEADS
+        click.echo(table(heads, [_share(row) + [_before(row, went)] * trend for row in rows], right=right))
     else:
         note("You see no project.")
+
+
+def _before(row: schemas.Share, went: dict[str, schemas.ShareCourse]) -> str:
+    course = None if row["is_user"] else went.get(row["project"]["key"])
+    return sparks(course) if course else ""
+
+
+def sparks(went: schemas.ShareCourse) -> str:
+    """From nothing to all of the use, oldest left; empty where nothing is recorded."""
+    values = [point["effective_usage"] for point in went["points"]]
+    picked = [values[i * len(values) // _SPARKS] for i in range(_SPARKS)] if len(values) > _SPARKS else values
+    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, int(value * len(_BLOCKS)))] for value in picked)
 
 
 def _share(row: schemas.Share) -> list[object]:

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, BrowserSession, ClusterTimeline, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, BrowserSession, ClusterTimeline, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -221,6 +221,8 @@ export function useSetIdleRule() {
 const EVERY_TREE = { limit: 200 };
 export const useShares = () =>
   useQuery({ queryKey: ["shares"], queryFn: ({ signal }) => get<Shares>("shares", EVERY_TREE, signal), refetchInterval: 15_000 });
+export const useShareHistory = (days: number) =>
+  useQuery({ queryKey: ["shares", "history", days], queryFn: ({ signal }) => get<ShareHistory>("shares/history", { ...EVERY_TREE, days }, signal), placeholderData: keepPreviousData, refetchInterval: 60_000 });
 export const usePriorities = () =>
   useQuery({ queryKey: ["priorities"], queryFn: ({ signal }) => get<Priorities>("priorities", EVERY_TREE, signal), refetchInterval: 5_000 });
 export const useJobPriority = (number: string, queued: boolean) => useQuery({ ...jobPart<JobPriority>("priority", number, !queued), enabled: queued });

@@ -1914,6 +1914,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/shares/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How my projects' shares, use and factors went, each project in the order of the tree
+         * @description How my projects' shares, use and factors went, each project in the order of the tree.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_share_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/timeline": {
         parameters: {
             query?: never;
@@ -2562,8 +2584,8 @@ export interface components {
         CoursePoint: {
             /** Format: date-time */
             at: string;
-            age_points: number;
             priority: number;
+            factors: components["schemas"]["Factor"][];
         };
         Credentials: {
             /** @example ana@example.org */
@@ -3383,7 +3405,7 @@ export interface components {
             at: string;
             /** @description How many jobs wait for GPUs. */
             waiting: number;
-            /** @description If nothing but its age changes, until that counts no more. */
+            /** @description Until its age counts no more: it ages, use is forgotten, what runs goes on to its end. */
             course: components["schemas"]["CoursePoint"][];
         };
         JobRef: {
@@ -4644,6 +4666,19 @@ export interface components {
             /** @description Fair share factor; Fair Tree has none for projects. */
             factor: number;
         };
+        ShareCourse: {
+            project: components["schemas"]["ProjectRef"];
+            /** @description Oldest first, at most 151, evenly apart. */
+            points: components["schemas"]["SharePoint"][];
+        };
+        ShareHistory: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            /** Format: date-time */
+            from_at: string;
+            results: components["schemas"]["ShareCourse"][];
+        };
         SharePage: {
             /** @description Address of the next page. */
             next: string | null;
@@ -4655,6 +4690,17 @@ export interface components {
             /** @enum {string} */
             form: "classic" | "fair_tree";
             results: components["schemas"]["Share"][];
+        };
+        SharePoint: {
+            /** Format: date-time */
+            at: string;
+            /** @description Its part of the cluster then. */
+            norm_shares: number;
+            /** @description Decayed, with billing weights. */
+            usage_gpu_hours: number;
+            effective_usage: number;
+            /** @description Null under Fair Tree, which ranks users alone. */
+            factor: number | null;
         };
         SignedIn: {
             id: number;
@@ -14053,6 +14099,82 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SharePage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_share_history: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description How far back. */
+                days?: number;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShareHistory"];
                 };
             };
             /** @description Bad request */

@@ -30,6 +30,8 @@ interface Props {
 }
 
 const DAY_S = 86_400;
+/** So few values have a dot each: one alone is no line. */
+const FEW = 31;
 
 /** Bars and areas stand on each other; lines do not. The highest is drawn first, so that each covers what it stands on. */
 function drawn(lines: Line[]): { line: Line; values: (number | null)[] }[] {
@@ -43,7 +45,7 @@ function seriesOf(line: Line, scheme: Scheme): uPlot.Series {
   const base = { label: line.label, points: { show: false } };
   if (line.kind === "bar") return { ...base, fill: colour, stroke: colour, width: 0, paths: uPlot.paths.bars!({ size: [0.72, 36] }) };
   if (line.kind === "area") return { ...base, fill: colour, stroke: colour, width: 1 };
-  return { ...base, points: { show: true, size: 5, fill: colour, stroke: colour }, stroke: colour, width: 2, ...(line.dash ? { dash: [4, 4] } : {}) };
+  return { ...base, points: { show: line.values.filter((value) => value !== null).length <= FEW, size: 5, fill: colour, stroke: colour }, stroke: colour, width: 2, ...(line.dash ? { dash: [4, 4] } : {}) };
 }
 
 function options(width: number, props: Props, scheme: Scheme, read: (plot: uPlot) => void): uPlot.Options {

@@ -38,8 +38,8 @@ class PriorityPage(Page):
 
 class CoursePoint(Shape):
     at: datetime
-    age_points: float
     priority: int
+    factors: list[Factor]
 
 
 class JobPriority(Shape):
@@ -55,7 +55,9 @@ class JobPriority(Shape):
     in_force: bool = Field(description="False: another policy decides; these are by the defaults of `multifactor`.")
     at: datetime
     waiting: int = Field(description="How many jobs wait for GPUs.")
-    course: list[CoursePoint] = Field(description="If nothing but its age changes, until that counts no more.")
+    course: list[CoursePoint] = Field(
+        description="Until its age counts no more: it ages, use is forgotten, what runs goes on to its end."
+    )
 
 
 class Share(Shape):
@@ -83,6 +85,24 @@ PreemptMode = Annotated[
     Literal["requeue", "cancel"],
     Field(description="What becomes of its own jobs that are put out: they queue again, or end."),
 ]
+
+
+class SharePoint(Shape):
+    at: datetime
+    norm_shares: float = Field(description="Its part of the cluster then.")
+    usage_gpu_hours: float = Field(description="Decayed, with billing weights.")
+    effective_usage: float
+    factor: float | None = Field(description="Null under Fair Tree, which ranks users alone.")
+
+
+class ShareCourse(Shape):
+    project: ProjectRef
+    points: list[SharePoint] = Field(description="Oldest first, at most 151, evenly apart.")
+
+
+class ShareHistory(Page):
+    from_at: datetime
+    results: list[ShareCourse]
 
 
 class Qos(Shape):

@@ -15,7 +15,7 @@ export function IdleNote({ job, idle, now }: { job: JobDetail; idle: NonNullable
       <span className="grow" style={{ minWidth: 220 }} title={idle.text}>
         <b>{idle.kind === "no_step" ? `No step for ${since}` : `GPUs next to unused for ${since}`}</b>
         {release === null ? ". Nothing parks it: cancel or hold it if it is stuck." : `. It is parked with its checkpoint ${relative(release, now)} (${moment(release, now)}) unless it goes on.`}
-        {idle.extended_until_at && ` It was given time until ${moment(new Date(idle.extended_until_at), now)}.`}
+        {idle.extended_until_at && idle.extended_until_at !== idle.release_at && ` It was given time until ${moment(new Date(idle.extended_until_at), now)}.`}
         {extend.error && ` ${extend.error.message}`}
       </span>
       {mayExtend && <button type="button" className="btn sm" disabled={extend.isPending} onClick={() => extend.mutate()} title={`${count(idle.extensions_left, "extension")} left`}>Keep the GPUs</button>}

@@ -13,7 +13,7 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
   const session = useSession().data;
   const reason = reasonSentence(job, now);
   return (
-    <header style={{ display: "grid", gap: 4 }}>
+    <header style={{ display: "grid", gap: 4, gridTemplateColumns: "minmax(0, 1fr)" }}>
       <div className={css.head}>
         <h1 className="title">
           <i className="sw" style={jobPaint(job.number)} aria-hidden />
@@ -42,7 +42,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
     <div className="facts">
       <span>Project <b>{job.project.name}</b></span>
       {job.owner && <span>Owner <b>{job.owner.name || job.owner.email}</b></span>}
-      <span className="ell" style={{ maxWidth: 420 }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
+      <span className="ell" style={{ maxWidth: "min(420px, 100%)" }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{range(job.gpus.min, job.gpus.max)}{THIN}×{THIN}{types}</b></span>
       {job.partition && <span>Partition <b>{job.partition}</b></span>}

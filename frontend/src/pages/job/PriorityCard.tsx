@@ -1,9 +1,11 @@
+import { lazy, Suspense } from "react";
 import type { JobPriority } from "../../api/types";
-import { Panel } from "../../components/Panel";
-import { Sparkline } from "../../components/Sparkline";
+import { Panel, Skeleton } from "../../components/Panel";
 import { count, integer, moment } from "../../lib/format";
 import { PriorityBar, PriorityParts } from "../shares/PriorityBar";
 import css from "./job.module.css";
+
+const CourseChart = lazy(() => import("../shares/CourseChart"));
 
 /** Of a waiting job under the policy that goes by it: its place, what it is made of, and where it goes by itself. */
 export function PriorityCard({ found }: { found: JobPriority | undefined }) {
@@ -16,7 +18,7 @@ export function PriorityCard({ found }: { found: JobPriority | undefined }) {
         <p><b style={{ fontWeight: 600 }}>{integer(found.priority)}</b> points.{last && last.priority > found.priority && <> If it goes on waiting, {integer(last.priority)} by {moment(new Date(last.at), new Date())}.</>}</p>
         <PriorityBar factors={found.factors} most={Math.max(points, 1)} />
         <PriorityParts factors={found.factors} site={found.site} nice={found.nice} />
-        <Sparkline values={found.course.map((point) => point.priority)} width={260} height={40} zero={false} />
+        <Suspense fallback={<Skeleton height={150} />}><CourseChart course={found.course} /></Suspense>
       </div>
     </Panel>
   );

@@ -4,6 +4,7 @@ import { JobRef } from "../../components/JobRef";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, fixed, integer, number, percent, withUnit } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
+import { HistoryPanel } from "./HistoryPanel";
 import { factorWord, PriorityBar } from "./PriorityBar";
 
 export default function SharesPage({ session }: { session: Session }) {
@@ -19,6 +20,7 @@ export default function SharesPage({ session }: { session: Session }) {
             {(found) => found.results.length === 0 ? <p className="empty">You are in no project yet.</p> : <Tree rows={found.results} more={found.next !== null} />}
           </Loadable>
         </Panel>
+        <HistoryPanel />
         <Panel title="Waiting jobs by priority" meta={priorities.data && count(priorities.data.results.length, "job")}>
           <Loadable query={priorities} what="The list of priorities" skeleton={<Skeleton height={26} count={5} />}>
             {(found) => found.results.length === 0 ? <p className="empty">No job of your projects waits for GPUs.</p> : <Queue found={found} />}

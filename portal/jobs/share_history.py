@@ -1,0 +1,81 @@
+"""How each project's effective use and fair-share factor went: points that grow sparser with age.
+
+Import the model from portal.jobs.models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, models
+
+from accounts.models import Project
+
+EVERY_S = 900.0
+#: From an age on, one point of so long is kept, the last.
+_THINNED = ((timedelta(days=1), 3_600), (timedelta(days=14), 86_400))
+MAX_POINTS = 150
+
+
+class ShareSample(models.Model):
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="share_samples")
+    at = models.DateTimeField()
+    norm_shares = models.FloatField()
+    usage_gpu_s = models.FloatField()
+    effective_usage = models.FloatField()
+    #: Null under Fair Tree, which ranks users alone.
+    factor = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "at"], name="one_share_sample_per_time")]
+        indexes = [models.Index(fields=["at"])]
+
+    def __str__(self) -> str:
+        return f"{self.project_id} at {self.at:%F %T}"
+
+
+def tick(now: datetime) -> datetime:
+    """The time that a point of now is filed under: who looks twice writes once."""
+    return datetime.fromtimestamp(now.timestamp() // EVERY_S * EVERY_S, UTC)
+
+
+_THIN = """
+    DELETE FROM jobs_sharesample WHERE at < %(before)s AND id NOT IN (
+        SELECT DISTINCT ON (project_id, floor(extract(epoch FROM at) / %(step_s)s)) id
+        FROM jobs_sharesample WHERE at < %(before)s
+        ORDER BY project_id, floor(extract(epoch FROM at) / %(step_s)s), at DESC)"""
+
+
+def prune(now: datetime) -> None:
+    """A few hundred points of each project at most, and none that is older than is kept."""
+    kept = timedelta(days=settings.EVENKEEL_KEEP_SHARES_DAYS)
+    ShareSample.objects.filter(at__lt=now - kept).delete()
+    with connection.cursor() as cursor:
+        for age, step_s in _THINNED:
+            cursor.execute(_THIN, {"before": now - age, "step_s": step_s})
+
+
+_POINTS = """
+    SELECT DISTINCT ON (project_id, floor(extract(epoch FROM at) / %(step_s)s))
+        project_id, at, norm_shares, usage_gpu_s, effective_usage, factor
+    FROM jobs_sharesample WHERE project_id = ANY(%(projects)s) AND at >= %(since)s
+    ORDER BY project_id, floor(extract(epoch FROM at) / %(step_s)s), at DESC"""
+
+
+def points_of(projects: Sequence[int], days: int, now: datetime) -> dict[int, list[dict[str, Any]]]:
+    """By project, oldest first: at most MAX_POINTS and one each. One query."""
+    values: dict[str, Any] = {
+        "projects": list(projects),
+        "since": now - timedelta(days=days),
+        "step_s": max(EVERY_S, days * 86_400.0 / MAX_POINTS),
+    }
+    found: dict[int, list[dict[str, Any]]] = {pk: [] for pk in projects}
+    with connection.cursor() as cursor:
+        cursor.execute(_POINTS, values)
+        for pk, at, norm_shares, gpu_s, effective_usage, factor in cursor.fetchall():
+            point = {"at": at, "norm_shares": norm_shares, "usage_gpu_hours": gpu_s / 3_600}
+            found[pk].append(point | {"effective_usage": effective_usage, "factor": factor})
+    return found

@@ -1,0 +1,53 @@
+"""Where priorities go by themselves: age grows, usage is forgotten, who holds GPUs goes on using them.
+
+Nobody else starts and nobody new comes: it is what the formula makes of the present, not a forecast of the queue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from scheduling.domain import Job, Snapshot
+from scheduling.priority.scoring import Formula, Scores, score
+
+
+def course(
+    snapshot: Snapshot,
+    jobs: Sequence[Job],
+    formula: Formula,
+    ahead_s: Sequence[float],
+    *,
+    ends: Mapping[str, float] | None = None,
+    reset_at: float = math.inf,
+) -> list[Scores]:
+    """The scores of `jobs` so many seconds from now, each time.
+
+    `ends`: when jobs that hold GPUs give them back, by id; those that are not named keep them. `reset_at`: when all use
+    up to then is forgotten.
+    """
+    known = replace(snapshot, jobs=_who_counts(snapshot.jobs))
+    return [score(_later(known, after_s, reset_at), jobs, formula, ends) for after_s in ahead_s]
+
+
+def _who_counts(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Those that hold GPUs, and of all others one of each user in each project: it is in the tree, and no more."""
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    for job in jobs:
+        if job.held_since is not None or (job.project, job.user) not in seen:
+            kept.append(job)
+            seen.add((job.project, job.user))
+    return tuple(kept)
+
+
+def _later(snapshot: Snapshot, after_s: float, reset_at: float) -> Snapshot:
+    now = snapshot.now + after_s
+    if now < reset_at:
+        return replace(snapshot, now=now)
+    jobs = (
+        job if job.held_since is None else replace(job, held_since=max(job.held_since, reset_at))
+        for job in snapshot.jobs
+    )
+    return replace(snapshot, now=now, usage={}, jobs=tuple(jobs))
