@@ -13,7 +13,7 @@ from django.db import transaction
 from portal.jobs.models import Run
 from portal.jobs.services import observation
 from portal.jobs.services.moves import Why
-from portal.material import bundles, environments, files, secrets
+from portal.material import bundles, environments, secrets
 from portal.material.claims import needs_preparation
 from portal.material.models import Environment, RunMaterial
 from scheduling.executors.base import Executor, ExitInfo, Preparation, Progress
@@ -157,9 +157,7 @@ def _record_environment(environment: Environment, progress: Progress, now: datet
 def _in_words(wish: Wish, progress: Progress) -> str:
     if wish.environment is None:
         return f"Its code cannot be had: {progress.message}"
-    log = files.environment_log(wish.preparation.project_key, wish.environment.digest)
-    last = " | ".join(line.strip() for line in log.tail(6, 2_000).text.splitlines() if line.strip())
-    return f"Its environment cannot be built: {progress.message}. The log ends: {last}"
+    return f"Its environment cannot be built: {progress.message}"
 
 
 @transaction.atomic

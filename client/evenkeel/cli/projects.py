@@ -37,7 +37,7 @@ def ls(output: str) -> None:
     """Projects that you may see, with what they use now."""
     heads = {
         "PROJECT": "key", "NAME": "name", "ROLE": "role", "PARENT": "parent", "GPUS": "gpus_held",
-        "RUNNING": "jobs_running", "QUEUED": "jobs_queued", "SPENT": "spend_month",
+        "RUNNING": "jobs_running", "QUEUED": "jobs_queued", "SPENT": "spend_month", "ARCHIVED": "archived_at",
     }  # fmt: skip
     print_rows(connect().projects.list(), heads, output, none="No projects.")
 

@@ -9,7 +9,7 @@ from evenkeel.cli.output import as_json, done, print_json, print_rows
 
 HEADS = {
     "ID": "id", "NAME": "name", "PREFIX": "prefix", "SCOPES": "scopes", "PROJECT": "project",
-    "EXPIRES": "expires_at", "LAST USED": "last_used_at",
+    "EXPIRES": "expires_at", "REVOKED": "revoked_at", "LAST USED": "last_used_at",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, BrowserSession, ClusterTimeline, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -126,6 +126,22 @@ function jobPart<T>(part: string, number: string, ended: boolean, query: Record<
 }
 
 export const useJobTimeline = (number: string, ended: boolean) => useQuery(jobPart<JobTimeline>("timeline", number, ended));
+/** Files are listed when a run has ended: until all are, it is asked again. */
+export const useArtifacts = (number: string, ended: boolean) =>
+  useQuery({
+    ...jobPart<Artifacts>("artifacts", number, ended, { limit: 200 }),
+    refetchInterval: (query) => (query.state.data?.collecting === false ? false : 5_000),
+  });
+
+export function useBuildLog(project: string, digest: string, open: boolean) {
+  return useQuery({
+    queryKey: ["build", project, digest],
+    queryFn: ({ signal }) => get<BuildLog>(`projects/${project}/environments/${digest}/log`, {}, signal),
+    enabled: open,
+    refetchInterval: (query) => (query.state.data?.complete ? false : 3_000),
+  });
+}
+
 export const useJobCost = (number: string, ended: boolean) => useQuery(jobPart<JobCost>("cost", number, ended));
 export const useExplanation = (number: string, ended: boolean) => useQuery(jobPart<Explanation>("explanation", number, ended));
 export const useMetrics = (number: string, ended: boolean) => useQuery(jobPart<Metrics>("metrics", number, ended, { points: 600 }));

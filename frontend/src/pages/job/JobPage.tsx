@@ -11,6 +11,8 @@ import { useLiveJobs } from "../../lib/liveContext";
 import { TopBar } from "../../shell/TopBar";
 import { CostCard } from "./CostCard";
 import { Figures } from "./Figures";
+import { ArtifactsCard } from "./ArtifactsCard";
+import { EnvironmentCard } from "./EnvironmentCard";
 import { Checkpoints, HeldNow, Runs } from "./SideCards";
 import { JobHeader } from "./JobHeader";
 import { LifePanel } from "./LifePanel";
@@ -92,6 +94,8 @@ function Body({ job }: { job: JobDetail }) {
           <PriorityCard found={priority.data} />
           <CostCard job={job} query={cost} />
           <Checkpoints job={job} />
+          <ArtifactsCard job={job} />
+          <EnvironmentCard job={job} />
           <Runs job={job} />
           <HeldNow job={job} />
         </div>

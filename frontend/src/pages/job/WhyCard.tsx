@@ -24,7 +24,7 @@ function Start({ job, now }: { job: JobDetail; now: Date }) {
 }
 
 export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryResult<Explanation>; now: Date }) {
-  const at = query.data?.at;
+  const at = hasEnded(job.state) ? job.finished_at : query.data?.at;
   return (
     <Panel title={title(job)} right={at && <span className="sub">{clock(new Date(at))}</span>}>
       <Loadable query={query} what="The explanation" skeleton={<Skeleton height={14} count={4} />}>
