@@ -124,16 +124,20 @@ class _Reclaiming:
         missing = gang.count - (self.stock.free.get(gang.type, 0) if own else 0)
         if missing <= 0 and own:
             return Taking(job, gang, (), own, ())
-        pairs = [(each, row) for each in self.borrowers if (row := self._may_take(job, gang, each)) is not None]
         waited_s = self.snapshot.now - self.found.claims[job.id]
-        ready = [
-            (each, row)
-            for each, row in pairs
-            if each.state is State.RUNNING or waited_s >= row.reclaim_within_s - LEAVE_S
-        ]
         leaving = self.coming.count(gang.type) if own and waited_s < own.reclaim_within_s - LEAVE_S else 0
         if own and leaving >= missing:
             return None  # processes on their way out leave enough
+        pairs: list[tuple[Job, Guarantee]] = []
+        ready: list[tuple[Job, Guarantee]] = []
+        for each in self.borrowers:
+            row = self._may_take(job, gang, each)
+            if row is not None:
+                pairs.append((each, row))
+                if each.state is State.RUNNING or waited_s >= row.reclaim_within_s - LEAVE_S:
+                    ready.append((each, row))
+            if sum(len(one.gpu_ids) for one, _ in ready) >= missing:
+                break
         chosen = _fewest(missing, ready)
         if chosen:
             return Taking(job, gang, (), chosen[0][1], tuple(each for each, _ in chosen))

@@ -72,6 +72,7 @@ class Client:
         self.people = resources.People(self)
         self.audit = resources.Audit(self)
         self.quotas = resources.Quotas(self)
+        self.guarantees = resources.Guarantees(self)
         self.money = resources.Money(self)
         self.shares = resources.Shares(self)
         self.qos = resources.Qos(self)
@@ -102,6 +103,10 @@ class Client:
 
     def job(self, job: str) -> schemas.JobDetail:
         return self.one(schemas.JobDetail, "GET", f"jobs/{_segment(job)}")
+
+    def explain(self, job: str) -> schemas.Explanation:
+        """Why it has what it has, who took its GPUs, and what would change it."""
+        return self.one(schemas.Explanation, "GET", f"jobs/{_segment(job)}/explanation")
 
     def jobs(self, **filters: str) -> Iterator[schemas.Job]:
         """Every job that matches, page after page."""

@@ -148,6 +148,19 @@ class Quotas(Resource):
         self._client.send("DELETE", f"quotas/{quota}")
 
 
+class Guarantees(Resource):
+    """GPUs that projects are guaranteed, by key of the project."""
+
+    def list(self) -> Iterator[schemas.Guarantee]:
+        return self._client.rows(schemas.Guarantee, "guarantees")
+
+    def set(self, project: str, wish: Wish) -> schemas.Guarantee:
+        return self._client.one(schemas.Guarantee, "PUT", f"projects/{part(project)}/guarantee", json=dict(wish))
+
+    def remove(self, project: str) -> None:
+        self._client.send("DELETE", f"projects/{part(project)}/guarantee")
+
+
 class Money(Resource):
     def job(self, job: str) -> schemas.Cost:
         return self._client.one(schemas.Cost, "GET", f"jobs/{part(job)}/cost")

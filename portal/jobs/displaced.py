@@ -13,6 +13,7 @@ from portal.jobs.describe import iso
 from portal.jobs.models import Assignment, Displacement, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.snapshots import take_snapshot
+from portal.jobs.starts import expected_starts
 from scheduling.domain import Gang
 from scheduling.lifecycle import TERMINAL, WAITING, State
 from scheduling.returning import expected_return
@@ -21,6 +22,9 @@ from scheduling.returning import expected_return
 _FORESEEN = "expected_start_at"
 FREE = "when enough GPUs are free, as the jobs that hold them are expected to end; others that wait are not counted"
 POLICY = "as the policy expects it to start"
+SIMULATED = "the middle of its expected starts"
+PERIOD = "when the budget's period ends"
+_PERIODS = frozenset({"quota_period", "budget_parked"})
 
 
 def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] | None:
@@ -69,9 +73,14 @@ def _places(job: Job, takers: list[Job]) -> list[tuple[Job, str]]:
 
 
 def _back(job: Job, run: Run, before: Gang) -> tuple[datetime | None, str]:
-    foreseen = run.reason_detail.get(_FORESEEN) if State(run.state) in WAITING else None
+    """The best that is known: the period's end, the queue simulated forward, the policy's own word, or GPUs' ends."""
+    waits = State(run.state) in WAITING
+    foreseen = run.reason_detail.get(_FORESEEN) if waits else None
+    said = expected_starts([job])[job.pk]["p50_at"] if waits and run.reason_token not in _PERIODS else None
+    if said is not None:
+        return datetime.fromisoformat(said), SIMULATED
     if foreseen is not None:
-        return datetime.fromtimestamp(foreseen, tz=UTC), POLICY
+        return datetime.fromtimestamp(foreseen, tz=UTC), PERIOD if run.reason_token in _PERIODS else POLICY
     snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
     seen = next((one for one in snapshot.jobs if one.id == str(job.pk)), None)
     at = expected_return(snapshot, seen, before) if seen else None

@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Guarantee, Membership, Project, Quota, User
 from portal.jobs.models import Displacement, Job, Node, Qos
+from portal.jobs.starts import Said
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -59,7 +61,7 @@ def test_each_reason_has_a_token_a_sentence_and_a_next_action(world: World) -> N
     words = {
         "resources": ("resources", "more k1 have to become free for 4 × k1", "Resources"),
         "priority": ("priority", f"#{jobs['resources'].number} and others of higher priority are ahead", "Priority"),
-        "quota": ("quota", "Project Speech may hold 0 GPUs and would hold 0", "AssocGrpGRES"),
+        "quota": ("quota", "Project Speech may hold 0 GPUs", "AssocGrpGRES"),
         "dependency": ("dependency", f"#{running.number}", "Dependency"),
         "held": ("HELD", "Held by ana@example.org", "JobHeldUser"),
         "never": ("never", "It needs at least 9 × k1 and there are 8", "BadConstraints"),
@@ -150,6 +152,15 @@ def test_a_reclaimed_job_says_who_has_its_gpus_at_which_level_and_until_when(wor
         assert (gone["gpus_now"], gone["gpus_before"]) == (0, 8)
         assert gone["back_at"] is not None
     assert found["token"] == "resources"  # what it waits for now is another matter
+    likely = timezone.now() + timedelta(hours=3)
+    at = likely.timestamp()
+    said = Said(timezone.now().timestamp(), at, at, at)
+    cache.set(f"expected-starts/{world.cluster.pk}", {str(borrower.pk): said}, 600)
+    gone = why(world, borrower)["displaced"]
+    assert (gone["back_at"][:16], gone["back_basis"]) == (
+        f"{likely:%Y-%m-%dT%H:%M}",
+        "the middle of its expected starts",
+    )
     world.ready(owner)
     world.gone(owner, "finished", step=1000)
     world.round()
@@ -209,3 +220,4 @@ def test_a_parked_job_says_when_its_period_ends(world: World) -> None:
     assert (found["token"], found["displaced"]["level"]) == ("quota_period", "budget of project Vision")
     assert found["displaced"]["by"] == []
     assert found["displaced"]["back_at"] is not None
+    assert found["displaced"]["back_basis"] == "when the budget's period ends"

@@ -15,6 +15,7 @@ from evenkeel.cli.audit import audit
 from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
 from evenkeel.cli.environments import environments
+from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
 from evenkeel.cli.jobs import cancel, logs, ls, show
 from evenkeel.cli.login import login
@@ -30,13 +31,14 @@ from evenkeel.cli.shares import prio, shares
 from evenkeel.cli.submit import submit
 from evenkeel.cli.tokens import tokens
 from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
+from evenkeel.cli.why import why
 from evenkeel.cli.windows import window
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, ls, show, logs, wait, cancel, hold, release, extend, change, resubmit, move, bulk, arrays, prio,
-    shares, qos, partition, window, idle, projects, people, quota, cost, tokens, secrets, environments, artifacts,
-    audit, completion,
+    login, submit, ls, show, why, logs, wait, cancel, hold, release, extend, change, resubmit, move, bulk, arrays, prio,
+    shares, qos, partition, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments,
+    artifacts, audit, completion,
 )  # fmt: skip
 
 

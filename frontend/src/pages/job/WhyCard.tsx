@@ -2,10 +2,11 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import { Fragment } from "react";
 import type { Explanation, JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
+import { useNow } from "../../lib/clock";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { StateChip } from "../../components/StateChip";
 import { startWords } from "../../lib/expectedStart";
-import { capital, clock, count, integer, number, variance } from "../../lib/format";
+import { capital, clock, count, integer, moment, number, variance } from "../../lib/format";
 import { hasEnded } from "../../lib/jobState";
 import css from "./job.module.css";
 
@@ -47,6 +48,7 @@ export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryRe
 
 /** Who took GPUs, at which level, and when they are expected back. The sentence of the decision names the cause. */
 function Displaced({ displaced }: { displaced: NonNullable<Explanation["displaced"]> }) {
+  const now = useNow();
   const { by, gpus_before, gpus_now, back_at, back_basis } = displaced;
   return (
     <>
@@ -63,7 +65,7 @@ function Displaced({ displaced }: { displaced: NonNullable<Explanation["displace
           </Fragment>
         ))}
         <dt>Back</dt>
-        <dd>{back_at === null ? "not foreseen" : <span title={back_basis ?? undefined}>about {clock(new Date(back_at))}</span>}</dd>
+        <dd>{back_at === null ? "not foreseen" : <span title={back_basis ?? undefined}>about {moment(new Date(back_at), now)}</span>}</dd>
       </dl>
     </>
   );

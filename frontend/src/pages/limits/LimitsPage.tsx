@@ -2,7 +2,7 @@ import { useSearchParams } from "react-router";
 import { useGuarantees, useLimits } from "../../api/hooks";
 import type { Guarantee, Limit, Session } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
-import { count, duration, integer, moment, number } from "../../lib/format";
+import { count, duration, integer, moment, money, trimmed, withUnit } from "../../lib/format";
 import { useNow } from "../../lib/clock";
 import { TopBar } from "../../shell/TopBar";
 
@@ -21,7 +21,7 @@ export default function LimitsPage({ session }: { session: Session }) {
         {project !== "" && (
           <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more} />}
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more} currency={session.currency} />}
             </Loadable>
           </Panel>
         )}
@@ -57,10 +57,15 @@ const named = (rows: Limit[]) => rows.slice(0, 3).map((row) => `${row.name} on $
 /** What happens where it is reached. */
 function consequence(row: Limit): string {
   if (!row.hard) return "jobs wait";
-  return row.period === null ? "refuses jobs" : "parks jobs, refuses new ones";
+  return row.period === null ? "refuses jobs" : "parks jobs";
 }
 
-function Limits({ rows, more }: { rows: Limit[]; more: boolean }) {
+function shown(row: Limit, amount: string, currency: string): string {
+  if (row.kind === "money") return money(amount, currency);
+  return row.period === null ? integer(Number(amount)) : withUnit(trimmed(Number(amount)), "h");
+}
+
+function Limits({ rows, more, currency }: { rows: Limit[]; more: boolean; currency: string }) {
   const now = useNow();
   return (
     <div className="tw" tabIndex={0}>
@@ -71,8 +76,8 @@ function Limits({ rows, more }: { rows: Limit[]; more: boolean }) {
             <tr key={row.id}>
               <td className="wide" style={{ fontWeight: 500 }}>{row.name}</td>
               <td data-l="Level">{row.level}</td>
-              <td className="ra" data-l="Used">{number(Number(row.used))}</td>
-              <td className="ra" data-l="Of">{number(Number(row.limit))}</td>
+              <td className="ra" data-l="Used">{shown(row, row.used, currency)}</td>
+              <td className="ra" data-l="Of">{shown(row, row.limit, currency)}</td>
               <td data-l="Part used"><Part percent={row.used_percent} bad={row.reached} /></td>
               <td data-l="When reached">{consequence(row)}</td>
               <td data-l="Told">{told(row, now)}</td>

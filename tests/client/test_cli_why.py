@@ -1,0 +1,76 @@
+"""Why a job waits and who took its GPUs, and what projects are guaranteed, on the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.client.test_cli_resources import PAGE, Run, Scripted
+from tests.client.test_cli_resources import portal as portal
+from tests.client.test_cli_resources import run as run
+
+EXPLANATION: dict[str, Any] = {
+    "token": "resources",
+    "text": "It is next: 4 more a100 have to become free.",
+    "at": None,
+    "round": 7,
+    "checked_at": "2026-11-21T14:32:10.123Z",
+    "displaced": None,
+    "ahead": [{"number": 9, "name": None, "project": "Speech", "gpus": 2, "state": "queued"}],
+    "slurm": "Resources",
+    "weighed": [],
+    "would_change": "It starts when 8 × a100 are free.",
+    "deadline": None,
+    "emulated": False,
+    "detail": {},
+}
+DISPLACED = {
+    "at": "2026-11-21T14:30:00.000Z",
+    "kind": "preempted",
+    "token": "reclaimed",
+    "text": "Preempted: project Speech reclaimed 4 of its 8 guaranteed GPUs.",
+    "level": "guarantee of project Speech",
+    "gpus_before": 8,
+    "gpus_now": 0,
+    "by": [{"number": 12, "name": None, "project": "Speech", "within": "project Lab, above both"}],
+    "back_at": "2026-11-21T15:00:00.000Z",
+    "back_basis": "as the policy expects it to start",
+}
+
+
+def test_why_says_the_reason_and_what_would_change_it(run: Run, portal: Scripted) -> None:
+    portal["GET jobs/12/explanation"] = EXPLANATION
+    said = run("why", "12").output
+    for part in ("4 more a100", "resources (Slurm: Resources)", "#9", "It starts when 8 × a100 are free."):
+        assert part in said
+    assert "Taken by" not in said
+    assert json.loads(run("why", "12", "--output", "json").output)["token"] == "resources"
+
+
+def test_why_says_who_took_its_gpus_and_when_they_are_back(run: Run, portal: Scripted) -> None:
+    portal["GET jobs/12/explanation"] = EXPLANATION | {"displaced": DISPLACED}
+    said = run("why", "12").output
+    for part in ("0 of 8 GPUs left", "guarantee of project Speech", "#12 of Speech (project Lab, above both)"):
+        assert part in said
+    portal["GET jobs/12/explanation"] = EXPLANATION | {"displaced": DISPLACED | {"back_at": None, "back_basis": None}}
+    assert "not foreseen" in run("why", "12").output
+
+
+def test_guarantees_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
+    row = {
+        "project": "speech",
+        "gpus": 8,
+        "by_type": [],
+        "reclaim_within_s": 120,
+        "used": 4,
+        "borrowed": 0,
+        "unused": 4,
+    }
+    portal["PUT projects/speech/guarantee"] = (201, row)
+    assert run("guarantee", "set", "speech", "8", "--type", "a100=4", "--reclaim-within", "120").exit_code == 0
+    assert portal.last[1] == {"gpus": 8, "by_type": {"a100": 4}, "reclaim_within_s": 120}
+    assert "is not TYPE=GPUS" in run("guarantee", "set", "speech", "8", "--type", "a100").output
+    portal["GET guarantees"] = PAGE | {"results": [row]}
+    assert run("guarantee", "ls").output.splitlines()[1].split() == ["speech", "8", "4", "0", "4", "120"]
+    portal["DELETE projects/speech/guarantee"] = (204, b"")
+    assert "guaranteed nothing any more" in run("guarantee", "rm", "speech").output
