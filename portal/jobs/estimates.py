@@ -15,9 +15,10 @@ from accounts.quotas import QuotaExceeded
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, cluster_types
 from portal.jobs.ends import SPREAD
-from portal.jobs.models import Accelerator, Job, ModelType
+from portal.jobs.models import Accelerator, Cluster, Job, ModelType
 from portal.jobs.schema import JobFile
 from portal.jobs.services.admission import admit
+from portal.jobs.services.partitions import choose_partition, fitted, gpus_by_type
 from scheduling.throughput import Profile
 
 #: Beyond this nobody waits for an end, and no date holds it.
@@ -39,6 +40,8 @@ def describe_price(book: PriceBook, project_id: int, accelerator_type: str, at: 
 def estimate(
     *, user: User, project: Project, model_type: ModelType | None, job_file: JobFile, now: datetime
 ) -> dict[str, Any]:
+    partition = choose_partition(project, Cluster.objects.get(), job_file.partition)
+    job_file = fitted(job_file, partition)
     job = Job(
         project=project,
         model_type=model_type,
@@ -49,7 +52,7 @@ def estimate(
         accelerator_types=job_file.gpus.types,
         total_steps=job_file.total_steps,
     )
-    types = cluster_types()
+    types = cluster_types() if partition is None else gpus_by_type(partition)
     measured = profiles.measured_numbers([profiles.workload_of(job)])
     book, largest = PriceBook(now), _largest_nodes()
     options = [

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduling.errors import SolverError
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats, Ints
 
+#: Every pair of types is tried for every unit: with more types than this rows of a program take less.
+MOST_TYPES = 48
 #: A need may exceed the fastest type by this part: rounding.
 _SLACK = 1e-12
 
@@ -54,6 +57,8 @@ class Choices:
     needs and shares are each member's."""
 
     def __init__(self, found: Fractions, alike: Alike) -> None:
+        if len(found.types) > MOST_TYPES:
+            raise SolverError("too many types for prices")
         group = found.group_of[alike.first]
         speeds = found.throughput[group]
         self.order: Ints = np.argsort(speeds, axis=1, kind="stable").T.copy()

@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from scheduling.errors import SolverError
-from scheduling.policies._choices import Alike, Choices
+from scheduling.policies._choices import MOST_TYPES, Alike, Choices
 from scheduling.policies._fractions import ByJob, Fractions
 from scheduling.policies._lp import INFINITY, Engine, Floats, Ints
 from scheduling.policies._needs import Tangents, optimise
@@ -82,7 +82,7 @@ class Race:
 
 def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(level, who gets what) with the highest level that everybody reaches."""
-    if not found.paired and len(found.columns) >= _MANY:
+    if not found.paired and len(found.columns) >= _MANY and len(found.types) <= MOST_TYPES:
         priced = _by_prices(*_market(found, climb, maximise=True), engine, time_limit_s)
         if priced is not None:
             return priced
@@ -96,7 +96,7 @@ def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float)
 def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(theta, who gets what) with the least theta that everybody reaches."""
     alone = start = race.alone(found.fastest[found.group_of])
-    if found.paired or len(found.columns) >= _MANY:
+    if (found.paired or len(found.columns) >= _MANY) and len(found.types) <= MOST_TYPES:
         alike, market = _market(found, race, maximise=False)
         even = np.full(market.choices.types, 1.0 / market.choices.types)
         start = market.limit(even, market.bound, _ROUGH)[0]

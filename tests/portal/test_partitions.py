@@ -104,6 +104,11 @@ class TestChoosing:
         made = api.post("jobs", night).json
         assert (made["gpus"]["max"], made["max_duration_s"]) == (1, 600)
 
+    def test_an_estimate_is_of_its_nodes_and_limits(self, parts: Api, api: Api) -> None:
+        night = api.post("jobs/estimate", BODY | {"partition": "night"}).json
+        assert {option["gpus"] for option in night["options"]} == {1}
+        assert api.post("jobs/estimate", BODY | {"partition": "nothing"}).fields == ["partition"]
+
     def test_a_waiting_job_may_change_it(self, parts: Api, api: Api, world: World) -> None:
         job = world.submit(partition="day")
         answer = api.patch(f"jobs/{job.number}", {"partition": "night"})

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from accounts.audit import record_audit
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.jobs import wakeups
-from portal.jobs.models import Cluster, Job, Node, Partition
+from portal.jobs.models import Accelerator, Cluster, Job, Node, Partition
 from portal.jobs.schema import FieldProblem, Gpus, JobFile, Problems
 from portal.jobs.selectors import in_states
 from portal.jobs.services.levels import may_use
@@ -98,6 +98,13 @@ def choose_partition(project: Project, cluster: Cluster, name: str | None) -> Pa
         there = f"{project.key} may use {', '.join(mine)}" if mine else f"{project.key} may use none"
         raise Problems([FieldProblem("partition", f"is no partition that it may use; {there}", "unknown")])
     return partition
+
+
+def gpus_by_type(partition: Partition) -> dict[str, int]:
+    """What of it is present."""
+    mine = Q(node__name__in=partition.nodes) | Q(node__accelerator_type__in=partition.accelerator_types)
+    present = Accelerator.objects.filter(mine, present=True, node__lost=False).order_by()
+    return dict(present.values_list("node__accelerator_type").annotate(count=Count("pk")))
 
 
 def fitted(job_file: JobFile, partition: Partition | None) -> JobFile:

@@ -33,7 +33,7 @@ export function WindowsPanel({ isAdmin, nodes }: { isAdmin: boolean; nodes: Clus
                   <th scope="col">For</th>{isAdmin && <th scope="col"><span className="vh">Action</span></th>}
                 </tr>
               </thead>
-              <tbody>{list.map((one) => <Row key={one.id} window={one} isAdmin={isAdmin} />)}</tbody>
+              <tbody>{[...list].sort((a, b) => (past ? b : a).start_at.localeCompare((past ? a : b).start_at)).map((one) => <Row key={one.id} window={one} isAdmin={isAdmin} />)}</tbody>
             </table>
           </div>
         )}
@@ -59,7 +59,7 @@ function Row({ window, isAdmin }: { window: NodeWindow; isAdmin: boolean }) {
       <td className="wide" style={{ fontWeight: 500 }}>{window.kind}{window.reason && <span className="sub" style={{ fontWeight: 400 }}> {window.reason}</span>}</td>
       <td data-l="State"><span className={CHIPS[window.state]}>{window.state.replace("_", " ")}</span></td>
       <td data-l="Nodes" className="ell" style={{ maxWidth: 260 }} title={whereOf(window)}>{whereOf(window)}</td>
-      <td className="ra" data-l="Begins" title={dateTime(start)}>{moment(start, now)}<span className="sub">, {relative(start, now)}</span></td>
+      <td className="ra" data-l="Begins" title={dateTime(start)}>{moment(start, now)}<span className="sub">{relative(start, now)}</span></td>
       <td className="ra" data-l="Lasts" title={`until ${dateTime(end)}`}>{duration((end.getTime() - start.getTime()) / 1000)}</td>
       <td data-l="For">{window.kind === "maintenance" ? <span className="sub">nobody</span> : forWhom || <span className="sub">others</span>}</td>
       {isAdmin && (

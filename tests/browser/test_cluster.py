@@ -1,0 +1,65 @@
+"""The cluster's page: partitions and windows are made there, and shown with the nodes that they are on."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.checks import check_fits_and_is_accessible
+from tests.browser.test_what_pages_say import WIDTHS, asked, open_page, panel
+from tests.live_portal import LivePortal
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+
+def test_a_partition_is_made_offered_and_removed(page: Page, live_portal: LivePortal) -> None:
+    open_page(page, "/cluster", 1440)
+    expect(panel(page, "Partitions")).to_contain_text("every job may use every node")
+    page.get_by_role("button", name="New partition").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name", exact=True).fill("main")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("name nodes, accelerator types, or both")
+    dialog.get_by_role("checkbox").first.check()
+    dialog.get_by_label("GPUs of one job").fill("2")
+    dialog.get_by_label("Jobs that name none").check()
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    row = panel(page, "Partitions").get_by_role("row").filter(has_text="main")
+    expect(row).to_contain_text("default")
+    expect(row).to_contain_text("2 GPUs")
+    expect(panel(page, "Nodes").locator("tbody tr").first).to_contain_text("main")
+    assert asked(live_portal, "partitions/main")["max_gpus"] == 2
+    open_page(page, "/submit", 1440)
+    expect(page.get_by_label("Partition")).to_contain_text("main, the default")
+    open_page(page, "/cluster", 1440)
+    row.get_by_role("button", name="Remove").click()
+    expect(panel(page, "Partitions")).to_contain_text("every job may use every node")
+
+
+@WIDTHS
+def test_a_window_is_set_shown_with_its_nodes_and_taken_back(page: Page, live_portal: LivePortal, width: int) -> None:
+    open_page(page, "/cluster", width)
+    page.get_by_role("button", name="New window").click()
+    dialog = page.get_by_role("dialog")
+    begins = datetime.now(UTC).astimezone() + timedelta(days=1)
+    dialog.get_by_label("Reason").fill("new switches")
+    dialog.get_by_label("Begins").fill(begins.strftime("%Y-%m-%dT%H:%M"))
+    dialog.get_by_label("Ends").fill(begins.strftime("%Y-%m-%dT%H:%M"))
+    dialog.get_by_role("button", name="Set window").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("after start_at")
+    dialog.get_by_label("Ends").fill((begins + timedelta(hours=6)).strftime("%Y-%m-%dT%H:%M"))
+    dialog.get_by_role("button", name="Set window").click()
+    expect(dialog).to_have_count(0)
+    windows = panel(page, "Windows")
+    expect(windows.locator("tbody tr")).to_contain_text("new switches")
+    expect(windows.locator("tbody tr")).to_contain_text("6 h")
+    expect(panel(page, "Nodes").locator("tbody tr").first).to_contain_text("maintenance")
+    check_fits_and_is_accessible(page)
+    windows.get_by_role("button", name="Take back").click()
+    expect(windows).to_contain_text("No maintenance and no reservation is to come")
+    windows.get_by_role("button", name="Past").click()
+    expect(windows.locator("tbody tr").first).to_contain_text(re.compile("removed"))
