@@ -25,7 +25,7 @@ MOST_SIMULATED = 500
 #: What one round costs, in milliseconds on the machine it was measured on: in itself, per job that it is shown, per
 #: user of a fair-share tree; and how much more where a linear program is solved.
 _ROUND, _PER_JOB, _PER_USER, _SOLVED = 1.0, 0.013, 0.005, 3.0
-_LEAST_ROUNDS, _ENOUGH_ROUNDS = 10, 150
+_LEAST_ROUNDS, _ENOUGH_ROUNDS = 8, 150
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@ import { Link } from "react-router";
 import type { ClusterState } from "../../lib/blanks";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
-import { count, duration, moment, range, relative, THIN, typeName } from "../../lib/format";
+import { count, duration, range, relative, THIN, typeName } from "../../lib/format";
 import { startWords } from "../../lib/expectedStart";
 import { jobMark } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
@@ -17,7 +17,7 @@ export function QueuePanel({ cluster, jobs, now }: Props) {
   const queue = cluster.queue;
   const meta = queue.length === 0 ? undefined : `${count(queue.length, "job")}, in order`;
   return (
-    <Panel title="Queue" meta={meta} right={queue.length > 0 && <span className="sub">starts</span>}>
+    <Panel title="Queue" meta={meta} right={queue.length > 0 && <span className="sub">{startsHead(queue, jobs, now)}</span>}>
       {queue.length === 0 ? (
         <p className="empty">Nothing waits. <Link to="/submit">Submit a job</Link></p>
       ) : (
@@ -27,6 +27,12 @@ export function QueuePanel({ cluster, jobs, now }: Props) {
       )}
     </Panel>
   );
+}
+
+/** What stands over the expected starts: how old the newest of them is. */
+function startsHead(queue: number[], jobs: Map<number, JobView>, now: Date): string {
+  const newest = Math.max(...queue.map((number) => Date.parse(jobs.get(number)?.full?.expected_start?.as_of ?? "")).filter(Number.isFinite));
+  return Number.isFinite(newest) ? `starts, as of ${relative(new Date(newest), now)}` : "starts";
 }
 
 function wants(job: JobView | undefined): string {
@@ -54,9 +60,9 @@ function QueueRow({ position, number, job, now }: { position: number; number: nu
         </span>
       )}
       {full && !start && (
-        <span className="e" title={full.expected_start?.reason?.text ?? `submitted ${relative(new Date(since), now)}`}>
-          <b>{duration((now.getTime() - since) / 1000)}</b>
-          since {moment(new Date(since), now)}
+        <span className="e" title={`${full.expected_start?.reason?.text ?? "Its start is not known yet."} Submitted ${relative(new Date(since), now)}`}>
+          <b>–</b>
+          waits {duration((now.getTime() - since) / 1000)}
         </span>
       )}
     </li>
