@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -47,13 +48,18 @@ def test_every_waiting_job_says_why(live_portal: LivePortal) -> None:
     def why(token: str) -> dict[str, Any]:
         return dict(call(portal, "GET", f"jobs/{jobs[token]}/explanation"))
 
+    def says(token: str) -> bool:
+        return bool(why(token)["token"] == token)
+
+    def is_newer(token: str, than: str) -> bool:
+        return bool(why(token)["checked_at"] > than)
+
     for token in jobs:
-        portal.wait_for(f"{token} to be said", lambda said=token: why(said)["token"] == said)
+        portal.wait_for(f"{token} to be said", partial(says, token))
         found = why(token)
         assert found["text"], token
         assert found["would_change"], token
-        said_at = found["checked_at"]
-        portal.wait_for("a newer round", lambda said=token, at=said_at: why(said)["checked_at"] > at)
+        portal.wait_for("a newer round", partial(is_newer, token, found["checked_at"]))
     limit = why("quota_jobs")["detail"]
     assert (limit["level"], limit["limit"]) == ("project Speech", "running jobs")
     assert f"#{jobs['resources']}" in why("priority")["text"]
