@@ -8,6 +8,7 @@ const KEYS: [string, string][] = [
   ["G then S", "Submit"],
   ["G then F", "Fair share"],
   ["G then U", "Usage"],
+  ["G then C", "Cluster"],
   ["G then L", "Limits"],
   ["G then T", "API tokens"],
   ["J, K", "Next and previous row"],

@@ -29,6 +29,7 @@ export function Shell({ session, children }: { session: Session; children: React
     "g f": () => void navigate("/shares"),
     "g u": () => void navigate("/usage"),
     "g l": () => void navigate("/limits"),
+    "g c": () => void navigate("/cluster"),
     "g t": () => void navigate("/tokens"),
     ...(session.user?.is_admin ? { "g p": () => void navigate("/policy") } : {}),
     j: () => walkRows(1),
