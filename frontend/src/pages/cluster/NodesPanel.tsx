@@ -65,5 +65,5 @@ function NextWindow({ window }: { window: NodeWindow }) {
   const end = new Date(window.end_at);
   const span = `${dateTime(start)} to ${dateTime(end)}`;
   if (window.state === "in_force") return <span className="chip warn" title={span}>{window.kind} until {moment(end, new Date())}</span>;
-  return <span title={span}>{window.kind} {relative(start, new Date())}</span>;
+  return <span title={span}>{relative(start, new Date())} <span className="sub">{window.kind}</span></span>;
 }
