@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -12,6 +12,7 @@ from accounts.models import Project
 from portal.jobs.describe import iso
 from portal.jobs.models import Assignment, Displacement, Job, Run
 from portal.jobs.offers import others_job
+from portal.jobs.posix import moment
 from portal.jobs.snapshots import take_snapshot
 from portal.jobs.starts import expected_starts
 from scheduling.domain import Gang
@@ -80,8 +81,8 @@ def _back(job: Job, run: Run, before: Gang) -> tuple[datetime | None, str]:
     if said is not None:
         return datetime.fromisoformat(said), SIMULATED
     if foreseen is not None:
-        return datetime.fromtimestamp(foreseen, tz=UTC), PERIOD if run.reason_token in _PERIODS else POLICY
+        return moment(foreseen, timezone.now()), PERIOD if run.reason_token in _PERIODS else POLICY
     snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
     seen = next((one for one in snapshot.jobs if one.id == str(job.pk)), None)
     at = expected_return(snapshot, seen, before) if seen else None
-    return (datetime.fromtimestamp(at, tz=UTC) if at else None), FREE
+    return moment(at, timezone.now()), FREE

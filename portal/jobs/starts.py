@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from portal.jobs.forecasting import Expectation
 from portal.jobs.models import Cluster, Job
+from scheduling.forecast.calibration import LONGEST_S
 
 logger = logging.getLogger(__name__)
 #: What nobody renews is forgotten.
@@ -62,12 +63,16 @@ def store(cluster: Cluster, expected: Expectation) -> None:
     at = expected.at.timestamp()
     found = {key: Said(at, why=why) for key, why in expected.forecast.unsaid.items()}
     for key in expected.forecast.starts:
-        if (start := expected.start(key)) is not None:
+        if (start := expected.start(key)) is None:
+            continue
+        if start.p50_s >= LONGEST_S:
+            found[key] = Said(at, why="unknown")
+        else:
             found[key] = Said(
                 at,
                 at + start.p10_s,
                 at + start.p50_s,
-                at + start.p90_s,
+                at + min(start.p90_s, LONGEST_S),
                 start.simulated,
                 expected.run_times.get(key, "default"),
                 expected.calibration.outcomes if expected.calibration.fitted else 0,

@@ -19,6 +19,8 @@ from scheduling.forecast.survival import Survival
 _GRAIN_S = 30.0
 #: What futures do not show, as a deviation on the logarithmic scale: they all draw from the same past.
 _UNSEEN = 0.3
+#: Nobody plans for what lies further ahead, and calendars end.
+LONGEST_S = 50 * 365 * 86_400.0
 #: With fewer outcomes nothing is calibrated.
 LEAST_SAMPLES = 30
 LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
@@ -81,4 +83,4 @@ def _off(sample: Sample) -> float:
 def _at(said: Start, off: float) -> float:
     """The wait that would be `off` by so much."""
     exponent = min(off * _spread(said), 50.0)
-    return max(0.0, (said.p50_s + _GRAIN_S) * math.exp(exponent) - _GRAIN_S)
+    return min(LONGEST_S, max(0.0, (said.p50_s + _GRAIN_S) * math.exp(exponent) - _GRAIN_S))

@@ -180,3 +180,17 @@ def test_the_queue_in_the_api_says_it_too(world: World) -> None:
     listed = api.get("jobs?state=queued").json["results"]
     assert [job["number"] for job in listed] == [waiting.number]
     assert listed[0]["expected_start"]["p50_at"] == api.get(f"jobs/{waiting.number}").json["expected_start"]["p50_at"]
+
+
+def test_what_starts_in_thirty_thousand_years_is_not_said_and_stops_nothing(world: World) -> None:
+    forever = world.submit(steps=10**12, gpus={"min": 4, "max": 4})
+    world.train(forever)
+    deadline = (timezone.now() + timedelta(days=1)).isoformat()
+    waiting = world.submit(gpus={"min": 4}, deadline=deadline)
+    world.round()
+    foresee(world)
+    reason = said_of(waiting)["reason"]
+    assert isinstance(reason, dict)
+    assert reason["token"] == "unknown"
+    assert Api(world.user).get(f"jobs/{waiting.number}").status == 200
+    assert world.round() is not None

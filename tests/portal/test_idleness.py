@@ -84,7 +84,10 @@ def did(job: Job, *, step_ago: timedelta, busy_ago: timedelta | None = None, **v
     RunActivity.objects.filter(run=run).update(**values)
 
 
-def look(world: World, later: timedelta = timedelta()) -> None:
+def look(world: World, later: timedelta = timedelta(), *, heard: bool = True) -> None:
+    """`heard`: its reports went on to come, and said the same."""
+    if later and heard:
+        RunActivity.objects.update(heard_at=timezone.now() + later)
     enforce_idle_rule(cluster=Cluster.objects.get(pk=world.cluster.pk), now=timezone.now() + later)
 
 
@@ -192,6 +195,16 @@ def test_asking_for_more_time_puts_it_off_as_often_as_the_rule_says(world: World
 
 
 @pytest.mark.django_db
+def test_nobody_is_parked_for_a_time_in_which_nothing_was_heard(world: World, job: Job) -> None:
+    rule(world, release_after_s=3_600.0)
+    did(job, step_ago=40 * MINUTE, warned_at=timezone.now() - 10 * MINUTE)
+    look(world, 60 * MINUTE, heard=False)
+    assert world.state(job) in (State.RUNNING, State.RUNNING_PROTECTED)
+    look(world, 60 * MINUTE)
+    assert world.state(job) is State.CHECKPOINTING
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("without", ["restartable", "sdk"])
 def test_what_cannot_write_a_checkpoint_is_only_warned(world: World, without: str) -> None:
     rule(world, release_after_s=3_600.0)
@@ -209,7 +222,7 @@ def test_what_cannot_write_a_checkpoint_is_only_warned(world: World, without: st
 @pytest.mark.django_db
 def test_who_is_not_heard_of_is_not_idle(world: World, job: Job) -> None:
     rule(world, release_after_s=1_800.0)
-    look(world, timedelta(days=2))
+    look(world, timedelta(days=2), heard=False)
     assert idle(world, job) is None
     assert kinds(job) == []
 

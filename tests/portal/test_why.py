@@ -208,6 +208,26 @@ def test_what_others_do_is_not_told_by_name(world: World) -> None:
     assert Displacement.objects.count() == 1
 
 
+def test_long_names_stop_no_round_and_only_the_newest_loss_is_kept(world: World) -> None:
+    User.objects.filter(pk=world.user.pk).update(first_name="N" * 150)
+    Project.objects.filter(pk=world.project.pk).update(name="P" * 120)
+    job = world.submit(gpus=TWO)
+    world.train(job)
+    limit = Quota.objects.create(
+        project=world.project, user=world.user, kind="gpu_hours", period="month", limit=0, hard=True
+    )
+    for _ in range(2):
+        assert world.round() is not None
+        assert world.state(job) is State.CHECKPOINTING
+        world.gone(job)
+        Quota.objects.filter(pk=limit.pk).update(limit=10**9)
+        world.round()
+        world.ready(job)
+        world.unprotect(job)
+        Quota.objects.filter(pk=limit.pk).update(limit=0)
+    assert Displacement.objects.count() == 1
+
+
 def test_a_parked_job_says_when_its_period_ends(world: World) -> None:
     job = world.submit(gpus=TWO)
     world.train(job)

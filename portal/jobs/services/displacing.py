@@ -9,15 +9,21 @@ from portal.jobs.models import Cluster, Displacement, Run
 from scheduling.domain import Move
 
 _MOST_TAKERS = 10
+_LONGEST = 200
+_WINDOWS = {"maintenance": "maintenance window", "reservation": "reservation"}
 _NODES = frozenset({"node_lost", "node_drained", "assignment_withdrawn"})
 
 
 def note_displacements(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:
-    """Of moves that were applied, those that left a run with fewer GPUs. `runs`: by job, of all that moved."""
+    """Of moves that were applied, those that left a run with fewer GPUs. `runs`: by job, of all that moved.
+
+    Only the newest of a run is kept: policies that divide time take and give back in every round.
+    """
     losses = [move for move in moves if move.before is not None and _after(move) < move.before.count]
     if not losses:
         return
     policy = Cluster.objects.values_list("policy_name", flat=True).get(pk=cluster_id)
+    Displacement.objects.filter(run__in=[runs[move.job_id] for move in losses]).delete()
     Displacement.objects.bulk_create([_row(move, runs, policy, now) for move in losses])
 
 
@@ -44,7 +50,9 @@ def _row(move: Move, runs: Mapping[str, Run], policy: str, now: datetime) -> Dis
 def _level(move: Move, policy: str) -> str:
     detail = move.reason.detail
     if move.reason.token in ("reclaimed", "budget_parked"):
-        return str(detail["level"])
+        return str(detail["level"])[:_LONGEST]
     if move.reason.token == "preempted":
         return f"level of service {detail['qos']}"
+    if move.reason.token in _WINDOWS:
+        return _WINDOWS[move.reason.token]
     return "node" if move.reason.token in _NODES else f"policy {policy}"

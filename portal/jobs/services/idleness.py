@@ -36,7 +36,7 @@ def enforce_idle_rule(*, cluster: Cluster, now: datetime) -> None:
         found = idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(run.job, run))
         if found is not None and row.warned_at is None:
             _warn(row, rule, now)
-        elif found is not None and _is_due(found, now):
+        elif found is not None and _is_due(found, row):
             _park(row, rule, now)
 
 
@@ -47,22 +47,24 @@ def _idle(rows: QuerySet[RunActivity], rule: IdleRule) -> QuerySet[RunActivity]:
     return live.filter(stuck, run__epoch=F("epoch"), run__job__hold_kind="")
 
 
-def _is_due(found: Idle, now: datetime) -> bool:
-    return found.release_at is not None and found.release_at <= now
+def _is_due(found: Idle, row: RunActivity) -> bool:
+    """As far as it was heard of: while nobody heard its reports it may have worked."""
+    return found.release_at is not None and found.release_at <= row.heard_at
 
 
-@transaction.atomic
 def _warn(row: RunActivity, rule: IdleRule, now: datetime) -> None:
-    # Whoever changes the row writes the event: one for each stretch.
-    if not RunActivity.objects.filter(pk=row.pk, warned_at=None).update(warned_at=now):
-        return
-    row.warned_at = now
-    run, job = row.run, row.run.job
-    if found := warned_of(job, run, row, rule):
-        detail = {"since_at": found.since.isoformat(), "no_step": found.no_step, "epoch": row.epoch}
-        text = f"#{job.number} {job.name}: {sentence(row, found)}"
-        events.append(kind="idle", job=job, run=run, at=now, text=text, detail=detail)
-        transaction.on_commit(wakeups.publish)
+    with contextlib.suppress(StaleRun), transaction.atomic():
+        lock_current(row.run.job_id)  # the run before its activity, as reports lock them
+        # Whoever changes the row writes the event: one for each stretch.
+        if not RunActivity.objects.filter(pk=row.pk, warned_at=None).update(warned_at=now):
+            return
+        row.warned_at = now
+        run, job = row.run, row.run.job
+        if found := warned_of(job, run, row, rule):
+            detail = {"since_at": found.since.isoformat(), "no_step": found.no_step, "epoch": row.epoch}
+            text = f"#{job.number} {job.name}: {sentence(row, found)}"
+            events.append(kind="idle", job=job, run=run, at=now, text=text, detail=detail)
+            transaction.on_commit(wakeups.publish)
 
 
 def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
@@ -71,7 +73,7 @@ def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
         current = RunActivity.objects.get(pk=row.pk)
         # Reported, moved, held or extended meanwhile: the next look sees it as it is then.
         found = warned_of(job, run, current, rule) if run.pk == row.pk and not job.hold_kind else None
-        if found is None or not _is_due(found, now):
+        if found is None or not _is_due(found, current):
             return
         text = (
             f"Parked as idle: {what_it_does(current, found)}. "

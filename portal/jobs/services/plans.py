@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs import events
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
+from portal.jobs.posix import moment
 from portal.jobs.services.displacing import note_displacements
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.submission import end_assignments, end_processes
@@ -225,7 +226,7 @@ def _launch(run: Run, now: datetime) -> bool:
 def note_round(*, cluster: Cluster, plan: Plan, applied: list[Move], seconds: float, now: datetime) -> None:
     """What the round says of the cluster; an event where it moved something."""
     figures = dict(plan.figures) | ({"rejected": plan.rejected} if plan.rejected else {})
-    next_wake = datetime.fromtimestamp(plan.next_wake_at, tz=UTC) if plan.next_wake_at else None
+    next_wake = moment(plan.next_wake_at, now)
     Cluster.objects.filter(pk=cluster.pk).update(figures=figures, next_wake_at=next_wake, last_round_s=seconds)
     if applied:
         number = cluster.round_epoch + 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.forecast.calibration import LEAST_SAMPLES, Calibration, Sample, calibrate
+from scheduling.forecast.calibration import LEAST_SAMPLES, LONGEST_S, Calibration, Sample, calibrate
 from scheduling.forecast.forecast import Start
 from scheduling.forecast.survival import Survival
 
@@ -88,3 +88,10 @@ def test_survival_beyond_what_was_seen_is_infinite() -> None:
     known = Survival.of([1.0, 2.0, 3.0], [True, True, False])
     assert known.quantile(0.5) == 2.0
     assert known.quantile(0.9) == math.inf
+
+
+def test_no_interval_ends_after_calendars_do() -> None:
+    wide = Calibration(low=-1.0, middle=0.0, high=20.0, outcomes=1_000)
+    said = wide.apply(Start(60.0, 3_600.0, 86_400.0))
+    assert said.p50_s == pytest.approx(3_600)
+    assert said.p90_s == LONGEST_S
