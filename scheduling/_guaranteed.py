@@ -67,6 +67,11 @@ class Book:
                 return next((row for row in rows if self.used[row] + gang.count <= row.gpus), None)
         return None
 
+    def has_room(self, job: Job, gang: Gang) -> bool:
+        """Whether a guarantee of any of its levels is large enough for the gang beside what is used of it."""
+        rows = (row for level in self.chain(job.project) for row in self.covering(level, gang))
+        return any(self.used[row] + gang.count <= row.gpus for row in rows)
+
     def is_safe(self, job: Job, from_job: Job) -> bool:
         """Whether it runs within a guarantee of a level that the other does not belong to."""
         return bool(self.within.get(job.id, set()).difference(self.chain(from_job.project)))

@@ -82,7 +82,7 @@ class _Reclaiming:
     def run(self, given: Collection[str]) -> Reclaim:
         for job in _in_order(self.policy, self.snapshot, self.field):
             gangs = [Gang(name, count) for name, count in _sizes(self.policy, self.field, job).items()]
-            gangs = [gang for gang in gangs if self._claims(job, gang)]
+            gangs = [gang for gang in gangs if self.book.has_room(job, gang)]
             if not gangs:
                 continue
             if job.id in given:
@@ -91,11 +91,6 @@ class _Reclaiming:
             self.found.claims[job.id] = self.since.get(job.id, self.snapshot.now)
             self._serve(job, gangs)
         return self.found
-
-    def _claims(self, job: Job, gang: Gang) -> bool:
-        levels = [level for level in self.book.chain(job.project) if self.book.covering(level, gang)]
-        rows = [row for level in levels for row in self.book.covering(level, gang)]
-        return any(self.book.used[row] + gang.count <= row.gpus for row in rows)
 
     def _serve(self, job: Job, gangs: Sequence[Gang]) -> None:
         since = self.found.claims[job.id]

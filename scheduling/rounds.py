@@ -16,6 +16,7 @@ from scheduling._parking import park
 from scheduling._pool_words import PoolWords, plan_in_plain_types
 from scheduling._reclaim import CLAIMS, Reclaim, reclaim
 from scheduling._spanning import start_across
+from scheduling._sparing import allocate
 from scheduling._telling import Layout, moves_of, next_wake_at, reasons_of
 from scheduling.domain import Allocation, Gang, Job, Plan, Reason, Snapshot
 from scheduling.errors import SolverError
@@ -109,7 +110,7 @@ def _allocate(displaced: Displaced, policy: Policy) -> tuple[Allocation, Displac
 
 def _ask(snapshot: Snapshot, policy: Policy) -> Allocation:
     if not policy.timed:
-        return policy.allocate(snapshot)
+        return allocate(snapshot, policy)
     snapshot = with_least_gangs(snapshot)
     return share_time(snapshot, view(snapshot), policy)
 

@@ -31,7 +31,8 @@ class Policy(Protocol):
     # `rests`: until the present round ends whoever holds GPUs keeps them, and a job that alone fits what is idle starts
     # whatever the others do (scheduling.timesharing). `ages = False`: its answer depends on neither time nor steps.
     # `packs`: it reads the snapshot's pairs. `fair_share`: it reads members and usage, and its parameters have
-    # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out.
+    # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out; with
+    # `minds_guarantees` it leaves alone whom a guarantee keeps, else it is asked again (scheduling._sparing).
     # For guarantees (scheduling._reclaim): `start_sizes(field, job)`, the GPUs of each type on which it starts a job
     # where that is not the least; `in_order(snapshot, jobs)`, its order where that is not the queue's.
     # `gathers`: whoever runs may be moved to bring a gang onto one node. `presets`: parameters by name, for forms.

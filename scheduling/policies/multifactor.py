@@ -102,6 +102,7 @@ class Multifactor:
     timed: ClassVar[bool] = False
     preempts: ClassVar[bool] = True
     fair_share: ClassVar[bool] = True
+    minds_guarantees: ClassVar[bool] = True
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

@@ -57,6 +57,51 @@ def test_an_owner_gets_back_what_others_borrowed(name: str) -> None:
     assert plan.reasons[own.id].token == "reclaims"
 
 
+def after(snapshot: Snapshot, plan: Plan, seconds: float) -> Snapshot:
+    """The plan applied, and so much later: whoever was started trains, and is no longer under protection."""
+    moves = {move.job_id: move for move in plan.moves}
+    jobs = []
+    for job in snapshot.jobs:
+        move = moves.get(job.id)
+        if move is not None:
+            state = State.RUNNING if move.gpu_ids else State.WAITING_FOR_RESOURCE
+            since = snapshot.now if move.gpu_ids else None
+            job = replace(job, state=state, gpu_ids=move.gpu_ids, gang=move.gang, held_since=since, has_trained=True)
+        jobs.append(job)
+    return replace(snapshot, jobs=tuple(jobs), now=snapshot.now + seconds, memory=plan.memory)
+
+
+@every_counting_policy
+def test_an_owner_that_has_its_gpus_back_keeps_them(name: str) -> None:
+    """However long it is: whoever borrowed them is not brought back at its cost, to be put out for it again."""
+    costs: dict[str, Any] = {"restart_cost_s": 30.0, "launch_s": 10.0, "checkpoint_s": 10.0}
+    own = make_job(gpus=2, project="speech", remaining_steps=1e6, **costs)
+    others = [
+        make_job(gpus=2, project="vision", holds=(n, n + 1), remaining_steps=4e4, held_since=float(n), **costs)
+        for n in (0, 2, 4)
+    ]
+    snapshot = make_snapshot(own, *others, guarantees=(Guarantee("speech", 2),))
+    kinds = []
+    for _ in range(6):
+        plan = plan_round(snapshot, load(name))
+        kinds.append(sorted(moved(plan).values()))
+        snapshot = after(snapshot, plan, 600.0)
+    assert kinds == [["preempt", "start"], [], [], [], [], []]
+    assert plan.reasons[own.id].token != "rigid"
+
+
+def test_within_a_guarantee_a_policy_may_still_put_a_shorter_job_in_a_longer_ones_place() -> None:
+    long = make_job(gpus=2, project="speech", holds=(0, 1), remaining_steps=1e6)
+    others = [make_job(gpus=2, project="vision", holds=(n, n + 1), remaining_steps=50.0) for n in (2, 4)]
+    short = make_job(gpus=2, project="speech", remaining_steps=200.0)
+    snapshot = make_snapshot(long, *others, short, guarantees=(Guarantee("speech", 2),))
+    assert moved(plan_round(snapshot, load("shortest_remaining_time"))) == {long.id: "preempt", short.id: "start"}
+    apart = replace(snapshot, jobs=(*snapshot.jobs[:-1], replace(short, project="vision")))
+    plan = plan_round(apart, load("shortest_remaining_time"))
+    assert moved(plan) == {}
+    assert plan.reasons[long.id].token == "within_guarantee"
+
+
 @every_counting_policy
 def test_nobody_is_taken_beyond_the_guarantee(name: str) -> None:
     own = [make_job(gpus=2, holds=(n, n + 1), project="speech") for n in (0, 2)]

@@ -1,0 +1,68 @@
+"""A policy that may leave out whoever runs leaves out nobody whom the next round would have to bring back.
+
+A job that runs within a guarantee and is left out by such a policy claims its GPUs again as soon as it waits: two
+jobs would then put each other out without end. So it keeps what it has, and the policy plans again around it. Whose
+place within the guarantee goes to another job of the project claims nothing, and may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from scheduling._guaranteed import Book
+from scheduling.domain import Allocation, Gang, Reason, Snapshot
+from scheduling.lifecycle import State
+from scheduling.policies._view import view
+from scheduling.policies.base import Policy
+
+SPARED = Reason("within_guarantee", "It runs within what its project is guaranteed, so it keeps its GPUs.")
+
+
+def allocate(snapshot: Snapshot, policy: Policy) -> Allocation:
+    """At most three answers are asked for: the third time all who run within a guarantee are fixed."""
+    allocation = policy.allocate(snapshot)
+    if not snapshot.guarantees or not getattr(policy, "preempts", False) or getattr(policy, "minds_guarantees", False):
+        return allocation
+    spared = _would_claim(snapshot, allocation.counts or {})
+    if not spared:
+        return allocation
+    allocation = _around(snapshot, policy, spared)
+    more = _would_claim(snapshot, allocation.counts or {})
+    return _around(snapshot, policy, _all_within(snapshot)) if more else allocation
+
+
+def _would_claim(snapshot: Snapshot, counts: Mapping[str, Gang]) -> set[str]:
+    """Who runs within a guarantee, is left out, and had room in it beside those who would run."""
+    field, found = view(snapshot), set[str]()
+    out = {job.id for job in field.running if job.id not in counts}
+    if not out:
+        return found
+    book = Book(snapshot)
+    running = {job.id for job in field.running}
+    for job, gang in book.holders:
+        if job.id in running:
+            book.book(job, gang, -1)
+    for job in field.taking_part:
+        if job.id in counts:
+            book.book(job, counts[job.id])
+    for job, gang in book.holders:
+        if job.id in out and book.within.get(job.id) and book.has_room(job, gang):
+            book.book(job, gang)
+            found.add(job.id)
+    return found
+
+
+def _all_within(snapshot: Snapshot) -> set[str]:
+    within = Book(snapshot).within
+    return {job.id for job in view(snapshot).running if within.get(job.id)}
+
+
+def _around(snapshot: Snapshot, policy: Policy, spared: Collection[str]) -> Allocation:
+    """As if they could not checkpoint."""
+    jobs = tuple(
+        replace(job, restartable=False) if job.id in spared and job.state is State.RUNNING else job
+        for job in snapshot.jobs
+    )
+    allocation = policy.allocate(replace(snapshot, jobs=jobs))
+    return replace(allocation, reasons={**allocation.reasons, **dict.fromkeys(spared, SPARED)})
