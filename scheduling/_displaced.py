@@ -28,6 +28,8 @@ class Displaced:
     cleared: Mapping[str, Window] = field(default_factory=dict)  # on nodes with a window that has begun
     #: How the policy sees jobs for other reasons, None: not at all.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
+    #: Whom the policy puts out though it cannot resize them; it plans without them.
+    put_out: Mapping[str, Reason] = field(default_factory=dict)
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -42,8 +44,11 @@ class Displaced:
     def change(self, changed: Mapping[str, Job | None]) -> Displaced:
         return _build(replace(self, changed={**self.changed, **changed})) if changed else self
 
+    def without(self, put_out: Mapping[str, Reason]) -> Displaced:
+        return replace(self, put_out={**self.put_out, **put_out}).change(dict.fromkeys(put_out))
+
     def reasons(self, placed: Collection[str]) -> dict[str, Reason]:
-        found = {}
+        found = dict(self.put_out)
         for key in self.must_leave:
             waits = "it is queued again and starts when enough GPUs are free"
             where = "it moves to other GPUs" if key in placed else waits

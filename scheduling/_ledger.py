@@ -105,7 +105,7 @@ def signature_of(snapshot: Snapshot, field: View, policy: Policy) -> str:
 def _takes_part(job: Job, now: float) -> bool:
     """Whether fractions are computed for it: who joins later changes the signature."""
     if job.gpu_ids:
-        return job.restartable and not job.held
+        return job.restartable and job.resizable and not job.held
     waits = job.held or job.waits_for or job.state is State.WAITING_FOR_INITIAL_CONTACT
     return not waits and (job.not_before is None or job.not_before <= now)
 

@@ -8,8 +8,9 @@ that runs within a guarantee of its own. The policy then plans around it; it may
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from scheduling._guaranteed import Book, urgency
 from scheduling._taking import Later, Taking, gpus_of, reclaimed, reclaiming, reclaims
@@ -123,6 +124,7 @@ class _Reclaiming:
         leaving = self.coming.count(gang.type) if own and waited_s < own.reclaim_within_s - LEAVE_S else 0
         if own and leaving >= missing:
             return None  # processes on their way out leave enough
+        gives = partial(self._gives, kind=gang.type)
         pairs: list[tuple[Job, Guarantee]] = []
         ready: list[tuple[Job, Guarantee]] = []
         for each in self.borrowers:
@@ -131,12 +133,12 @@ class _Reclaiming:
                 pairs.append((each, row))
                 if each.state is State.RUNNING or waited_s >= row.reclaim_within_s - LEAVE_S:
                     ready.append((each, row))
-            if sum(len(one.gpu_ids) for one, _ in ready) >= missing:
+            if sum(gives(one) for one, _ in ready) >= missing:
                 break
-        chosen = _fewest(missing, ready)
+        chosen = _fewest(missing, ready, gives)
         if chosen:
             return Taking(job, gang, (), chosen[0][1], tuple(each for each, _ in chosen))
-        if _fewest(missing, pairs):
+        if _fewest(missing, pairs, gives):
             return Later(gang, pairs[0][1], self._from(job, pairs))
         return None
 
@@ -154,12 +156,16 @@ class _Reclaiming:
         states = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)
         return job.state in states and job.restartable and not job.held and self.usable.keys() >= set(job.gpu_ids)
 
+    def _gives(self, job: Job, kind: str) -> int:
+        """GPUs of a type that the job would leave; it may lie in several pools of nodes."""
+        return sum(self.usable[gpu] == kind for gpu in job.gpu_ids)
+
     def _worth(self, job: Job) -> tuple[object, ...]:
         since = math.inf if job.held_since is None else job.held_since
         return (*urgency(self.snapshot, job), -since, job.restart_cost_s * len(job.gpu_ids), -job.number)
 
     def _may_take(self, job: Job, gang: Gang, borrower: Job) -> Guarantee | None:
-        if borrower.id in self.taken or self.usable[borrower.gpu_ids[0]] != gang.type:
+        if borrower.id in self.taken or not self._gives(borrower, gang.type):
             return None
         if self.book.is_safe(borrower, job):
             return None
@@ -180,7 +186,8 @@ class _Reclaiming:
             self.board.take([gpu for each in gone for gpu in each.gpu_ids])
             return False
         for each in gone:
-            self.stock.free[gang.type] += len(each.gpu_ids)
+            for gpu in each.gpu_ids:
+                self.stock.free[self.usable[gpu]] += 1
             self.book.book(each, Gang(gang.type, len(each.gpu_ids)), -1)
         self.stock.give(job, gang)
         self.book.book(job, gang)
@@ -199,17 +206,19 @@ def _sizes(policy: Policy, field: View, job: Job) -> Mapping[str, int]:
     return sizes(field, job) if sizes else {name: span.low for name, span in field.spans(job).items()}
 
 
-def _fewest(missing: int, pairs: Sequence[tuple[Job, Guarantee]]) -> list[tuple[Job, Guarantee]]:
+def _fewest(
+    missing: int, pairs: Sequence[tuple[Job, Guarantee]], gives: Callable[[Job], int]
+) -> list[tuple[Job, Guarantee]]:
     """The first of them until it is enough, without those that are not needed in the end."""
     chosen: list[tuple[Job, Guarantee]] = []
     for pair in pairs:
         if missing > 0:
             chosen.append(pair)
-            missing -= len(pair[0].gpu_ids)
+            missing -= gives(pair[0])
     if missing > 0:
         return []
     for pair in reversed(chosen.copy()):
-        if missing + len(pair[0].gpu_ids) <= 0:
+        if missing + gives(pair[0]) <= 0:
             chosen.remove(pair)
-            missing += len(pair[0].gpu_ids)
+            missing += gives(pair[0])
     return chosen

@@ -82,6 +82,7 @@ class Job:
     types: tuple[str, ...] = ()  # allowed accelerator types; empty: any with a curve
     remaining_steps: float = 0.0
     restartable: bool = True
+    resizable: bool = True  # False: keeps the GPUs that it has, unless all of them are taken from it
     gpu_ids: tuple[int, ...] = ()  # assigned (STANDBY) or held
     gang: Gang | None = None
     has_trained: bool = False  # a first step was run at some time

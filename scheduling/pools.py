@@ -146,11 +146,10 @@ class _Jobs:
         gang = job.gang if job.gang is None or own is None else Gang(own.name, job.gang.count)
         if not job.gpu_ids or self.pools.sends_away(job):  # it starts, here or elsewhere
             return replace(job, curves=self._of(job, mine), types=_names(mine), gang=gang)
-        stays = self.pools.stays_in(job)
-        if own is not None and own not in mine:
-            mine = [*mine, own]
-        restartable = job.restartable and stays is not None  # else it keeps what it has, whatever the policy
-        return replace(job, curves=self._of(job, mine), types=_names(mine), gang=gang, restartable=restartable)
+        stays = self.pools.stays_in(job) is not None
+        known = mine if own is None or own in mine else [*mine, own]
+        allowed = known if stays else mine  # where it may be given GPUs, once all that it has were taken from it
+        return replace(job, curves=self._of(job, known), types=_names(allowed), gang=gang, resizable=stays)
 
     def _of(self, job: Job, pools: Sequence[Pool]) -> dict[str, Curve]:
         """Of jobs that share their curves one mapping, since much is remembered by its identity."""

@@ -23,6 +23,7 @@ from scheduling.errors import SolverError
 from scheduling.placement import Board, Request, lay_out
 from scheduling.policies._known import fleet
 from scheduling.policies._limits import broken, cut_down
+from scheduling.policies._preemption import PUT_OUT
 from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
@@ -102,10 +103,19 @@ def _allocate(displaced: Displaced, policy: Policy) -> tuple[Allocation, Displac
         except SolverError as error:
             allocation = start_minimums(displaced.snapshot, str(error))
             given = allocation.counts or {}
+        if put_out := _put_out(displaced.snapshot, allocation):
+            displaced = displaced.without(put_out)
+            continue
         staying = [key for key in displaced.may_stay if key not in given]
         if not staying:
             return allocation, displaced
         displaced = displaced.keep(staying)
+
+
+def _put_out(snapshot: Snapshot, allocation: Allocation) -> dict[str, Reason]:
+    """Who leaves all its GPUs for a higher level of service though it is never resized: others get them then."""
+    fixed = (job.id for job in snapshot.jobs if not job.resizable and job.id in allocation.reasons)
+    return {key: reason for key in fixed if (reason := allocation.reasons[key]).token == PUT_OUT}
 
 
 def _ask(snapshot: Snapshot, policy: Policy) -> Allocation:

@@ -222,6 +222,9 @@ def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
         elif job.gpu_ids and not job.restartable:
             text = f"The job cannot checkpoint, so it keeps its {len(job.gpu_ids)} GPUs to its end."
             absent[job.id] = Reason("rigid", text)
+        elif job.gpu_ids and not job.resizable:
+            text = f"It keeps its {len(job.gpu_ids)} GPUs: not all are where it could be given new ones."
+            absent[job.id] = Reason("not_resizable", text)
         elif job.not_before is not None and job.not_before > snapshot.now:
             text = f"The last attempt failed; the job is tried again in {job.not_before - snapshot.now:.0f} s."
             absent[job.id] = Reason("back_off", text, {"not_before": job.not_before})

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 from scheduling._guaranteed import Book
 from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
+from scheduling.lifecycle import State
 from scheduling.policies._stock import Stock
 from scheduling.policies._view import View, words
 
 #: (place in the order of priority, priority)
 Rank = Mapping[str, tuple[int, int]]
+#: What these are told.
+PUT_OUT = "preempted"
 
 
 def make_room(
@@ -20,12 +23,14 @@ def make_room(
     """The view without those who are put out, with their reasons; the others plan in what they leave.
 
     For each waiting job whose level may put others out and whose gang is not free, as few GPUs as possible are taken
-    from jobs of the levels below it, lowest priority first.
+    from jobs of the levels below it, lowest priority first. Those that cannot be resized are named, too, but keep their
+    GPUs in the view: the round asks again without them.
     """
     levels = {key: set(qos.preempts) for key, qos in snapshot.qos.items() if qos.preempts}
     if not levels or not any(job.qos in levels for job in queue):
         return field, {}
     stock, book, out = Stock(snapshot, field), Book(snapshot), dict[str, Reason]()
+    candidates = [*field.running, *(job for job in field.fixed if _only_as_a_whole(job))]
     for job in queue:
         gangs = [gang for gang in sizes(job) if stock.allows(job, gang)]
         fits = [gang for gang in gangs if gang.count <= stock.free[gang.type]]
@@ -34,7 +39,7 @@ def make_room(
         elif job.qos in levels:
             victims = [
                 each
-                for each in field.running
+                for each in candidates
                 if each.qos in levels[job.qos] and each.id not in out and not book.is_safe(each, job)
             ]
             plans = [(gang, chosen) for gang in gangs if (chosen := _fewest(stock, gang, victims, rank))]
@@ -42,13 +47,18 @@ def make_room(
                 gang, chosen = min(plans, key=lambda plan: (_gpus(plan[1]), -field.steps_per_s(job, plan[0])))
                 for victim in chosen:
                     assert victim.gang is not None
-                    stock.free[victim.gang.type] += victim.gang.count
+                    for kind, count in stock.held(victim).items():
+                        stock.free[kind] = stock.free.get(kind, 0) + count
                     stock.rooms.book(victim, victim.gang, -1)
                     out[victim.id] = _put_out(victim, job, gang, snapshot.qos)
                 stock.give(job, gang)
     if not out:
         return field, {}
     return replace(field, running=tuple(job for job in field.running if job.id not in out)), out
+
+
+def _only_as_a_whole(job: Job) -> bool:
+    return job.state is State.RUNNING and job.restartable and not (job.resizable or job.held)
 
 
 def _gpus(jobs: Sequence[Job]) -> int:
@@ -60,16 +70,16 @@ def _fewest(stock: Stock, gang: Gang, victims: Sequence[Job], rank: Rank) -> lis
     missing = gang.count - stock.free[gang.type]
     chosen: list[Job] = []
     for job in sorted(victims, key=lambda job: rank[job.id], reverse=True):
-        if job.gang is not None and job.gang.type == gang.type and missing > 0:
+        if missing > 0 and (gives := stock.held(job).get(gang.type, 0)):
             chosen.append(job)
-            missing -= job.gang.count
+            missing -= gives
     if missing > 0:
         return []
     for job in sorted(chosen, key=lambda job: rank[job.id]):
-        assert job.gang is not None
-        if missing + job.gang.count <= 0:
+        gives = stock.held(job)[gang.type]
+        if missing + gives <= 0:
             chosen.remove(job)
-            missing += job.gang.count
+            missing += gives
     return chosen
 
 
@@ -77,4 +87,4 @@ def _put_out(victim: Job, job: Job, gang: Gang, levels: Mapping[str, Qos]) -> Re
     ends = levels[victim.qos].cancelled_when_put_out
     then = f"jobs of level {victim.qos} are then cancelled" if ends else "this job is checkpointed and queued again"
     text = f"#{job.number} of level {job.qos} needs {words(gang)}; {then}."
-    return Reason("preempted", text, {"by": job.id, "qos": job.qos} | ({"mode": "cancel"} if ends else {}))
+    return Reason(PUT_OUT, text, {"by": job.id, "qos": job.qos} | ({"mode": "cancel"} if ends else {}))

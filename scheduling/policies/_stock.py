@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.policies._known import fleet
 from scheduling.policies._limits import Rooms
 from scheduling.policies._view import View, fixed_gangs, words
 
@@ -15,6 +17,7 @@ class Stock:
     def __init__(self, snapshot: Snapshot, field: View) -> None:
         self.field, self.free, self.rooms = field, dict(field.free), Rooms(field)
         self.counts: dict[str, Gang] = fixed_gangs(snapshot, field)
+        self._type_of = fleet(snapshot.nodes).type_of
         for job in field.running:
             assert job.gang is not None  # whoever runs without one takes no part
             self.give(job, job.gang)
@@ -26,6 +29,12 @@ class Stock:
     def _book(self, job: Job, gang: Gang) -> None:
         self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
         self.rooms.book(job, gang)
+
+    def held(self, job: Job) -> Mapping[str, int]:
+        """GPUs that would be free if the job left, by type; of several where it lies in more than one pool."""
+        if job.resizable:
+            return {job.gang.type: job.gang.count} if job.gang else {}
+        return Counter(kind for gpu in job.gpu_ids if (kind := self._type_of.get(gpu)) is not None)
 
     def allows(self, job: Job, gang: Gang) -> bool:
         return self.rooms.over(job, gang) is None

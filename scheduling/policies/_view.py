@@ -114,7 +114,7 @@ def is_fixed(job: Job) -> bool:
     """Its GPUs are not schedulable and it may get no others (spec, application states)."""
     if job.state in LOCKED:
         return True
-    return job.state is State.RUNNING and (not job.restartable or job.held)
+    return job.state is State.RUNNING and (job.held or not (job.restartable and job.resizable))
 
 
 def present_gang(job: Job, type_of: Mapping[int, str]) -> Gang | None:
@@ -293,6 +293,8 @@ def _fixed_reason(job: Job, now: float) -> Reason:
         )
     if job.state is State.RUNNING and job.held:
         return Reason("held_running", f"Its owner holds the job; it keeps its {gpus} and is not resized.")
+    if job.state is State.RUNNING and job.restartable:
+        return Reason("not_resizable", f"It keeps its {gpus}: not all are where it could be given new ones.")
     if job.state is State.RUNNING:
         return Reason("rigid", f"The job cannot checkpoint, so it keeps its {gpus} to its end.")
     if job.state is State.STANDBY:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Gang, Job, Limit, Move, Partition, Snapshot, Window
+from scheduling.domain import Gang, Guarantee, Job, Limit, Move, Partition, Qos, Snapshot, Window
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Policy
@@ -306,3 +306,82 @@ def test_linear_programs_bear_more_pools_than_a_cluster_has_types(name: str) -> 
     ]
     plan = plan_round(make_snapshot(*jobs, nodes=nodes, partitions=parts), load(name))
     assert len({gpu for move in plan.moves for gpu in move.gpu_ids}) == 60
+
+
+# What windows and partitions do not change -----------------------------------------------------------
+
+DAY = 86_400.0
+SPENT = {"k": Limit("spent", level="project Vision", text="The month's budget is spent.", parks=True)}
+LEVELS = {"low": Qos(0), "high": Qos(100, preempts=("low",))}
+
+
+def edges() -> list[Any]:
+    """Two nodes of four GPUs between which an edge lies, and none."""
+    far = Window("w1", frozenset({"titan_xp-0"}), NOW + 58 * DAY, NOW + 59 * DAY)
+    outside = {"main": Partition(frozenset({"titan_xp-0", "titan_xp-1"}))}
+    half = {"one": Partition(frozenset({"titan_xp-0"}))}
+    return [
+        pytest.param({}, "", id="none"),
+        pytest.param({"windows": (far,)}, "", id="window"),
+        pytest.param({"partitions": outside}, "main", id="partition"),
+        pytest.param({"partitions": half}, "one", id="part"),
+    ]
+
+
+between = pytest.mark.parametrize(("edge", "others"), edges())
+
+
+def runs_on_all(**more: Any) -> Job:
+    """Of no partition, and nothing says how long."""
+    return make_job(number=1, holds=range(8), gpus=8, remaining_steps=1e9, project="vision", **more)
+
+
+@every_policy
+@between
+def test_a_spent_budget_parks_a_job_across_an_edge(name: str, edge: dict[str, Any], others: str) -> None:
+    (move,) = plan_round(make_snapshot(runs_on_all(limits=("k",)), nodes=TWO, limits=SPENT, **edge), load(name)).moves
+    assert (move.kind, move.reason.token) == ("preempt", "budget_parked")
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(POLICIES) if not policy_class(name).timed])
+@between
+def test_what_is_guaranteed_is_taken_from_a_job_across_an_edge(name: str, edge: dict[str, Any], others: str) -> None:
+    own = make_job(number=2, gpus=2, project="speech", partition=others, remaining_steps=10.0)
+    guarantees = (Guarantee("speech", 2, level="project Speech"),)
+    plan = plan_round(make_snapshot(runs_on_all(), own, nodes=TWO, guarantees=guarantees, **edge), load(name))
+    moved = {move.job_id: move for move in plan.moves}
+    assert {key: move.kind for key, move in moved.items()} == {"job-000001": "preempt", own.id: "start"}
+    assert plan.reasons["job-000001"].token in ("reclaimed", "others_end_sooner")  # shortest first takes them itself
+
+
+@between
+def test_a_higher_level_puts_out_a_job_across_an_edge(edge: dict[str, Any], others: str) -> None:
+    own = make_job(number=2, gpus=2, qos="high", partition=others, remaining_steps=10.0)
+    snapshot = make_snapshot(runs_on_all(qos="low"), own, nodes=TWO, qos=LEVELS, **edge)
+    plan = plan_round(snapshot, load("multifactor"))
+    moved = {move.job_id: move for move in plan.moves}
+    assert {key: move.kind for key, move in moved.items()} == {"job-000001": "preempt", own.id: "start"}
+    assert plan.reasons["job-000001"].token == "preempted"
+
+
+@between
+def test_no_more_are_put_out_than_a_job_across_an_edge_leaves_room_for(edge: dict[str, Any], others: str) -> None:
+    """It gives two GPUs on each node, and four are needed on the one."""
+    wide = make_job(number=1, holds=(0, 1, 4, 5), gpus=4, remaining_steps=1e9, qos="low", project="vision")
+    here = make_job(number=3, holds=(2, 3), gpus=2, remaining_steps=1e9, qos="low", partition=others)
+    there = make_job(number=4, holds=(6, 7), gpus=2, remaining_steps=1e9, qos="low", partition=others)
+    own = make_job(number=2, gpus=4, qos="high", partition=others, remaining_steps=10.0)
+    plan = plan_round(make_snapshot(wide, here, there, own, nodes=TWO, qos=LEVELS, **edge), load("multifactor"))
+    started = [move for move in plan.moves if move.kind == "start"]
+    assert [move.job_id for move in started] == [own.id]
+    assert len([move for move in plan.moves if move.kind == "preempt"]) <= 2
+
+
+@every_policy
+@between
+def test_a_job_that_cannot_checkpoint_keeps_its_gpus(name: str, edge: dict[str, Any], others: str) -> None:
+    rigid = runs_on_all(restartable=False, limits=("k",), qos="low")
+    own = make_job(number=2, gpus=2, qos="high", partition=others, remaining_steps=10.0)
+    guarantees = (Guarantee("speech", 2, level="project Speech"),)
+    snapshot = make_snapshot(rigid, own, nodes=TWO, limits=SPENT, qos=LEVELS, guarantees=guarantees, **edge)
+    assert plan_round(snapshot, load(name)).moves == ()
