@@ -138,7 +138,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "labels": job.labels,
         "deadline_at": job.spec.get("deadline"),
         "max_cost": _plain_amount(job.spec.get("max_cost")),
-        "max_duration_s": job.spec.get("max_duration"),
+        "max_duration_s": job.max_duration_s,
         "hold": _hold(job) if state in LIVE else None,
         "idle": ctx.idle.get(job.pk),
         "resubmit_of": job.resubmit_of.number if job.resubmit_of else None,

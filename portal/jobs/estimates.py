@@ -18,7 +18,7 @@ from portal.jobs.ends import SPREAD
 from portal.jobs.models import Accelerator, Cluster, Job, ModelType
 from portal.jobs.schema import JobFile
 from portal.jobs.services.admission import admit
-from portal.jobs.services.partitions import choose_partition, fitted, gpus_by_type
+from portal.jobs.services.partitions import choose_partition, gpus_by_type, limits_of
 from scheduling.throughput import Profile
 
 #: Beyond this nobody waits for an end, and no date holds it.
@@ -41,16 +41,15 @@ def estimate(
     *, user: User, project: Project, model_type: ModelType | None, job_file: JobFile, now: datetime
 ) -> dict[str, Any]:
     partition = choose_partition(project, Cluster.objects.get(), job_file.partition)
-    job_file = fitted(job_file, partition)
     job = Job(
         project=project,
         model_type=model_type,
         batch_size=job_file.batch_size or (model_type.default_batch_size if model_type else 1),
         spec=job_file.model_dump(mode="json", exclude_none=True),
         min_gpus=job_file.gpus.min,
-        max_gpus=job_file.gpus.max,
         accelerator_types=job_file.gpus.types,
         total_steps=job_file.total_steps,
+        **limits_of(job_file, partition),
     )
     types = cluster_types() if partition is None else gpus_by_type(partition)
     measured = profiles.measured_numbers([profiles.workload_of(job)])

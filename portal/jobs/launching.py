@@ -74,13 +74,13 @@ def _place_in_array(job: Job) -> dict[str, str]:
 
 def time_left_s(run: Run) -> float | None:
     """What earlier launches and attempts left of the job's max_duration for this one."""
-    limit_s = run.job.spec.get("max_duration")
+    limit_s = run.job.max_duration_s
     if limit_s is None:
         return None
     used_s = Run.objects.filter(job=run.job).aggregate(total=Sum("running_s"))["total"] or 0.0
     if State(run.state) is State.RUNNING and run.ready_at is not None:
         used_s -= (run.state_since - run.ready_at).total_seconds()  # this launch's own, while it was protected
-    return max(1.0, float(limit_s) - float(used_s))
+    return max(1.0, limit_s - float(used_s))
 
 
 def pace_of(run: Run, accelerator_type: str, count: int) -> float | None:

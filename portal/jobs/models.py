@@ -159,7 +159,8 @@ class Job(models.Model):
     total_steps = models.BigIntegerField(validators=[MinValueValidator(1)])
     batch_size = models.PositiveIntegerField()
     min_gpus = models.PositiveIntegerField(default=1)
-    max_gpus = models.PositiveIntegerField(null=True)
+    max_gpus = models.PositiveIntegerField(null=True)  # its own, or its partition's where it gives none
+    max_duration_s = models.FloatField(null=True)  # likewise
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
     qos = models.ForeignKey(Qos, null=True, on_delete=models.PROTECT, related_name="jobs")
     array = models.ForeignKey(JobArray, null=True, on_delete=models.PROTECT, related_name="jobs")

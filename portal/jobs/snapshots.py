@@ -199,8 +199,8 @@ def _job(
 
 def _time_limit_s(job: Job) -> float | None:
     """What this run's training has left of the job's max_duration, as far as it was counted."""
-    given = job.spec.get("max_duration")
-    return None if given is None or job.run is None else max(0.0, float(given) - job.run.running_s)
+    given = job.max_duration_s
+    return None if given is None or job.run is None else max(0.0, given - job.run.running_s)
 
 
 def _workload(job: Job) -> str:

@@ -119,6 +119,27 @@ class TestChoosing:
         world.train(job)
         assert api.patch(f"jobs/{job.number}", {"partition": "day"}).status == 409
 
+    def test_what_it_filled_in_is_not_taken_for_the_jobs_own(self, parts: Api, api: Api) -> None:
+        parts.put("partitions/large", {"nodes": ["a"], "max_gpus": 4, "max_duration_s": 3600})
+        made = api.post("jobs", BODY | {"partition": "large"}).json
+        assert (made["gpus"]["max"], made["max_duration_s"]) == (4, 3600)
+        assert "max_duration" not in api.get(f"jobs/{made['number']}").json["spec"]
+        assert api.get(f"jobs/{made['number']}").json["spec"]["gpus"] == {"min": 1, "types": []}
+        for name, limits in (("night", (1, 600)), ("day", (None, None)), ("large", (4, 3600))):
+            now = api.patch(f"jobs/{made['number']}", {"partition": name})
+            assert now.status == 200, now.json
+            assert (now.json["gpus"]["max"], now.json["max_duration_s"]) == limits
+        again = api.post(f"jobs/{made['number']}/resubmit", {"partition": "night"}).json
+        assert (again["gpus"]["max"], again["max_duration_s"]) == (1, 600)
+        shorter = api.patch(f"jobs/{made['number']}", {"max_duration": 60}).json["max_duration_s"]
+        assert shorter == 60
+        assert api.patch(f"jobs/{made['number']}", {"max_duration": None}).json["max_duration_s"] == 3600
+
+    def test_jobs_keep_the_limits_that_they_were_given(self, parts: Api, api: Api) -> None:
+        made = api.post("jobs", BODY | {"partition": "night"}).json
+        parts.put("partitions/night", {"nodes": ["b"], "max_gpus": 2, "max_duration_s": 900})
+        assert api.patch(f"jobs/{made['number']}", {"max_duration": 60}).json["gpus"]["max"] == 1
+
     def test_it_stays_while_jobs_of_it_have_not_ended(self, parts: Api, api: Api, world: World) -> None:
         job = world.submit(partition="night")
         assert parts.delete("partitions/night").status == 409

@@ -16,7 +16,7 @@ from portal.jobs.schema import FieldProblem, Problems, parse_job_file
 from portal.jobs.services.current import JobConflict, NotAllowed, audit_for_others, lock_current
 from portal.jobs.services.holds import has_cost_its_limit, lift_hold
 from portal.jobs.services.levels import choose_qos
-from portal.jobs.services.partitions import choose_partition, fitted
+from portal.jobs.services.partitions import choose_partition, limits_of
 from scheduling.lifecycle import LIVE, WAITING, State
 
 #: What describes a job may be changed at any time; the rest only says how it is to run.
@@ -100,18 +100,19 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
             "priority",
             "deadline_told",
             "max_gpus",
+            "max_duration_s",
         ]
     )
 
 
 def _fit_partition(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
-    """Within the limits of the partition that it has, or will have."""
+    """Within the limits of the partition that it has, or will have; of its GPUs nothing changes in the one it has."""
     if "partition" in changed:
         job.partition = choose_partition(job.project, job.cluster, changed["partition"])
-    job_file = fitted(parse_job_file(spec), job.partition)
-    job.max_gpus = job_file.gpus.max
-    limits = job_file.model_dump(mode="json", exclude_none=True, include={"gpus", "max_duration"})
-    job.spec = spec | limits
+    limits = limits_of(parse_job_file(spec), job.partition)
+    job.max_duration_s = limits["max_duration_s"]
+    if "partition" in changed:
+        job.max_gpus = limits["max_gpus"]
 
 
 def _tell(actor: User, job: Job, before: dict[str, Any], changed: dict[str, Any], now: datetime) -> None:

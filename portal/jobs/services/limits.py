@@ -47,7 +47,7 @@ def enforce(*, cluster_id: int, now: datetime) -> None:
 def end_overdue(*, cluster_id: int, now: datetime) -> None:
     """Runners end what has trained for its max_duration. One that does not is ended from here."""
     training = [state.value for state in TRAINING]
-    found = Job.objects.filter(cluster_id=cluster_id, spec__has_key="max_duration", run__state__in=training)
+    found = Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)
     for pk in found.values_list("pk", flat=True):
         with contextlib.suppress(StaleRun), transaction.atomic():
             job, run = lock_current(pk)
@@ -58,12 +58,12 @@ def end_overdue(*, cluster_id: int, now: datetime) -> None:
 
 def _is_overdue(job: Job, run: Run, now: datetime) -> bool:
     """A limit that was changed counts from the change: the runner hears of it with its next report."""
-    limit_s = job.spec.get("max_duration")
+    limit_s = job.max_duration_s
     if limit_s is None:  # patched meanwhile
         return False
     slack = timedelta(seconds=DURATION_SLACK_S + 2 * settings.EVENKEEL_REPORT_INTERVAL_S)
     earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
-    if run.state_since + timedelta(seconds=float(limit_s) - earlier_s) + slack > now:
+    if run.state_since + timedelta(seconds=limit_s - earlier_s) + slack > now:
         return False
     return not JobEvent.objects.filter(job=job, kind="changed", at__gt=now - slack).exists()
 

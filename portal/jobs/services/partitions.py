@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
@@ -107,17 +107,24 @@ def gpus_by_type(partition: Partition) -> dict[str, int]:
     return dict(present.values_list("node__accelerator_type").annotate(count=Count("pk")))
 
 
-def fitted(job_file: JobFile, partition: Partition | None) -> JobFile:
-    """The job file within the partition's limits, which are those of what it leaves open. Raises Problems."""
-    if partition is None:
-        return job_file
-    check_limits(partition, job_file.gpus, job_file.max_duration)
-    changes: dict[str, Any] = {}
-    if partition.max_gpus is not None and job_file.gpus.max is None:
-        changes["gpus"] = job_file.gpus.model_copy(update={"max": partition.max_gpus})
-    if partition.max_duration_s is not None and job_file.max_duration is None:
-        changes["max_duration"] = partition.max_duration_s
-    return job_file.model_copy(update=changes) if changes else job_file
+class Limits(TypedDict):
+    """What one job may have, as its columns."""
+
+    max_gpus: int | None
+    max_duration_s: float | None
+
+
+def limits_of(job_file: JobFile, partition: Partition | None) -> Limits:
+    """What the job file asks for, or the partition's where it leaves that open. Raises Problems where it is more.
+
+    The job file stays as it was given: in another partition, or submitted again, it leaves open what it left open.
+    """
+    most, longest = job_file.gpus.max, job_file.max_duration
+    if partition is not None:
+        check_limits(partition, job_file.gpus, longest)
+        most = partition.max_gpus if most is None else most
+        longest = partition.max_duration_s if longest is None else longest
+    return {"max_gpus": most, "max_duration_s": longest}
 
 
 def check_limits(partition: Partition, gpus: Gpus, max_duration_s: float | None) -> None:

@@ -36,7 +36,7 @@ from portal.jobs.services.admission import admit
 from portal.jobs.services.current import audit_for_others
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.moves import StaleRun, move
-from portal.jobs.services.partitions import choose_partition, fitted
+from portal.jobs.services.partitions import choose_partition, limits_of
 from portal.material import claims
 from scheduling.lifecycle import LIVE, Event, State
 
@@ -76,8 +76,7 @@ def submit_job(
     qos = choose_qos(project, job_file.qos)
     cluster = Cluster.objects.get()
     partition = choose_partition(project, cluster, job_file.partition)
-    job_file = fitted(job_file, partition)
-    placed = {"cluster": cluster, "qos": qos, "partition": partition}
+    placed = {"cluster": cluster, "qos": qos, "partition": partition} | limits_of(job_file, partition)
     try:
         with transaction.atomic():
             count = len(job_file.array.numbers) if job_file.array else 1
@@ -157,7 +156,6 @@ def _create(
             total_steps=spec.total_steps,
             batch_size=spec.batch_size or (model_type.default_batch_size if model_type else 1),
             min_gpus=spec.gpus.min,
-            max_gpus=spec.gpus.max,
             accelerator_types=spec.gpus.types,
             priority=spec.priority - spec.nice,
             **placed,
