@@ -72,6 +72,9 @@ class Book:
         rows = (row for level in self.chain(job.project) for row in self.covering(level, gang))
         return any(self.used[row] + gang.count <= row.gpus for row in rows)
 
+    def rows_of(self, job: Job) -> list[Guarantee]:
+        return [row for level in self.chain(job.project) for row in self.rows.get(level, ())]
+
     def is_safe(self, job: Job, from_job: Job) -> bool:
         """Whether it runs within a guarantee of a level that the other does not belong to."""
         return bool(self.within.get(job.id, set()).difference(self.chain(from_job.project)))

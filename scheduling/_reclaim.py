@@ -78,6 +78,7 @@ class _Reclaiming:
         self.usable = fleet(snapshot.nodes).type_of
         self.coming = [self.usable.get(gpu) for gpu in snapshot.blocked_gpu_ids]
         self.borrowers = sorted((job for job, _ in self.book.holders if self._may_go(job)), key=self._worth)
+        self.shared = {key for job in self.borrowers for key in job.limits}
         self.failed = set[tuple[object, ...]]()
 
     def run(self, given: Collection[str]) -> Reclaim:
@@ -94,8 +95,8 @@ class _Reclaiming:
         return self.found
 
     def _serve(self, job: Job, gangs: Sequence[Gang]) -> None:
-        since = self.found.claims[job.id]
-        alike = (job.project, tuple(gangs), job.limits, job.excluded_gpus, since)
+        limits = () if all(self.stock.allows(job, gang) for gang in gangs) else job.limits
+        alike = (job.project, tuple(gangs), limits, job.excluded_gpus, self._overdue(job))
         if alike in self.failed:
             return
         plans = [plan for gang in gangs if (plan := self._plan(job, gang)) is not None]
@@ -112,6 +113,11 @@ class _Reclaiming:
         else:
             self.failed.add(alike)
 
+    def _overdue(self, job: Job) -> frozenset[Guarantee]:
+        """By which of its guarantees it has waited so long that protection keeps borrowers no longer."""
+        waited_s = self.snapshot.now - self.found.claims[job.id]
+        return frozenset(row for row in self.book.rows_of(job) if waited_s >= row.reclaim_within_s - LEAVE_S)
+
     def _speed(self, taking: Taking) -> float:
         return self.field.steps_per_s(taking.job, taking.gang)
 
@@ -120,20 +126,23 @@ class _Reclaiming:
         missing = gang.count - (self.stock.free.get(gang.type, 0) if own else 0)
         if missing <= 0 and own:
             return Taking(job, gang, (), own, ())
-        waited_s = self.snapshot.now - self.found.claims[job.id]
-        leaving = self.coming.count(gang.type) if own and waited_s < own.reclaim_within_s - LEAVE_S else 0
+        overdue = self._overdue(job)
+        leaving = self.coming.count(gang.type) if own and own not in overdue else 0
         if own and leaving >= missing:
             return None  # processes on their way out leave enough
-        gives = partial(self._gives, kind=gang.type)
+        if not self._may_be_allowed(job, gang):
+            return None
+        gives, enough = partial(self._gives, kind=gang.type), missing
         pairs: list[tuple[Job, Guarantee]] = []
         ready: list[tuple[Job, Guarantee]] = []
         for each in self.borrowers:
             row = self._may_take(job, gang, each)
             if row is not None:
                 pairs.append((each, row))
-                if each.state is State.RUNNING or waited_s >= row.reclaim_within_s - LEAVE_S:
+                if each.state is State.RUNNING or row in overdue:
                     ready.append((each, row))
-            if sum(gives(one) for one, _ in ready) >= missing:
+                    enough -= gives(each)
+            if enough <= 0:
                 break
         chosen = _fewest(missing, ready, gives)
         if chosen:
@@ -141,6 +150,10 @@ class _Reclaiming:
         if _fewest(missing, pairs, gives):
             return Later(gang, pairs[0][1], self._from(job, pairs))
         return None
+
+    def _may_be_allowed(self, job: Job, gang: Gang) -> bool:
+        """Whether limits allow the gang, or could once borrowers whom they bind, too, are gone."""
+        return self.shared.issuperset(self.stock.rooms.all_over(job, gang))
 
     def _from(self, job: Job, pairs: Sequence[tuple[Job, Guarantee]]) -> float:
         """When the last of them may be taken: as its protection ends, or the guarantee's time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from scheduling.domain import Gang, Job, Reason
 from scheduling.policies._view import View, limited, name_of, spent_reason
@@ -23,10 +23,11 @@ class Rooms:
 
     def over(self, job: Job, gang: Gang) -> str | None:
         """The first limit, outermost level first, that has no room for the gang."""
-        if not job.limits:
-            return None
+        return next(self.all_over(job, gang), None) if job.limits else None
+
+    def all_over(self, job: Job, gang: Gang) -> Iterator[str]:
         keys = (key for key in job.limits if key in self.left)
-        return next((key for key in keys if 0 < limited(self.limits[key], gang) > self.left[key]), None)
+        return (key for key in keys if 0 < limited(self.limits[key], gang) > self.left[key])
 
     def reason(self, job: Job, gangs: Iterable[Gang]) -> Reason | None:
         """Why the job may have none of the gangs; None where it may have one of them, or where there are none."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scheduling._guaranteed import Book
 from scheduling._reclaim import CLAIMS, LEAVE_S, _sizes
-from scheduling.domain import Entity, Gang, Guarantee, Limit, Plan, Qos, Snapshot
+from scheduling.domain import Entity, Gang, Guarantee, Job, Limit, Plan, Qos, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies import POLICIES, load_policy, policy_class
@@ -230,6 +230,37 @@ def test_limits_hold_for_owners_too() -> None:
     plan = plan_round(make_snapshot(other, own, guarantees=(SPEECH,), limits=limits), load("fifo_gang"))
     assert moved(plan) == {}
     assert plan.reasons[own.id].token == "quota"
+
+
+def test_what_borrowers_leave_of_a_limit_that_binds_them_too_is_the_owners() -> None:
+    limits = {"q": Limit("gpus", 6, level="project Lab")}
+    other = make_job(gpus=6, holds=range(6), project="vision", limits=("q",))
+    own = make_job(gpus=2, project="speech", limits=("q",))
+    plan = plan_round(make_snapshot(other, own, guarantees=(SPEECH,), limits=limits), load("fifo_gang"))
+    assert moved(plan) == {other.id: "preempt", own.id: "start"}
+
+
+@pytest.mark.parametrize("why", ["limit", "within"])
+def test_borrowers_are_not_looked_at_again_for_each_owner_alike(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """Owners that have waited for different times, each with a limit of its own, and cannot be served: because of that
+    limit, or since the others run within a guarantee of their own."""
+    asked = list[str]()
+    is_safe = Book.is_safe
+
+    def count(self: Book, job: Job, from_job: Job) -> bool:
+        asked.append(job.id)
+        return is_safe(self, job, from_job)
+
+    monkeypatch.setattr(Book, "is_safe", count)
+    others = [make_job(gpus=2, holds=(n, n + 1), project="vision") for n in range(0, 60, 2)]
+    owners = [make_job(gpus=50, project="speech", limits=(f"user{n}",)) for n in range(20)]
+    most = 4 if why == "limit" else 100
+    limits = {f"user{n}": Limit("gpus", most, level=f"user {n}") for n in range(20)}
+    rows = (Guarantee("speech", 60), *([Guarantee("vision", 60)] if why == "within" else []))
+    memory = {CLAIMS: {job.id: 900.0 + n for n, job in enumerate(owners)}}
+    snapshot = make_snapshot(*others, *owners, nodes=make_nodes(60), guarantees=rows, limits=limits, memory=memory)
+    assert moved(plan_round(snapshot, load("fifo_gang"))) == {}
+    assert len(asked) == (0 if why == "limit" else len(others))
 
 
 def test_a_level_of_service_puts_nobody_out_who_runs_within_a_guarantee() -> None:
