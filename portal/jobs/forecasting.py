@@ -102,17 +102,21 @@ def _times(cluster: Cluster, parameters: Any) -> Times:
 def samples_of(cluster: Cluster, now: datetime) -> list[Sample]:
     """The preceding window: what was said, with what is known by now of what came of it."""
     rows = StartSample.objects.filter(cluster=cluster, made_at__gte=now - WINDOW, made_at__lt=now).order_by("-made_at")
-    columns = ("p10_s", "p50_s", "p90_s", "made_at", "waited_s", "started")
+    columns = ("p10_s", "p50_s", "p90_s", "made_at", "waited_s", "started", "job__held_at")
     return [
-        Sample(Start(p10_s, p50_s, p90_s), (now - made_at).total_seconds() if waited_s is None else waited_s, started)
-        for p10_s, p50_s, p90_s, made_at, waited_s, started in rows.values_list(*columns)[:MOST_CALIBRATED]
+        Sample(Start(*said), _seconds(made_at, held_at or now) if waited_s is None else waited_s, started)
+        for *said, made_at, waited_s, started, held_at in rows.values_list(*columns)[:MOST_CALIBRATED]
     ]
 
 
+def _seconds(since: datetime, until: datetime) -> float:
+    return max(0.0, (until - since).total_seconds())
+
+
 def record_outcomes(cluster: Cluster) -> int:
-    """Close the samples of jobs that wait no more; how many."""
-    still = [state.value for state in WAITING]
-    done = StartSample.objects.filter(cluster=cluster, waited_s=None).exclude(job__run__state__in=still)
+    """Close the samples of jobs that wait no more, or are held: until then they had waited; how many."""
+    waits = Q(job__run__state__in=[state.value for state in WAITING], job__hold_kind="")
+    done = StartSample.objects.filter(cluster=cluster, waited_s=None).exclude(waits)
     rows = list(done.select_related("job__run")[:MOST_KEPT])
     given = JobEvent.objects.filter(kind=Event.ASSIGNED.value, job__in={row.job_id for row in rows})
     starts: dict[Any, list[datetime]] = {}
@@ -120,8 +124,9 @@ def record_outcomes(cluster: Cluster) -> int:
         starts.setdefault(job, []).append(at)
     for row in rows:
         started = next((at for at in starts.get(row.job_id, ()) if at >= row.made_at), None)
-        until = started or (row.job.run.ended_at if row.job.run else None) or row.made_at
-        row.waited_s, row.started = max(0.0, (until - row.made_at).total_seconds()), started is not None
+        ended = row.job.run.ended_at if row.job.run else None
+        until = started or row.job.held_at or ended or row.made_at
+        row.waited_s, row.started = _seconds(row.made_at, until), started is not None
     StartSample.objects.bulk_update(rows, ["waited_s", "started"], batch_size=500)
     return len(rows)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from portal.jobs import forecast_tasks, forecasting
 from portal.jobs.describe import describe_jobs
 from portal.jobs.models import Job, Run, StartSample
-from portal.jobs.services.holds import hold_job
+from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.submission import cancel_job
 from scheduling.forecast.calibration import LEAST_SAMPLES
 from tests.portal.api import Api
@@ -110,6 +110,31 @@ def test_what_was_said_is_kept_with_what_came_true(world: World) -> None:
     assert started.waited_s is not None
     assert ended.waited_s is not None
     assert 0.0 <= ended.waited_s <= started.waited_s
+
+
+def test_while_it_is_held_a_job_does_not_wait(world: World) -> None:
+    first = busy(world)
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    foresee(world)
+    hold_job(actor=world.user, job=Job.objects.get(pk=waiting.pk))
+    now = timezone.now()
+    Job.objects.filter(pk=waiting.pk).update(held_at=now - timedelta(hours=2))
+    StartSample.objects.update(made_at=now - timedelta(hours=3))
+    (known,) = forecasting.samples_of(world.cluster, now)
+    assert (known.over, known.waited_s) == (False, pytest.approx(3_600, abs=5))
+    foresee(world)
+    closed = StartSample.objects.get(job=waiting)
+    assert (closed.started, closed.waited_s) == (False, pytest.approx(3_600, abs=5))
+    release_job(actor=world.user, job=Job.objects.get(pk=waiting.pk))
+    world.round()
+    foresee(world)
+    world.report(first, step=28_000)
+    world.gone(first, "done", step=28_000)
+    world.round()
+    foresee(world)
+    again = StartSample.objects.get(job=waiting, started=True)
+    assert again.waited_s == pytest.approx(0, abs=60)
 
 
 def test_a_job_is_sampled_again_when_it_has_waited_twice_as_long(world: World) -> None:
