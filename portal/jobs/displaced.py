@@ -13,15 +13,11 @@ from portal.jobs.describe import iso
 from portal.jobs.models import Assignment, Displacement, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.posix import moment
-from portal.jobs.snapshots import take_snapshot
 from portal.jobs.starts import expected_starts
-from scheduling.domain import Gang
 from scheduling.lifecycle import TERMINAL, WAITING, State
-from scheduling.returning import expected_return
 
 #: Reasons that say themselves when the job starts.
 _FORESEEN = "expected_start_at"
-FREE = "when enough GPUs are free, as the jobs that hold them are expected to end; others that wait are not counted"
 POLICY = "as the policy expects it to start"
 SIMULATED = "the middle of its expected starts"
 PERIOD = "when the budget's period ends"
@@ -37,7 +33,7 @@ def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] 
     if now >= row.gpus_before:
         return None
     takers = list(Job.objects.filter(number__in=row.taken_by).select_related("project").order_by("number"))
-    at, basis = _back(job, run, Gang(row.accelerator_type, row.gpus_before))
+    at, basis = _back(job, run)
     return {
         "at": iso(row.at),
         "kind": Displacement.Kind.PREEMPTED if not now else Displacement.Kind.SHRUNK,
@@ -73,8 +69,8 @@ def _places(job: Job, takers: list[Job]) -> list[tuple[Job, str]]:
     return places
 
 
-def _back(job: Job, run: Run, before: Gang) -> tuple[datetime | None, str]:
-    """The best that is known: the period's end, the queue simulated forward, the policy's own word, or GPUs' ends."""
+def _back(job: Job, run: Run) -> tuple[datetime | None, str]:
+    """What is known of one that waits: the period's end, the queue simulated forward, or the policy's own word."""
     waits = State(run.state) in WAITING
     foreseen = run.reason_detail.get(_FORESEEN) if waits else None
     said = expected_starts([job])[job.pk]["p50_at"] if waits and run.reason_token not in _PERIODS else None
@@ -82,7 +78,4 @@ def _back(job: Job, run: Run, before: Gang) -> tuple[datetime | None, str]:
         return datetime.fromisoformat(said), SIMULATED
     if foreseen is not None:
         return moment(foreseen, timezone.now()), PERIOD if run.reason_token in _PERIODS else POLICY
-    snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
-    seen = next((one for one in snapshot.jobs if one.id == str(job.pk)), None)
-    at = expected_return(snapshot, seen, before) if seen else None
-    return moment(at, timezone.now()), FREE
+    return None, ""

@@ -122,10 +122,12 @@ def test_while_it_is_held_a_job_does_not_wait(world: World) -> None:
     Job.objects.filter(pk=waiting.pk).update(held_at=now - timedelta(hours=2))
     StartSample.objects.update(made_at=now - timedelta(hours=3))
     (known,) = forecasting.samples_of(world.cluster, now)
-    assert (known.over, known.waited_s) == (False, pytest.approx(3_600, abs=5))
+    assert not known.over
+    assert known.waited_s == pytest.approx(3_600, abs=5)
     foresee(world)
     closed = StartSample.objects.get(job=waiting)
-    assert (closed.started, closed.waited_s) == (False, pytest.approx(3_600, abs=5))
+    assert not closed.started
+    assert closed.waited_s == pytest.approx(3_600, abs=5)
     release_job(actor=world.user, job=Job.objects.get(pk=waiting.pk))
     world.round()
     foresee(world)

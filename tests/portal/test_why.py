@@ -180,6 +180,7 @@ def test_a_shrunk_job_says_so_while_it_runs(world: World) -> None:
     found = why(world, first)["displaced"]
     assert found["kind"] == "shrunk"
     assert (found["gpus_before"], found["gpus_now"]) == (4, 2)
+    assert (found["back_at"], found["back_basis"]) == (None, None)  # nothing is foreseen of it while it runs
     assert found["level"] == "policy f_scheduling"
     assert {taker["number"] for taker in found["by"]} <= {job.number for job in others}
     assert found["by"][0]["within"] == "your own project"
