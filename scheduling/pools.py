@@ -1,6 +1,7 @@
 """Which nodes each job may be given GPUs on: those of its partition, and none with a window that it would run into.
 
-Nodes of one accelerator type that lie in the same partitions and windows are a pool. Policies see each pool as a type
+Nodes of one accelerator type that lie in the same partitions and windows are a pool; windows that begin after all jobs
+that could use their nodes have ended do not count. Policies see each pool as a type
 of its own, and a job has curves for the pools that it may use and for no others. So whatever a policy optimises, its
 capacities are right, and no policy knows of any of this. Without partitions and windows nothing is done.
 """
@@ -84,7 +85,7 @@ class Pools:
     def __post_init__(self) -> None:
         known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Pool] = {}
         parts = _by_node({name: self.snapshot.partitions[name].nodes for name in sorted(self.snapshot.partitions)})
-        spans = {window.id: window for window in sorted(self.snapshot.windows, key=lambda w: (w.start, w.id))}
+        spans = {window.id: window for window in sorted(_reached(self.snapshot, parts), key=lambda w: (w.start, w.id))}
         windows_of = _by_node({key: window.nodes for key, window in spans.items()})
         for node in self.snapshot.nodes:
             names, ids = tuple(parts.get(node.name, ())), tuple(windows_of.get(node.name, ()))
@@ -197,6 +198,43 @@ def divide(snapshot: Snapshot) -> Divided:
 def _as_seen(node: Node, pool: Pool, now: float) -> Node:
     """With its pool for a type, and closed while it is maintained."""
     return replace(node, type=pool.name, schedulable=node.schedulable and not pool.is_maintained(now))
+
+
+def _reached(snapshot: Snapshot, parts: Mapping[str, Sequence[str]]) -> list[Window]:
+    """Windows in force, and those that some job which they are not for may run into, on nodes that it may use."""
+    late = [window for window in snapshot.windows if window.start > snapshot.now]
+    found = [window for window in snapshot.windows if window.start <= snapshot.now]
+    if not late:
+        return found
+    places = {node.name: {(part, node.type) for part in parts.get(node.name, ("",))} for node in snapshot.nodes}
+    ends = _latest_ends(snapshot)
+    for window in late:
+        mine = set[tuple[str, str]]().union(*(places.get(name, ()) for name in window.nodes))
+        if any(_reaches(window, ends.get(place, ())) for place in mine):
+            found.append(window)
+    return found
+
+
+def _latest_ends(snapshot: Snapshot) -> dict[tuple[str, str], list[tuple[float, Job]]]:
+    """Of the jobs that may use nodes of a partition and type, the last first."""
+    types = {node.type for node in snapshot.nodes}
+    found: dict[tuple[str, str], list[tuple[float, Job]]] = {}
+    for job in snapshot.jobs:
+        for kind in types.intersection(job.types or types):
+            if not job.curves or kind in job.curves:
+                found.setdefault((job.partition, kind), []).append((latest_end(job, kind, snapshot.now), job))
+    for ends in found.values():
+        ends.sort(key=lambda one: -one[0])
+    return found
+
+
+def _reaches(window: Window, ends: Sequence[tuple[float, Job]]) -> bool:
+    for end, job in ends:
+        if end <= window.start:
+            return False
+        if not window.admits(job):
+            return True
+    return False
 
 
 def _by_node(sets: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:

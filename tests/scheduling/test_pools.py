@@ -385,3 +385,43 @@ def test_a_job_that_cannot_checkpoint_keeps_its_gpus(name: str, edge: dict[str, 
     guarantees = (Guarantee("speech", 2, level="project Speech"),)
     snapshot = make_snapshot(rigid, own, nodes=TWO, limits=SPENT, qos=LEVELS, guarantees=guarantees, **edge)
     assert plan_round(snapshot, load(name)).moves == ()
+
+
+FAR = Window("w1", frozenset({"titan_xp-0", "titan_xp-1"}), NOW + 58 * DAY, NOW + 59 * DAY)
+FOUR = make_nodes(8, 8, 8, 8)
+
+
+def busy(number: int, node: int, **more: Any) -> Job:
+    return make_job(number=number, holds=range(8 * node, 8 * node + 8), gpus=8, **more)
+
+
+@every_policy
+def test_a_window_that_nobody_runs_into_changes_nothing(name: str) -> None:
+    """One node of each half is free, and every job is over long before the window."""
+    wide = make_job(number=3, gpus=16, time_limit_s=100.0)
+    snapshot = make_snapshot(busy(1, 0), busy(2, 2), wide, nodes=FOUR)
+    plain = plan_round(snapshot, load(name))
+    if name != "static_partition":  # its slots are smaller
+        assert [move.job_id for move in plain.moves if move.kind == "start"] == [wide.id]
+    windowed = plan_round(replace(snapshot, windows=(FAR,)), load(name))
+    assert [(m.job_id, m.kind, m.gpu_ids) for m in windowed.moves] == [
+        (m.job_id, m.kind, m.gpu_ids) for m in plain.moves
+    ]
+
+
+def test_windows_count_for_those_who_may_run_into_them() -> None:
+    def pools(*jobs: Job, **more: Any) -> int:
+        found = divide(make_snapshot(*jobs, nodes=FOUR, windows=(FAR,), **more)).pools
+        assert found is not None
+        return len(found.every)
+
+    short, endless = make_job(gpus=1), make_job(gpus=1, curves={}, user="7")
+    assert pools() == pools(short) == 1
+    assert pools(short, endless) == 2
+    assert pools(short, make_job(gpus=1, remaining_steps=1e9)) == 2
+    half = {"half": Partition(frozenset({"titan_xp-2", "titan_xp-3"}))}
+    assert pools(replace(endless, partition="half"), partitions=half) == 2  # the partition's own edge
+    theirs = replace(FAR, users=frozenset({"7"}))
+    seen = divide(make_snapshot(endless, nodes=FOUR, windows=(theirs,)))
+    assert seen.pools is not None
+    assert len(seen.pools.every) == 1
