@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from scheduling._displaced import window_detail
+from scheduling._spanning import by_type, is_wide
 from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
 from scheduling.policies._backfill import span
 from scheduling.policies._stock import no_type
-from scheduling.policies._view import View
+from scheduling.policies._view import View, words
 from scheduling.pools import Pool, Pools, latest_end
 
 _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
@@ -49,6 +50,14 @@ def _plain(gang: Gang | None) -> Gang | None:
     return gang and Gang(plain_type(gang.type), gang.count)
 
 
+def _starts_across(gang: Gang) -> Reason:
+    text = (
+        f"It starts on {words(gang)} on nodes that differ in their partitions or in the windows ahead of them, so it "
+        "keeps these as they are."
+    )
+    return Reason("starts_across_pools", text)
+
+
 class PoolWords:
     """`field` and `gangs` have the pools; the pools' own snapshot the plain types."""
 
@@ -56,6 +65,8 @@ class PoolWords:
         self.snapshot, self.pools, self.field = pools.snapshot, pools, field
         self.jobs = {job.id: job for job in pools.snapshot.jobs}
         self.waiting = {job.id for job in field.queued if job.id not in gangs}
+        starts = {job.id: gangs[job.id] for job in field.queued if job.id in gangs}
+        self.across = {key: gang for key, gang in starts.items() if POOL_MARK not in gang.type}
         self.free = dict(field.free)
         for job in field.taking_part:
             if job.id in gangs and gangs[job.id].type in self.free:
@@ -66,12 +77,15 @@ class PoolWords:
         plain = Reason(reason.token, without_pools(reason.text), without_pools(reason.detail))
         if reason.token in _NO_TYPE:
             plain = no_type(job)
+        if key in self.across and reason.token in _NO_TYPE | _FULL:
+            return _starts_across(self.across[key])
         if key not in self.waiting:
             fixed = job.gpu_ids and job.restartable and reason.token in ("rigid", "not_resizable")
             return self._kept(job) if fixed and self.pools.stays_in(job) is None else plain
         if reason.token in _OTHER_CAUSES:
             return plain
-        return self._too_small(job) or self._runs_into(job, reason.token) or self._full(job, plain) or plain
+        known = self._too_small(job) or self._runs_into(job, reason.token)
+        return known or self._in_no_pool_alone(job) or self._full(job, plain) or plain
 
     def _kept(self, job: Job) -> Reason:
         text = (
@@ -131,6 +145,23 @@ class PoolWords:
             "into it; it starts after it, or where other nodes are free."
         )
         return Reason(window.kind, text, detail)
+
+    def _in_no_pool_alone(self, job: Job) -> Reason | None:
+        """Policies plan pool by pool, so none says of it what it waits for."""
+        kinds = by_type(self.pools, job) if self.field.multi_node else {}
+        if not kinds or not all(is_wide(self.pools, job, mine) for mine in kinds.values()):
+            return None
+        kind, free = max(((kind, self._free(mine)) for kind, mine in kinds.items()), key=lambda one: (one[1], one[0]))
+        most = sum(self.pools.size[pool] for pool in kinds[kind])
+        text = (
+            f"No nodes that are in the same partitions and have the same windows ahead have the {job.min_gpus} "
+            f"{kind} that it needs. On all that it may use {free} of {most} are free; it starts when {job.min_gpus} "
+            "are, and none are kept free for it until then."
+        )
+        return Reason("across_pools", text, {"needs": job.min_gpus, "type": kind, "free": free, "gpus": most})
+
+    def _free(self, mine: Iterable[Pool]) -> int:
+        return sum(max(0, self.free.get(pool.name, 0)) for pool in mine)
 
     def _full(self, job: Job, reason: Reason) -> Reason | None:
         if not job.partition or reason.token not in _FULL or len(self.pools.usable(job)) == len(self.pools.every):

@@ -82,7 +82,7 @@ class _Reclaiming:
         self.failed = set[tuple[object, ...]]()
 
     def run(self, given: Collection[str]) -> Reclaim:
-        for job in _in_order(self.policy, self.snapshot, self.field):
+        for job in in_order(self.policy, self.snapshot, self.field):
             gangs = [Gang(name, count) for name, count in _sizes(self.policy, self.field, job).items()]
             gangs = [gang for gang in gangs if self.book.has_room(job, gang)]
             if not gangs:
@@ -209,7 +209,7 @@ class _Reclaiming:
         return True
 
 
-def _in_order(policy: Policy, snapshot: Snapshot, field: View) -> Sequence[Job]:
+def in_order(policy: Policy, snapshot: Snapshot, field: View) -> Sequence[Job]:
     order = getattr(policy, "in_order", None)
     return order(snapshot, field.queued) if order else field.queued
 

@@ -14,7 +14,7 @@ from scheduling._displaced import Displaced, displace
 from scheduling._gathering import gather
 from scheduling._parking import park
 from scheduling._pool_words import PoolWords, plan_in_plain_types
-from scheduling._reclaim import CLAIMS, Reclaim, reclaim
+from scheduling._reclaim import CLAIMS, Reclaim, in_order, reclaim
 from scheduling._spanning import start_across
 from scheduling._sparing import allocate
 from scheduling._telling import Layout, moves_of, next_wake_at, reasons_of
@@ -62,7 +62,7 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
         layout = _present(field)
     layout = _with_owners(layout, back)
     if pools is not None:
-        layout = _across_pools(pools, field, layout)
+        layout = _across_pools(pools, displaced.snapshot, policy, layout)
     # 6 say what changes and why
     own = {**kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
     words = PoolWords(pools, field, layout.gangs) if pools else None
@@ -86,9 +86,11 @@ def _with_owners(layout: Layout, back: Reclaim) -> Layout:
     return Layout({**layout.gpus, **gpus}, {**layout.gangs, **{one.job.id: one.gang for one in back.takings}})
 
 
-def _across_pools(pools: Pools, field: View, layout: Layout) -> Layout:
+def _across_pools(pools: Pools, snapshot: Snapshot, policy: Policy, layout: Layout) -> Layout:
     """And those whose gang no pool of nodes alone has room for."""
-    gpus, gangs = start_across(pools, field, layout.gpus, layout.gangs)
+    field = view(snapshot)
+    queue = in_order(policy, snapshot, field)
+    gpus, gangs = start_across(pools, field, queue, layout.gpus, layout.gangs, timed=policy.timed)
     return Layout({**layout.gpus, **gpus}, {**layout.gangs, **gangs}) if gpus else layout
 
 

@@ -39,6 +39,7 @@ _WAYS_OUT = {
     "budget_parked": "It goes on from its checkpoint when the period ends, or when the limit is raised.",
     "dependency": "It queues when that has happened; where it cannot happen any more, it is cancelled.",
     "partition_full": "It starts when {needs} GPUs of partition {partition} are free; another partition may have room.",
+    "across_pools": "It starts when {needs} × {type} are free at once on nodes that it may use; fewer start sooner.",
     "maintenance": "It starts when the window is over, or before it with a max_duration that ends in time.",
     "reservation": "It starts when the window is over, or before it with a max_duration that ends in time.",
     "partition_too_small": "Ask for fewer GPUs, or for another partition.",

@@ -12,7 +12,7 @@ _WORDS = {
     "reclaimed": "Priority", "reclaiming": "Resources", "may_not_borrow": "Resources",
     "budget_parked": "AssocGrpGRESMinutes", "quota_queue": "AssocMaxJobsLimit",
     "quota_period": "AssocGrpGRESMinutes", "back_off": "BeginTime", "dependency": "Dependency",
-    "partition_full": "Resources", "partition_too_small": "PartitionNodeLimit",
+    "partition_full": "Resources", "across_pools": "Resources", "partition_too_small": "PartitionNodeLimit",
     "maintenance": "ReqNodeNotAvail", "reservation": "Reservation",
     "never": "BadConstraints", "no_profile": "BadConstraints", "node_unavailable": "ReqNodeNotAvail",
     "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",

@@ -177,6 +177,22 @@ class TestRounds:
         found = api.get(f"jobs/{job.number}/explanation").json
         assert (found["token"], found["slurm"]) == ("partition_too_small", "PartitionNodeLimit")
 
+    def test_one_that_no_pool_alone_can_run_is_said_and_starts(self, parts: Api, api: Api, world: World) -> None:
+        """The nodes of `whole` are in other partitions, too."""
+        parts.put("partitions/whole", {"accelerator_types": ["k1"]})
+        first = world.submit(gpus={"min": 1, "max": 1}, partition="night")
+        world.train(first)
+        job = world.submit(gpus={"min": 6, "max": 6}, partition="whole")
+        world.round()
+        found = api.get(f"jobs/{job.number}/explanation").json
+        assert (found["token"], found["slurm"]) == ("across_pools", "Resources")
+        assert "5 of 6 are free" in found["text"]
+        assert "6 × k1" in found["would_change"]
+        api.post(f"jobs/{first.number}/cancel")
+        world.gone(first)
+        world.round()
+        assert self.nodes(job) == {"a", "b"}
+
     def test_its_priority_counts_and_is_shown(self, parts: Api, api: Api, world: World) -> None:
         set_policy(actor=None, cluster=Cluster.objects.get(), name="multifactor", parameters={"weight_partition": 500})
         job = world.submit(gpus={"min": 4}, partition="day")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Gang, Guarantee, Job, Limit, Move, Partition, Qos, Snapshot, Window
+from scheduling.domain import Gang, Guarantee, Job, Limit, Move, Partition, Plan, Qos, Snapshot, Window
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Policy
@@ -425,3 +425,59 @@ def test_windows_count_for_those_who_may_run_into_them() -> None:
     seen = divide(make_snapshot(endless, nodes=FOUR, windows=(theirs,)))
     assert seen.pools is not None
     assert len(seen.pools.every) == 1
+
+
+# Gangs across pools ----------------------------------------------------------------------------------
+
+
+def endless(**more: Any) -> Job:
+    """Nothing says how long it runs, so each window ahead counts; it is held, so it takes no part."""
+    return make_job(curves={}, held=True, **more)
+
+
+def started(plan: Plan) -> dict[str, Gang | None]:
+    return {move.job_id: move.gang for move in plan.moves if move.kind == "start"}
+
+
+@pytest.mark.parametrize("name", ["f_scheduling", "fifo_gang", "multifactor"])
+def test_a_gang_starts_on_what_is_free_in_several_pools(name: str) -> None:
+    wide = make_job(number=3, gpus=16, time_limit_s=100.0)
+    snapshot = make_snapshot(busy(1, 0), busy(2, 2), wide, endless(), nodes=FOUR, windows=(FAR,))
+    assert started(plan_round(snapshot, load(name))) == {wide.id: Gang("titan_xp", 16)}
+
+
+@pytest.mark.parametrize("name", ["fifo_gang", "multifactor"])
+def test_it_takes_nothing_from_where_one_ahead_of_it_waits(name: str) -> None:
+    """The first waits for a whole half; the second would have the free node of each for ever."""
+    half = {"half": Partition(FAR.nodes), "all": Partition(frozenset(node.name for node in FOUR))}
+    runs = [busy(1, 0, partition="all"), busy(2, 2, partition="all")]
+    first = make_job(number=3, gpus=16, partition="half")
+    second = make_job(number=4, gpus=16, partition="all")
+    snapshot = make_snapshot(*runs, first, second, nodes=FOUR, partitions=half)
+    assert started(plan_round(snapshot, load(name))) == {}
+    assert started(plan_round(replace(snapshot, jobs=(*runs, second)), load(name))) == {second.id: Gang("titan_xp", 16)}
+
+
+def test_a_job_beyond_its_limit_holds_nobody_up() -> None:
+    half = {"half": Partition(FAR.nodes), "all": Partition(frozenset(node.name for node in FOUR))}
+    runs = [busy(1, 0, partition="all"), busy(2, 2, partition="all")]
+    limit = {"k": Limit("gpus", most=1, level="project Speech")}
+    first = make_job(number=3, gpus=16, partition="half", limits=("k",))
+    second = make_job(number=4, gpus=16, partition="all")
+    snapshot = make_snapshot(*runs, first, second, nodes=FOUR, partitions=half, limits=limit)
+    assert started(plan_round(snapshot, load("fifo_gang"))) == {second.id: Gang("titan_xp", 16)}
+
+
+@every_policy
+def test_who_waits_for_several_pools_is_told_so(name: str) -> None:
+    far = replace(FAR, nodes=frozenset({"titan_xp-0"}))
+    wide = make_job(number=1, gpus=8, priority=100, time_limit_s=DAY)
+    small = make_job(number=2, holds=(0,), gpus=1, time_limit_s=DAY)
+    plan = plan_round(make_snapshot(wide, small, endless(), nodes=TWO, windows=(far,)), load(name))
+    assert started(plan) == {}
+    reason = plan.reasons[wide.id]
+    assert reason.token == "across_pools"
+    assert "7 of 8 are free; it starts when 8 are" in reason.text
+    free = plan_round(make_snapshot(wide, endless(), nodes=TWO, windows=(far,)), load(name))
+    assert started(free) == {wide.id: Gang("titan_xp", 8)}
+    assert free.moves[0].reason.token == "starts_across_pools"
