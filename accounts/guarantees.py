@@ -11,7 +11,7 @@ from django.db import connection, transaction
 
 from accounts.audit import record_audit
 from accounts.models import Guarantee, Project, User
-from accounts.selectors import manageable_projects
+from accounts.selectors import manageable_projects, visible_projects
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def set_guarantee(
 ) -> tuple[Guarantee, bool]:
     """(the guarantee, whether it is new). `there`: the cluster's GPUs by type. Raises TooMuch."""
     _lock()
-    check(_promises() | {project.pk: promise}, there)
+    _check_change(project, promise, there, seen=_seen_by(actor))
     before = Guarantee.objects.filter(project=project).first()
     values = {"gpus": promise.gpus, "by_type": dict(promise.by_type), "reclaim_within_s": reclaim_within_s}
     row, made = Guarantee.objects.update_or_create(project=project, defaults=values)
@@ -65,10 +65,12 @@ def remove_guarantee(*, actor: User | None, guarantee: Guarantee) -> None:
     record_audit(actor=actor, action="guarantee.remove", target=guarantee.project.key, detail={"before": before})
 
 
-def check_places() -> None:
+def check_places(actor: User) -> None:
     """After a project has moved; raises TooMuch. In a transaction."""
     _lock()
-    check(_promises(), None)
+    promises = _promises()
+    for total in _totals(promises, Project.objects.in_bulk(list(promises)), None).values():
+        total.check(None, _seen_by(actor))
 
 
 def _lock() -> None:
@@ -85,46 +87,82 @@ def _promises() -> dict[int, Promise]:
     return {row.project_id: Promise(row.gpus, row.by_type) for row in Guarantee.objects.all()}
 
 
-def check(promises: Mapping[int, Promise], there: Mapping[str, int] | None) -> None:
-    """`there`: the cluster's GPUs by type; None where they are not looked at. Raises TooMuch."""
-    projects = Project.objects.in_bulk(list(promises))
-    below: dict[int | None, list[int]] = {}
-    for pk in promises:
-        above = [level for level in projects[pk].ancestry[:-1] if level in promises]
-        below.setdefault(above[-1] if above else None, []).append(pk)
-    for pk, promise in promises.items():
-        _check_one(projects[pk].name, promise, there)
-        inner = {projects[one].name: promises[one] for one in below.get(pk, [])}
-        _check_sum(f"project {projects[pk].name} is guaranteed", promise, inner)
-    if there is not None:
-        outer = {projects[one].name: promises[one] for one in below.get(None, [])}
-        _check_sum("the cluster has", Promise(sum(there.values()), there), outer)
+def _seen_by(actor: User | None) -> set[int] | None:
+    """Projects that refusals may name to this person; None: all."""
+    if actor is None or actor.is_superuser:
+        return None
+    return set(visible_projects(actor).values_list("pk", flat=True))
 
 
-def _check_one(name: str, promise: Promise, there: Mapping[str, int] | None) -> None:
+def _check_change(project: Project, promise: Promise, there: Mapping[str, int], seen: set[int] | None) -> None:
+    """Nodes may have left since promises were made, so what a change does not raise is not held against it. Above the
+    guarantee that a manager divides it raises nothing."""
+    before = _promises()
+    after = before | {project.pk: promise}
+    projects = Project.objects.in_bulk(list(after))
+    _check_types(project.name, promise, before.get(project.pk, Promise(0)), there)
+    known = _totals(before, projects, there)
+    for key, total in _totals(after, projects, there).items():
+        total.check(known.get(key), seen)
+
+
+def _check_types(name: str, promise: Promise, before: Promise, there: Mapping[str, int]) -> None:
     typed = sum(promise.by_type.values())
     if typed > promise.gpus:
         raise TooMuch(
             "by_type", f"Project {name}: its types add up to {typed}, and it would have {promise.gpus} in all."
         )
-    for kind, count in promise.by_type.items() if there is not None else ():
-        if count > (there or {}).get(kind, 0):
-            has = (there or {}).get(kind, 0)
+    for kind, count in promise.by_type.items():
+        has = there.get(kind, 0)
+        if count > max(has, before.by_type.get(kind, 0)):
             raise TooMuch(f"by_type.{kind}", f"Project {name} would have {count} {kind} and the cluster has {has}.")
 
 
-def _check_sum(whose: str, most: Promise, parts: Mapping[str, Promise]) -> None:
-    whole = {name: part.gpus for name, part in parts.items()}
-    if sum(whole.values()) > most.gpus:
-        raise TooMuch("gpus", _sentence(whole, "GPUs", whose, most.gpus))
-    kinds = {kind for part in parts.values() for kind in part.by_type} if most.by_type else set()
-    for kind in sorted(kinds):
-        typed = {name: part.by_type[kind] for name, part in parts.items() if part.by_type.get(kind)}
-        if sum(typed.values()) > most.by_type.get(kind, 0):
-            raise TooMuch(f"by_type.{kind}", _sentence(typed, kind, whose, most.by_type.get(kind, 0)))
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """What the next guaranteed projects below a level are promised together, and how much there is at most."""
+
+    level: Project | None  # None: the cluster
+    kind: str | None  # None: of all types
+    most: int
+    parts: Mapping[Project, int]
+
+    @property
+    def excess(self) -> int:
+        return sum(self.parts.values()) - self.most
+
+    def check(self, before: _Total | None, seen: set[int] | None) -> None:
+        if self.excess > max(0, before.excess if before else 0):
+            raise TooMuch(f"by_type.{self.kind}" if self.kind else "gpus", self._sentence(seen))
+
+    def _sentence(self, seen: set[int] | None) -> str:
+        named = {part.name: count for part, count in self.parts.items() if seen is None or part.pk in seen}
+        shown = [f"{name} {count}" for name, count in sorted(named.items())][:10]
+        more = len(self.parts) - len(shown)
+        names = ", ".join(shown) + (f" and {more} more" if more else "") if shown else "Guarantees"
+        whose = "the cluster has"
+        if self.level is not None:
+            may = seen is None or self.level.pk in seen
+            whose = f"project {self.level.name} is guaranteed" if may else "a project above is guaranteed"
+        return f"{names}: together {sum(self.parts.values())} {self.kind or 'GPUs'}, and {whose} {self.most}."
 
 
-def _sentence(parts: Mapping[str, int], unit: str, whose: str, most: int) -> str:
-    shown = [f"{name} {count}" for name, count in sorted(parts.items())]
-    names = ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
-    return f"{names}: together {sum(parts.values())} {unit}, and {whose} {most}."
+def _totals(
+    promises: Mapping[int, Promise], projects: Mapping[int, Project], there: Mapping[str, int] | None
+) -> dict[tuple[int | None, str | None], _Total]:
+    """By level, None: the cluster, and type. `there`: its GPUs by type; None where they are not looked at."""
+    below: dict[int | None, list[int]] = {}
+    for pk in promises:
+        above = [level for level in projects[pk].ancestry[:-1] if level in promises]
+        below.setdefault(above[-1] if above else None, []).append(pk)
+    found: dict[tuple[int | None, str | None], _Total] = {}
+    for level, inner in below.items():
+        if level is None and there is None:
+            continue
+        most = Promise(sum((there or {}).values()), there or {}) if level is None else promises[level]
+        place = None if level is None else projects[level]
+        found[level, None] = _Total(place, None, most.gpus, {projects[pk]: promises[pk].gpus for pk in inner})
+        for kind in sorted({kind for pk in inner for kind in promises[pk].by_type}) if most.by_type else ():
+            typed = {projects[pk]: count for pk in inner if (count := promises[pk].by_type.get(kind, 0))}
+            found[level, kind] = _Total(place, kind, most.by_type.get(kind, 0), typed)
+    return found

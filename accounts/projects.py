@@ -51,7 +51,7 @@ def move_project(*, actor: User, project: Project, parent: Project | None) -> No
     project.parent = parent
     project.save(update_fields=["parent"])
     try:
-        guarantees.check_places()
+        guarantees.check_places(actor)
     except guarantees.TooMuch as error:
         raise BadPlace(f"Guaranteed GPUs would not add up. {error}") from None
     detail = {"before": before.key if before else None, "after": parent.key if parent else None}

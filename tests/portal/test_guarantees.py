@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Guarantee, Membership, Project, User
-from portal.jobs.models import Job, JobEvent
+from portal.jobs.models import Accelerator, Job, JobEvent
 from portal.jobs.snapshots import take_snapshot
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -63,6 +63,48 @@ def test_what_is_guaranteed_never_adds_up_to_more_than_there_is(root: Api) -> No
     assert put(root, "speech", 0).status == 400
     entries = AuditEntry.objects.filter(action="guarantee.set")
     assert entries.count() == 4
+
+
+@pytest.fixture
+def half_left(world: World, root: Api) -> None:
+    """All four GPUs are promised, two to the lab, and two have left the cluster since."""
+    assert put(root, "lab", 2, by_type={"k1": 2}).status == 201
+    assert put(root, "vision", 2, by_type={"k1": 2}).status == 201
+    gone = Accelerator.objects.order_by("pk").values("pk")[:2]
+    Accelerator.objects.filter(pk__in=gone).update(present=False)
+
+
+@pytest.mark.usefixtures("half_left")
+def test_guarantees_can_be_lowered_though_more_is_promised_than_is_left(root: Api) -> None:
+    assert put(root, "lab", 2).status == 200  # of any type now
+    assert put(root, "lab", 1).status == 200
+    more = put(root, "lab", 2)
+    assert more.status == 400
+    assert "Lab 2, Vision 2: together 4 GPUs, and the cluster has 2." in more.json["detail"]
+    assert put(root, "vision", 1).status == 200
+    typed = put(root, "vision", 1, by_type={"k1": 1})
+    assert typed.status == 200
+
+
+@pytest.mark.usefixtures("half_left")
+def test_what_is_promised_elsewhere_keeps_no_manager_from_dividing(root: Api) -> None:
+    boss = User.objects.create_user("boss@example.org", "x")
+    Membership.objects.create(project=Project.objects.get(key="lab"), user=boss, role="manager")
+    assert put(Api(boss), "speech", 2).status == 201
+    beyond = put(Api(boss), "audio", 1)
+    assert beyond.status == 400
+    assert "Audio 1, Speech 2: together 3 GPUs, and project Lab is guaranteed 2." in beyond.json["detail"]
+
+
+def test_a_refused_move_names_no_project_that_the_person_may_not_see(root: Api) -> None:
+    for project, gpus in (("lab", 2), ("speech", 2), ("vision", 1)):
+        assert put(root, project, gpus).status == 201
+    boss = User.objects.create_user("boss@example.org", "x")
+    for key in ("audio", "vision"):
+        Membership.objects.create(project=Project.objects.get(key=key), user=boss, role="manager")
+    answer = Api(boss).patch("projects/vision", {"parent": "audio"})
+    assert answer.status == 409
+    assert "Vision 1 and 1 more: together 3 GPUs, and a project above is guaranteed 2." in answer.json["detail"]
 
 
 def test_a_project_is_not_moved_to_where_its_guarantee_does_not_fit(root: Api) -> None:
