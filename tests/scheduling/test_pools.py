@@ -409,6 +409,21 @@ def test_a_window_that_nobody_runs_into_changes_nothing(name: str) -> None:
     ]
 
 
+@every_policy
+def test_a_window_that_nobody_runs_into_lets_nobody_pass_a_wide_job(name: str) -> None:
+    """The wide one needs both nodes, and one has the window."""
+    wide = make_job(number=1, gpus=8, priority=100, remaining_steps=1e5)
+    runs = make_job(number=2, holds=(0,), gpus=1, curve=make_curve(1.0), remaining_steps=DAY)
+    small = [make_job(number=n, gpus=1, curve=make_curve(1.0), remaining_steps=2 * DAY) for n in range(3, 13)]
+    snapshot = make_snapshot(wide, runs, *small, nodes=TWO)
+    windowed = replace(snapshot, windows=(replace(FAR, nodes=frozenset({"titan_xp-0"})),))
+    plain, other = plan_round(snapshot, load(name)), plan_round(windowed, load(name))
+    assert started(other) == started(plain)
+    assert other.reasons[wide.id].token == plain.reasons[wide.id].token
+    if name in ("fifo_gang", "multifactor"):
+        assert started(other) == {}
+
+
 def test_windows_count_for_those_who_may_run_into_them() -> None:
     def pools(*jobs: Job, **more: Any) -> int:
         found = divide(make_snapshot(*jobs, nodes=FOUR, windows=(FAR,), **more)).pools
