@@ -343,6 +343,10 @@ def test_after_its_time_no_claim_is_left_that_borrowers_could_serve(name: str, s
     book = Book(replace(snapshot, jobs=tuple(now)))
     usable = {gpu: node.type for node in snapshot.nodes if node.schedulable and not node.lost for gpu in node.gpu_ids}
     held = {gpu for job in now for gpu in job.gpu_ids}
+    # What an assignment that is withdrawn in this round leaves is planned in the next, which follows at once.
+    held |= {
+        gpu for job in snapshot.jobs if plan.reasons[job.id].token == "assignment_withdrawn" for gpu in job.gpu_ids
+    }
     for owner in plan.memory.get(CLAIMS, {}):
         job = next(each for each in now if each.id == owner)
         if job.gpu_ids or job.excluded_gpus:
