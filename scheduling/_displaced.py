@@ -41,6 +41,11 @@ class Displaced:
         staying = self.staying | frozenset(stay)
         return _build(replace(self, may_stay=self.may_stay - staying, staying=staying))
 
+    @property
+    def all_staying(self) -> Displaced:
+        """As if nobody left a drained node: what they have there is nobody else's until they do."""
+        return self.keep(self.may_stay) if self.may_stay else self
+
     def change(self, changed: Mapping[str, Job | None]) -> Displaced:
         return _build(replace(self, changed={**self.changed, **changed})) if changed else self
 

@@ -49,7 +49,7 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     allocation, displaced = _allocate(displaced, policy)
     # 3 take back what is guaranteed to those whom it leaves waiting, and have it plan around them
     given = {*(allocation.counts or allocation.placements or ()), *displaced.may_stay}
-    back = reclaim(displaced.snapshot, policy, given)
+    back = reclaim(displaced.all_staying.snapshot, policy, given)
     if back.takings:
         allocation, displaced = _allocate(displaced.change(back.changed), policy)
     field = view(displaced.snapshot)
