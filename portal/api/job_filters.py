@@ -45,7 +45,7 @@ class _Filters(BaseModel):
 
 
 class JobsQuery(_Filters, PageQuery):
-    limit: int = Field(40, ge=1, le=200, description="Rows of a page.")
+    limit: int = Field(35, ge=1, le=200, description="Rows of a page.")
     state: Annotated[list[JobState], Several] = Field([], max_length=20, description="Any of these; `a,b` or repeated.")
     ordering: Literal["-number", "number", "-submitted_at", "submitted_at"] = "-number"
     arrays: Literal["jobs", "first"] = Field("jobs", description="`first`: of each array only its first job.")

@@ -57,6 +57,10 @@ def _key(cluster_id: int) -> str:
     return f"expected-starts/{cluster_id}"
 
 
+def _job_key(job_id: str) -> str:
+    return f"expected-start/{job_id}"
+
+
 def store(cluster: Cluster, expected: Expectation) -> None:
     """The newest forecast of all that wait replaces the one before."""
     before: dict[str, Said] = cache.get(_key(cluster.pk)) or {}
@@ -79,17 +83,18 @@ def store(cluster: Cluster, expected: Expectation) -> None:
             )
     kept = {key: old if (old := before.get(key)) and old.stands_for(new) else new for key, new in found.items()}
     cache.set(_key(cluster.pk), kept, _KEPT_S)
+    cache.set_many({_job_key(key): said for key, said in kept.items()}, _KEPT_S)
 
 
 def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
-    """Of jobs that wait; one look into the cache per cluster."""
+    """Of jobs that wait; one look into the cache, for these jobs alone."""
     jobs = list(waiting)
+    known: dict[str, Said] = {}
     try:
-        known = {pk: cache.get(_key(pk)) or {} for pk in {job.cluster_id for job in jobs}}
+        known = cache.get_many([_job_key(str(job.pk)) for job in jobs]) if jobs else {}
     except RedisError as error:
         logger.warning("expected starts cannot be read: %s", error)
-        known = {job.cluster_id: {} for job in jobs}
-    return {job.pk: _describe(job, known[job.cluster_id].get(str(job.pk))) for job in jobs}
+    return {job.pk: _describe(job, known.get(_job_key(str(job.pk)))) for job in jobs}
 
 
 def _describe(job: Job, said: Said | None) -> dict[str, Any]:

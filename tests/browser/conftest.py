@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.live_portal import LivePortal, running_portal
 
@@ -23,6 +23,9 @@ ARGS = [
 ]
 DIST = Path(__file__).resolve().parents[2] / "frontend" / "dist" / "index.html"
 PATIENCE_MS = 30_000
+
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")

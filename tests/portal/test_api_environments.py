@@ -134,11 +134,12 @@ def test_a_failed_build_ends_the_job_with_the_end_of_its_log(
     log = Path(settings.EVENKEEL_DATA) / "environments" / "vision" / digest
     log.mkdir(parents=True)
     (log / "log").write_text("first\nERROR: no matching distribution\n")
-    builder.progress = Progress("failed", "pip failed")
+    said = "installing the requirements failed with exit code 1: ERROR: no matching distribution"
+    builder.progress = Progress("failed", said)
     look(world, builder)
     run = world.run(job)
     assert (State(run.state), run.attempt) == (State.FAILED, 1)
-    assert "ERROR: no matching distribution" in run.reason_text
+    assert said in run.reason_text
     assert (
         api.get(f"projects/vision/environments/{digest}/log?tail=1").json["text"] == "ERROR: no matching distribution\n"
     )

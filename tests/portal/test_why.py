@@ -155,7 +155,7 @@ def test_a_reclaimed_job_says_who_has_its_gpus_at_which_level_and_until_when(wor
     likely = timezone.now() + timedelta(hours=3)
     at = likely.timestamp()
     said = Said(timezone.now().timestamp(), at, at, at)
-    cache.set(f"expected-starts/{world.cluster.pk}", {str(borrower.pk): said}, 600)
+    cache.set(f"expected-start/{borrower.pk}", said, 600)
     gone = why(world, borrower)["displaced"]
     assert (gone["back_at"][:16], gone["back_basis"]) == (
         f"{likely:%Y-%m-%dT%H:%M}",
