@@ -28,9 +28,9 @@ def call(portal: LivePortal, method: str, path: str, body: Any = None) -> Any:
 
 def test_an_owner_starts_on_what_was_borrowed_and_the_borrower_comes_back(live_portal: LivePortal) -> None:
     call(live_portal, "PUT", "projects/speech/guarantee", {"gpus": 4, "reclaim_within_s": 40})
-    borrower = live_portal.submit(**GENTLE, total_steps=1500, gpus={"min": 6, "max": 6})["number"]
+    borrower = live_portal.submit(**GENTLE, total_steps=800, gpus={"min": 6, "max": 6})["number"]
     live_portal.wait_for("it to train", lambda: live_portal.job(borrower)["step"] > 20, 120)
-    owner = live_portal.submit(**GENTLE, project="speech", total_steps=60, gpus={"min": 4, "max": 4})["number"]
+    owner = live_portal.submit(**GENTLE, project="speech", total_steps=2000, gpus={"min": 4, "max": 4})["number"]
     started = live_portal.wait_state(owner, "running", "succeeded", timeout_s=120)
     waiting = live_portal.job(borrower)
     assert waiting["run_state"] == "WAITING_FOR_RESOURCE"
@@ -39,14 +39,18 @@ def test_an_owner_starts_on_what_was_borrowed_and_the_borrower_comes_back(live_p
     (left,) = [event for event in events if event["kind"] == "REALLOCATED"]
     assert (left["detail"]["project"], left["detail"]["reclaimed"]) == ("speech", 4)
     assert started["started_at"] is not None
-    why = call(live_portal, "GET", f"jobs/{borrower}/explanation")["displaced"]
+
+    def foreseen() -> Any:
+        said = call(live_portal, "GET", f"jobs/{borrower}/explanation")["displaced"]
+        return said if said and said["back_at"] else None
+
+    why = live_portal.wait_for("a forecast with it in the queue", foreseen, 60)
     assert (why["kind"], why["token"], why["level"]) == ("preempted", "reclaimed", "guarantee of project Speech")
     assert [(taker["number"], taker["within"]) for taker in why["by"]] == [(owner, "the cluster")]
     assert (why["gpus_now"], why["gpus_before"]) == (0, 6)
-    assert why["back_at"]
-    live_portal.wait_state(owner, "succeeded", timeout_s=120)
+    call(live_portal, "POST", f"jobs/{owner}/cancel")
     back = live_portal.wait_state(borrower, "succeeded", "failed", timeout_s=180)
-    assert (back["state"], back["step"], back["run"]["attempt"]) == ("succeeded", 1500, 1)
+    assert (back["state"], back["step"], back["run"]["attempt"]) == ("succeeded", 800, 1)
     overlaps = live_portal.rows(
         "select count(*) from jobs_hold a join jobs_hold b on a.accelerator_id = b.accelerator_id and a.id < b.id "
         "and a.during && b.during"

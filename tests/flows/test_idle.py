@@ -10,10 +10,10 @@ from tests.live_portal import LivePortal, running_portal
 
 pytestmark = pytest.mark.timeout(400)
 
-#: It sleeps once, in the middle of a step, as one that waits for data does.
+#: Each worker sleeps once, in the middle of a step, as those that wait for data do.
 SLEEPER = """
-import pathlib, time, evenkeel
-slept = pathlib.Path("slept")
+import os, pathlib, time, evenkeel
+slept = pathlib.Path(f"slept-{os.environ['RANK']}")
 with evenkeel.training() as run:
     for step in run.steps():
         time.sleep(0.05)
