@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -47,20 +48,33 @@ class Held:
 
 
 class PriceBook:
-    """Rates and discounts that were in force at some time since `since`: two queries, three with discounts."""
+    """Rates and discounts that were in force at some time since `since`: two queries, three with discounts, and none
+    while nobody asks for a price."""
 
     def __init__(self, since: datetime) -> None:
-        still = Q(valid_to=None) | Q(valid_to__gt=since)
-        self._prices: dict[tuple[str, str], list[Price]] = defaultdict(list)
-        for rate in Rate.objects.filter(still):
-            price = Price(rate.price_micro_per_hour, rate.valid_from, rate.valid_to)
-            self._prices[rate.resource, rate.accelerator_type].append(price)
-        self._reductions: dict[int, list[Reduction]] = defaultdict(list)
-        for row in Discount.objects.filter(still):
-            reduction = Reduction(WHOLE - row.percent_hundredths, row.valid_from, row.valid_to)
-            self._reductions[row.project_id].append(reduction)
-        self._levels = Levels.load() if self._reductions else Levels({})
+        self._still = Q(valid_to=None) | Q(valid_to__gt=since)
         self._known: dict[Any, list[Charge]] = {}
+
+    @cached_property
+    def _prices(self) -> dict[tuple[str, str], list[Price]]:
+        prices: dict[tuple[str, str], list[Price]] = defaultdict(list)
+        for rate in Rate.objects.filter(self._still):
+            price = Price(rate.price_micro_per_hour, rate.valid_from, rate.valid_to)
+            prices[rate.resource, rate.accelerator_type].append(price)
+        return prices
+
+    @cached_property
+    def _reductions(self) -> dict[int, list[Reduction]]:
+        """By project."""
+        reductions: dict[int, list[Reduction]] = defaultdict(list)
+        for row in Discount.objects.filter(self._still):
+            reduction = Reduction(WHOLE - row.percent_hundredths, row.valid_from, row.valid_to)
+            reductions[row.project_id].append(reduction)
+        return reductions
+
+    @cached_property
+    def _levels(self) -> Levels:
+        return Levels.load() if self._reductions else Levels({})
 
     def charges(
         self, project_id: int, resource: str, accelerator_type: str, from_at: datetime, to_at: datetime

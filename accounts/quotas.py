@@ -14,6 +14,7 @@ from django.utils import timezone
 from accounts.levels import Levels
 from accounts.models import BudgetNotice, Project, Quota, User
 from accounts.pricing import PRODUCTS_PER_UNIT, midnight
+from accounts.tree import ids_above
 
 Kind = Quota.Kind
 #: What a limit is kept in, for one of what people write: GPU-seconds, and millionths of the currency.
@@ -51,15 +52,9 @@ class QuotaExceeded(Exception):
 
 def binding(project: Project, user: User) -> QuerySet[Quota]:
     """Every limit that binds the user's jobs in the project, of all levels, outermost project first."""
-    above = Q(project__in=chain_of(project))
+    above = Q(project__in=ids_above(project))
     rows = Quota.objects.filter((above & (Q(user=None) | Q(user=user))) | Q(project=None, user=user))
     return rows.select_related("project", "user").order_by("project__ancestry__len", "pk")
-
-
-def chain_of(project: Project) -> list[int]:
-    """Ids of its ancestors and itself, as the database has them now."""
-    found = Project.objects.filter(pk=project.pk).values_list("ancestry", flat=True).first()
-    return found or [project.pk]
 
 
 def period_of(period: str, now: datetime) -> tuple[datetime, datetime]:

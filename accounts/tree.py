@@ -20,8 +20,13 @@ def is_above(ancestry: str) -> Func:
 
 def ancestors(project: Project) -> QuerySet[Project]:
     """Root first, the project itself last."""
-    ids = Project.objects.filter(pk=project.pk).annotate(above=Func("ancestry", function="unnest")).values("above")
-    return Project.objects.filter(pk__in=ids).order_by("ancestry__len")
+    return Project.objects.filter(pk__in=ids_above(project)).order_by("ancestry__len")
+
+
+def ids_above(project: Project) -> QuerySet[Project, int]:
+    """Of its ancestors and itself, for a condition: as the database has them then."""
+    mine = Project.objects.filter(pk=project.pk).order_by()
+    return mine.values_list(Func("ancestry", function="unnest"), flat=True)
 
 
 def descendants(project: Project) -> QuerySet[Project]:

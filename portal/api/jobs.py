@@ -114,7 +114,8 @@ def _source(request: Request) -> str:
 
 def _made(request: Request, job: JobRow, created: bool) -> Response:
     location = request.build_absolute_uri(f"/api/v1/jobs/{job.number}")
-    return Response(_one(signed_in(request), job), status=201 if created else 200, headers={"Location": location})
+    shown = describe_jobs([job], timezone.now())[0] if created else _one(signed_in(request), job)
+    return Response(shown, status=201 if created else 200, headers={"Location": location})
 
 
 def _edited(answer: dict[str, Any]) -> dict[str, Any]:

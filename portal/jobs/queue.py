@@ -25,8 +25,9 @@ _KEPT_S = 5
 
 def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
     """Job ids in queue order, numbered from 1."""
-    if (ranked := _ranked()) is not None:
-        return ranked
+    cluster = Cluster.objects.filter(policy_name=Multifactor.name).first()
+    if cluster is not None:
+        return _ranked(cluster)
     jobs = Job.objects.filter(in_states(WAITING), hold_kind="")
     if cluster_id is not None:
         jobs = jobs.filter(cluster_id=cluster_id)
@@ -37,7 +38,8 @@ def queue_positions(waiting: Sequence[Job]) -> dict[UUID, int]:
     """The same numbers for some waiting jobs: for a few of them the database counts, and does not send the queue."""
     if not waiting:
         return {}
-    if (ranked := _ranked()) is not None:
+    if waiting[0].cluster.policy_name == Multifactor.name:
+        ranked = _ranked(waiting[0].cluster)
         return {job.pk: ranked[job.pk] for job in waiting if job.pk in ranked}
     if len(waiting) > _MANY:
         return queue_order()
@@ -48,11 +50,8 @@ def queue_positions(waiting: Sequence[Job]) -> dict[UUID, int]:
     return dict(numbered.filter(mine).values_list("pk", "position"))
 
 
-def _ranked() -> dict[UUID, int] | None:
-    """As the policy's own sum has them, at most so many seconds old; None under policies that go by the queue."""
-    cluster = Cluster.objects.filter(policy_name=Multifactor.name).first()
-    if cluster is None:
-        return None
+def _ranked(cluster: Cluster) -> dict[UUID, int]:
+    """As the policy's own sum has them, at most so many seconds old."""
     known: dict[UUID, int] | None = cache.get(_KEY.format(cluster.pk, cluster.round_epoch))
     if known is None:
         scores, waiting = score_waiting(picture(cluster, timezone.now()))
