@@ -13,7 +13,7 @@ from accounts.models import Project, User
 from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
 from accounts.quotas import QuotaExceeded
 from portal.jobs import profiles
-from portal.jobs.describe import CURRENCY, cluster_types
+from portal.jobs.describe import CURRENCY
 from portal.jobs.ends import SPREAD
 from portal.jobs.models import Accelerator, Cluster, Job, ModelType
 from portal.jobs.schema import JobFile
@@ -51,7 +51,7 @@ def estimate(
         total_steps=job_file.total_steps,
         **limits_of(job_file, partition),
     )
-    types = cluster_types() if partition is None else gpus_by_type(partition)
+    types = gpus_by_type(partition)
     measured = profiles.measured_numbers([profiles.workload_of(job)])
     book, largest = PriceBook(now), _largest_nodes()
     options = [

@@ -43,7 +43,7 @@ def foresee_cluster(cluster: Cluster) -> None:
         return
     until_s = time.thread_time() + _LONGEST_S
     expected = forecasting.expect_starts(cluster, timezone.now(), lambda: time.thread_time() > until_s)
-    starts.store(cluster, expected)
+    starts.store(expected)
     with transaction.atomic():
         forecasting.keep_samples(cluster, expected)
 

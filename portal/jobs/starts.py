@@ -13,7 +13,7 @@ from django.core.cache import cache
 from redis.exceptions import RedisError
 
 from portal.jobs.forecasting import Expectation
-from portal.jobs.models import Cluster, Job
+from portal.jobs.models import Job
 from scheduling.forecast.calibration import LONGEST_S
 
 logger = logging.getLogger(__name__)
@@ -53,17 +53,12 @@ class Said:
         return moved <= slack and new.as_of - self.as_of < _STANDS_S and self.simulated == new.simulated
 
 
-def _key(cluster_id: int) -> str:
-    return f"expected-starts/{cluster_id}"
-
-
-def _job_key(job_id: str) -> str:
+def _key(job_id: str) -> str:
     return f"expected-start/{job_id}"
 
 
-def store(cluster: Cluster, expected: Expectation) -> None:
-    """The newest forecast of all that wait replaces the one before."""
-    before: dict[str, Said] = cache.get(_key(cluster.pk)) or {}
+def store(expected: Expectation) -> None:
+    """What is foreseen of each job that waits replaces what was before."""
     at = expected.at.timestamp()
     found = {key: Said(at, why=why) for key, why in expected.forecast.unsaid.items()}
     for key in expected.forecast.starts:
@@ -81,9 +76,10 @@ def store(cluster: Cluster, expected: Expectation) -> None:
                 expected.run_times.get(key, "default"),
                 expected.calibration.outcomes if expected.calibration.fitted else 0,
             )
-    kept = {key: old if (old := before.get(key)) and old.stands_for(new) else new for key, new in found.items()}
-    cache.set(_key(cluster.pk), kept, _KEPT_S)
-    cache.set_many({_job_key(key): said for key, said in kept.items()}, _KEPT_S)
+    before: dict[str, Said] = cache.get_many([_key(job_id) for job_id in found])
+    named = {_key(job_id): said for job_id, said in found.items()}
+    kept = {key: old if (old := before.get(key)) and old.stands_for(new) else new for key, new in named.items()}
+    cache.set_many(kept, _KEPT_S)
 
 
 def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
@@ -91,10 +87,10 @@ def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
     jobs = list(waiting)
     known: dict[str, Said] = {}
     try:
-        known = cache.get_many([_job_key(str(job.pk)) for job in jobs]) if jobs else {}
+        known = cache.get_many([_key(str(job.pk)) for job in jobs]) if jobs else {}
     except RedisError as error:
         logger.warning("expected starts cannot be read: %s", error)
-    return {job.pk: _describe(job, known.get(_job_key(str(job.pk)))) for job in jobs}
+    return {job.pk: _describe(job, known.get(_key(str(job.pk)))) for job in jobs}
 
 
 def _describe(job: Job, said: Said | None) -> dict[str, Any]:

@@ -107,6 +107,9 @@ class TestChoosing:
     def test_an_estimate_is_of_its_nodes_and_limits(self, parts: Api, api: Api) -> None:
         night = api.post("jobs/estimate", BODY | {"partition": "night"}).json
         assert {option["gpus"] for option in night["options"]} == {1}
+        assert api.post("jobs/estimate", BODY).json["options"] == []  # every node is in a partition
+        parts.delete("partitions/night")
+        assert [option["gpus"] for option in api.post("jobs/estimate", BODY).json["options"]] == [1, 2]
         assert api.post("jobs/estimate", BODY | {"partition": "nothing"}).fields == ["partition"]
 
     def test_a_waiting_job_may_change_it(self, parts: Api, api: Api, world: World) -> None:

@@ -1,4 +1,4 @@
-import type { AcceleratorType, CurvePoint, ModelType } from "../api/types";
+import type { AcceleratorType, CurvePoint, ModelType, Partition } from "../api/types";
 import type { ClusterState } from "./blanks";
 import { basisOf, count, inWords, typeName } from "./format";
 import type { JobFile } from "./jobFile";
@@ -86,11 +86,14 @@ export interface Room {
   total: number;
 }
 
-/** GPUs free at this moment among the types allowed. */
-export function roomFor(types: string[], cluster: ClusterState | null): Room {
+/** GPUs free at this moment among the types allowed, on nodes that the file's partition has; of no partition, where it gets none. */
+export function roomFor(types: string[], cluster: ClusterState | null, partitions: Partition[], wanted: unknown): Room {
   const room = { free: 0, bestNode: 0, total: 0 };
+  const chosen = partitions.find((one) => (wanted == null ? one.is_default : one.name === wanted));
   for (const node of Object.values(cluster?.nodes ?? {})) {
     if (!types.includes(node.type) || node.lost || !node.schedulable) continue;
+    const within = partitions.filter((one) => one.nodes.includes(node.name) || one.accelerator_types.includes(node.type));
+    if (chosen ? !within.includes(chosen) : within.length > 0) continue;
     const free = Object.values(node.accelerators).filter((gpu) => gpu.state === "free" && gpu.job === undefined).length;
     room.total += node.gpus;
     room.free += free;

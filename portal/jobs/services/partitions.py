@@ -100,11 +100,19 @@ def choose_partition(project: Project, cluster: Cluster, name: str | None) -> Pa
     return partition
 
 
-def gpus_by_type(partition: Partition) -> dict[str, int]:
-    """What of it is present."""
-    mine = Q(node__name__in=partition.nodes) | Q(node__accelerator_type__in=partition.accelerator_types)
-    present = Accelerator.objects.filter(mine, present=True, node__lost=False).order_by()
+def gpus_by_type(partition: Partition | None) -> dict[str, int]:
+    """What of it is present; without one, what is in no partition."""
+    present = Accelerator.objects.filter(present=True, node__lost=False).order_by()
+    if partition is not None:
+        present = present.filter(_inside(partition))
+    else:
+        for one in Partition.objects.all():
+            present = present.exclude(_inside(one))
     return dict(present.values_list("node__accelerator_type").annotate(count=Count("pk")))
+
+
+def _inside(partition: Partition) -> Q:
+    return Q(node__name__in=partition.nodes) | Q(node__accelerator_type__in=partition.accelerator_types)
 
 
 class Limits(TypedDict):

@@ -1,3 +1,4 @@
+import { usePartitions } from "../../api/clusterHooks";
 import { useAcceleratorTypes, useModelTypes } from "../../api/hooks";
 import { Panel } from "../../components/Panel";
 import { StateGlyph } from "../../components/icons";
@@ -25,7 +26,8 @@ export function Preview({ file }: { file: JobFile }) {
   const ask = askOf(file, accelerators);
   const curves = curvesOf(file, models);
   const options = optionsFor(ask, curves, accelerators);
-  const room = roomFor(ask.types, cluster);
+  const partitions = usePartitions().data ?? [];
+  const room = roomFor(ask.types, cluster, partitions, file.partition);
   const queued = cluster?.tiles.queued ?? 0;
   const currency = accelerators[0]?.currency ?? "USD";
   return (

@@ -1,0 +1,24 @@
+import { expect, it } from "vitest";
+import type { Partition } from "../api/types";
+import type { ClusterState } from "./blanks";
+import { roomFor } from "./preview";
+
+const gpu = { state: "free" };
+const node = (name: string, type: string) => ({ name, type, lost: false, schedulable: true, gpus: 2, accelerators: { 0: gpu, 1: { ...gpu, job: "j" } } });
+const cluster = { nodes: { a: node("a", "k1"), b: node("b", "k1"), c: node("c", "k2") } } as unknown as ClusterState;
+const part = (name: string, more: Partial<Partition>) => ({ name, nodes: [], accelerator_types: [], is_default: false, ...more }) as unknown as Partition;
+const day = part("day", { nodes: ["a"] });
+
+it("counts what is free on the types allowed", () => {
+  expect(roomFor(["k1"], cluster, [], undefined)).toEqual({ free: 2, bestNode: 1, total: 4 });
+});
+
+it("counts the nodes of the partition that the file names, by name or by type", () => {
+  expect(roomFor(["k1", "k2"], cluster, [day], "day").total).toBe(2);
+  expect(roomFor(["k1", "k2"], cluster, [day, part("fast", { accelerator_types: ["k2"], nodes: ["b"] })], "fast").total).toBe(4);
+});
+
+it("counts those of the default, or of no partition, where the file names none", () => {
+  expect(roomFor(["k1", "k2"], cluster, [{ ...day, is_default: true }], undefined).total).toBe(2);
+  expect(roomFor(["k1", "k2"], cluster, [day], undefined).total).toBe(4);
+});
