@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity test-slow frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity test-slow test-sample frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ slurm-parity: env ## priorities and fair share beside a real Slurm, where it is 
 
 test-slow: env frontend ## the tests that take minutes
 	@$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
+
+test-sample: env frontend ## two of the slow tests of the whole portal, others for each commit
+	@$(PYTHON) -m pytest -m slow --sample 2 tests/flows tests/supervisor
 
 chaos: env frontend ## kill everything, many times
 	@$(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)

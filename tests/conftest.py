@@ -1,7 +1,9 @@
 """One real PostgreSQL and one real Valkey for the session, started when the first test needs them."""
 
 import os
+import random
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,20 @@ from django.db import connection
 from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.valkey import Valkey
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", type=int, metavar="N", help="of the chosen tests N only, others for each commit")
+
+
+@pytest.hookimpl(trylast=True)  # after `-m`
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not (size := config.getoption("--sample")):
+        return
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+    chosen = random.Random(commit).sample(items, min(size, len(items)))
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 @pytest.fixture(scope="session")

@@ -58,6 +58,7 @@ def test_an_owner_starts_on_what_was_borrowed_and_the_borrower_comes_back(live_p
     assert overlaps == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_running_job_is_parked_at_a_hard_budget_and_goes_on_after_a_raise(live_portal: LivePortal) -> None:
     wish = {"project": "paid", "kind": "gpu_hours", "period": "month", "limit": "0.025", "hard": True}
     made = call(live_portal, "POST", "quotas", wish)  # 90 GPU-seconds

@@ -32,15 +32,7 @@ MOMENTS = (
     "STOPPING",
     "FINISHED",
 )
-SAMPLE = (
-    ("worker", "CHECKPOINTING"),
-    ("postgres", "RUNNING"),
-    ("valkey", "LAUNCHING"),
-    ("web", "STOPPING"),
-    ("beat", "WAITING_FOR_INITIAL_CONTACT"),
-    ("runner", "RUNNING_PROTECTED"),
-    ("training worker", "RUNNING"),
-)
+SAMPLE = (("worker", "CHECKPOINTING"), ("postgres", "RUNNING"), ("training worker", "RUNNING"))
 CASES = [(target, moment) for target in CONTROL_PLANE for moment in MOMENTS] + [
     (target, moment) for target in TRAINING for moment in MOMENTS if moment not in (*WITHOUT_PROCESSES, "FINISHED")
 ]

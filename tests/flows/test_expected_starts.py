@@ -13,6 +13,7 @@ from tests.live_portal import running_portal
 pytestmark = pytest.mark.timeout(400)
 
 
+@pytest.mark.slow
 def test_a_waiting_job_is_told_its_start_and_starts() -> None:
     with running_portal() as portal, portal.api() as api:
         assert portal.pid("forecasts") != portal.pid("worker")

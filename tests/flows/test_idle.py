@@ -30,6 +30,7 @@ def live_portal() -> Iterator[LivePortal]:
         yield portal
 
 
+@pytest.mark.slow
 def test_it_is_warned_extended_parked_and_resumed(live_portal: LivePortal) -> None:
     with live_portal.api() as api:
         rule = {"utilisation_below": 0, "warn_after_s": 4, "release_after_s": 8, "extension_s": 6, "extensions_max": 1}

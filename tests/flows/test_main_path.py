@@ -95,6 +95,7 @@ def _processes_of(job_id: str) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_training_outlives_the_control_plane() -> None:
     with running_portal() as portal:
         job = portal.submit(**GENTLE, total_steps=250, gpus={"min": 1, "max": 1})

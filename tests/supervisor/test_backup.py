@@ -49,6 +49,7 @@ def rows(portal: LivePortal, table: str) -> dict[Any, tuple[Any, ...]]:
     return {row[0]: row for row in portal.rows(f"SELECT {WRITTEN_ONCE[table]} FROM {table}")}
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_busy_portal_comes_up_elsewhere(data: Path) -> None:
     saved = data / "saved"
     first, second = LivePortal(data / "first"), LivePortal(data / "second")

@@ -250,6 +250,7 @@ def test_the_compose_file_has_the_pair(new_server: Layout) -> None:
         cursor.execute(ENTRY)
 
 
+@pytest.mark.slow
 def test_a_portal_of_one_role_is_converted_and_works_as_two(data: Path) -> None:
     portal = LivePortal(data / "portal")
     layout = Layout(portal.data)
