@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal, cast
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Sum
 from django.utils import timezone
 
@@ -129,7 +129,8 @@ def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: i
         order = "name DESC" if question.group_by in ("day", "month") else "total DESC, name"
         sql = _GROUPS.format(source=source, key=key, written=written, order=order)
     groups: dict[str, Row] = {}
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_MEMORY)
         cursor.execute(sql, [*parameters, limit, offset])
         for name, product, kind, held, measured, used in cursor.fetchall():
             row = groups.setdefault(name, Row(name, 1, cast("Decimal", product), {}, {}, {}))
@@ -142,6 +143,8 @@ def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: i
     return [replace(row, jobs=jobs[row.key]) for row in groups.values()]
 
 
+#: Until the transaction's end: groups of 100,000 jobs find room, where they would be sorted on disk else.
+_MEMORY = "SET LOCAL work_mem = '32MB'"
 #: All rows once, into few groups.
 _GROUPS = """{source}, by_type AS (
         SELECT {key} AS name, accelerator_type, sum(gpu_us_hundredths) AS held, sum(product) AS money,
