@@ -21,7 +21,9 @@ Kind = Quota.Kind
 SCALE: Mapping[str, int] = {Kind.GPU_HOURS: 3_600, Kind.MONEY: 10**6}
 #: Limits that count jobs or GPUs of this moment rather than use over a period.
 AT_ONCE = (Kind.GPUS, Kind.RUNNING_JOBS, Kind.QUEUED_JOBS)
-NOTICES = (80, 100)
+#: Percent of a budget at which people are told; the last closes it.
+FULL = 100
+NOTICES = (80, FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,17 @@ def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
 
 
 def refusal(
-    quota: Quota, present: Fraction, *, min_gpus: int, types: Sequence[str], currency: str, count: int = 1
+    quota: Quota,
+    present: Fraction,
+    *,
+    min_gpus: int,
+    types: Sequence[str],
+    currency: str,
+    count: int = 1,
+    closed: bool = False,
 ) -> str | None:
-    """The sentence with which the limit refuses a new job, or so many of the kind at once, if it does."""
+    """The sentence with which the limit refuses a new job, or so many of the kind at once, if it does. `closed`: as
+    for `spent_sentence`."""
     where, name = level_of(quota), name_of(quota)
     limit, now = shown(quota, quota.limit, currency), shown(quota, present, currency)
     if quota.kind == Kind.GPUS:
@@ -147,14 +157,9 @@ def refusal(
         return None
     if quota.hard and count > 1 and quota.kind in AT_ONCE and present < quota.limit < present + count:
         return f"The limit of {limit} {name} on {where} has {now} in use, and these are {count:,} jobs more."
-    return _used_up(quota, present, currency) if quota.hard else None
-
-
-def _used_up(quota: Quota, present: Fraction, currency: str) -> str | None:
-    if present < quota.limit:
+    if not quota.hard or (present < quota.limit and not closed):
         return None
-    limit, now = shown(quota, quota.limit, currency), shown(quota, present, currency)
-    return f"The limit of {limit} {name_of(quota)} on {level_of(quota)} is reached: {now} in use."
+    return f"The limit of {limit} {name} on {where} is reached: {now} in use."
 
 
 def spent_sentence(
@@ -168,6 +173,11 @@ def spent_sentence(
     limit, used_now = shown(quota, quota.limit, currency), shown(quota, present, currency)
     text = f"The limit of {limit} {name_of(quota)} on {level_of(quota)} is reached: {used_now} in use."
     return f"{text} It starts when the {quota.period} ends, {end:%Y-%m-%d %H:%M %Z}, or when the limit is raised."
+
+
+def closed_budgets(now: datetime) -> set[int]:
+    """Those that are used up in the present periods, by the time at least that jobs which were told have left."""
+    return {quota for quota, percent in notices_of(now) if percent == FULL}
 
 
 def notices_of(now: datetime) -> dict[tuple[int, int], BudgetNotice]:

@@ -24,8 +24,6 @@ from portal.jobs.selectors import in_states
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING
 
-FULL = 100
-
 
 def live_jobs(condition: Q | None = None) -> list[LiveJob]:
     """Every job that has not ended, as quotas count it; those that wait are counted by the database."""
@@ -104,7 +102,7 @@ def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limi
         return levels, of_level
     periods = [row for row in rows if row.period]
     uses = Uses(now, Levels.load(), [], spending((row.period for row in periods), now))
-    closed = {quota for quota, percent in quotas.notices_of(now) if percent == FULL} if periods else set()
+    closed = quotas.closed_budgets(now) if periods else set()
     limits = dict(levels)
     kept: list[tuple[str, Quota]] = []
     for row in rows:

@@ -71,12 +71,17 @@ def test_a_hard_budget_parks_what_runs_before_it_is_crossed(world: World) -> Non
     uses = Api(world.user).get("projects/vision/quotas").json["results"][0]
     assert float(uses["used"]) <= 1.0  # it was not crossed
     assert uses["reached"] is True
+    wish = {"project": "vision", "command": "train", "total_steps": 10}
+    refused = Api(world.user).post("jobs", wish)
+    assert (refused.status, refused.fields) == (409, ["project"])
+    assert "1 GPU-hours per day on project Vision is reached" in refused.json["detail"]
     for _ in range(2):  # what was left over starts nobody again
         round_with_budgets(world)
         assert world.state(job) is State.WAITING_FOR_RESOURCE
     assert world.run(job).reason_token == "quota_period"
     row.limit = 2 * HOUR
     row.save()
+    assert Api(world.user).post("jobs", wish).status == 201
     round_with_budgets(world)
     assert world.state(job) is State.LAUNCHING
     assert world.run(job).checkpoint_step == 70

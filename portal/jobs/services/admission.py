@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Project, Quota, User
-from accounts.quotas import AT_ONCE, QuotaExceeded, binding, refusal
+from accounts.quotas import AT_ONCE, QuotaExceeded, binding, closed_budgets, refusal
 from portal.jobs.holding import CURRENCY
 from portal.jobs.quota_use import Uses
 
@@ -40,10 +40,13 @@ def admit(
     counted = [row for row in rows if row.hard or row.kind == Quota.Kind.GPUS]
     if not counted:
         return
-    uses = Uses.of(counted, timezone.now(), _jobs_of(counted))
+    now = timezone.now()
+    uses = Uses.of(counted, now, _jobs_of(counted))
+    closed = closed_budgets(now) if any(row.kind not in AT_ONCE for row in counted) else set()
     refusals = []
     for row in counted:
-        text = refusal(row, uses.used(row), min_gpus=min_gpus, types=types, count=count, currency=CURRENCY)
+        shut, used = row.pk in closed, uses.used(row)
+        text = refusal(row, used, min_gpus=min_gpus, types=types, count=count, currency=CURRENCY, closed=shut)
         if text:
             refusals.append(("gpus.min" if row.kind == Quota.Kind.GPUS else "project", text))
     if refusals:

@@ -19,7 +19,7 @@ from accounts.models import BudgetNotice, Quota
 from portal.jobs import events
 from portal.jobs.holding import CURRENCY
 from portal.jobs.models import Run
-from portal.jobs.quota_use import FULL, Uses
+from portal.jobs.quota_use import Uses
 from scheduling.lifecycle import HOLDING
 
 #: From a written checkpoint until the processes are gone, and from a decision until its command is carried out.
@@ -40,8 +40,8 @@ def give_notices(now: datetime) -> None:
     full = _full_soon(near, now)
     for quota in budgets:
         for percent in quotas.NOTICES:
-            reached = used[quota.pk] * 100 >= quota.limit * percent or (percent == FULL and full.get(quota.pk, False))
-            if reached and (quota.pk, percent) not in told:
+            soon = percent == quotas.FULL and full.get(quota.pk, False)
+            if (soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in told:
                 _give(quota, percent, used[quota.pk], now)
 
 
@@ -89,8 +89,8 @@ def _text(quota: Quota, percent: int, used: Fraction, end: datetime) -> str:
     text = f"{percent} % of the {limit} {where} are used: {now}."
     if used * 100 < quota.limit * percent:
         text = f"The {limit} {where} are used up by the time that running jobs can have left: {now} now."
-    if percent == FULL and quota.hard:
+    if percent == quotas.FULL and quota.hard:
         text += " Running jobs write a checkpoint and are parked, those that cannot go on."
-    elif percent == FULL:
+    elif percent == quotas.FULL:
         text += " Running jobs go on and do not grow; others wait."
     return f"{text} The {quota.period} ends {end:%Y-%m-%d %H:%M %Z}."
