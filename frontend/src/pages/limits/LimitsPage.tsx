@@ -1,15 +1,20 @@
 import { useSearchParams } from "react-router";
-import { useGuarantees, useLimits } from "../../api/hooks";
+import { useGuarantees, useLimits, useLimitsOfAll } from "../../api/hooks";
 import type { Guarantee, Limit, Session } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, duration, integer, moment, money, trimmed, withUnit } from "../../lib/format";
 import { useNow } from "../../lib/clock";
 import { TopBar } from "../../shell/TopBar";
 
+/** The headline looks into so many of one's projects. */
+const MOST = 20;
+
 /** Every limit and budget that binds somebody in a project, and what projects are guaranteed. The project lives in the address. */
 export default function LimitsPage({ session }: { session: Session }) {
   const [params, setParams] = useSearchParams();
-  const project = params.get("project") ?? session.projects[0]?.key ?? "";
+  const mine = useLimitsOfAll(session.projects.slice(0, MOST).map((one) => one.key));
+  const fullest = mine?.reduce<(typeof mine)[number] | null>((most, one) => (one.row.used_percent > (most?.row.used_percent ?? 79) ? one : most), null);
+  const project = params.get("project") ?? fullest?.project ?? session.projects[0]?.key ?? "";
   const limits = useLimits(project);
   const guarantees = useGuarantees();
   return (
@@ -17,7 +22,7 @@ export default function LimitsPage({ session }: { session: Session }) {
       <TopBar title="Limits" />
       <div className="page">
         {project === "" ? <h1 className="say"><b>You are in no project yet</b>, so nothing limits you.</h1>
-          : limits.data ? <Sentence rows={limits.data.results} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+          : mine ? <Sentence rows={mine.map((one) => one.row)} /> : <Skeleton height={22} width="min(460px, 100%)" />}
         {project !== "" && (
           <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
