@@ -4,8 +4,8 @@ import type { ClusterState } from "./blanks";
 import { roomFor } from "./preview";
 
 const gpu = { state: "free" };
-const node = (name: string, type: string) => ({ name, type, lost: false, schedulable: true, gpus: 2, accelerators: { 0: gpu, 1: { ...gpu, job: "j" } } });
-const cluster = { nodes: { a: node("a", "k1"), b: node("b", "k1"), c: node("c", "k2") } } as unknown as ClusterState;
+const node = (type: string) => ({ type, lost: false, schedulable: true, gpus: 2, accelerators: { 0: gpu, 1: { ...gpu, job: "j" } } });
+const cluster = { nodes: { a: node("k1"), b: node("k1"), c: node("k2") } } as unknown as ClusterState;
 const part = (name: string, more: Partial<Partition>) => ({ name, nodes: [], accelerator_types: [], is_default: false, ...more }) as unknown as Partition;
 const day = part("day", { nodes: ["a"] });
 

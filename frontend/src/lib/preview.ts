@@ -90,9 +90,9 @@ export interface Room {
 export function roomFor(types: string[], cluster: ClusterState | null, partitions: Partition[], wanted: unknown): Room {
   const room = { free: 0, bestNode: 0, total: 0 };
   const chosen = partitions.find((one) => (wanted == null ? one.is_default : one.name === wanted));
-  for (const node of Object.values(cluster?.nodes ?? {})) {
+  for (const [name, node] of Object.entries(cluster?.nodes ?? {})) {
     if (!types.includes(node.type) || node.lost || !node.schedulable) continue;
-    const within = partitions.filter((one) => one.nodes.includes(node.name) || one.accelerator_types.includes(node.type));
+    const within = partitions.filter((one) => one.nodes.includes(name) || one.accelerator_types.includes(node.type));
     if (chosen ? !within.includes(chosen) : within.length > 0) continue;
     const free = Object.values(node.accelerators).filter((gpu) => gpu.state === "free" && gpu.job === undefined).length;
     room.total += node.gpus;
