@@ -230,13 +230,18 @@ def _predicted(job: Job, gpus: list[Accelerator], ctx: Context) -> tuple[float |
     return predicted, source, number.age_s(ctx.now.timestamp()), number.samples
 
 
-def expected_end_of(job: Job, ctx: Context) -> datetime | None:
-    """When the job ends if it keeps what it has; None where nothing is known."""
+def expected_end_of(job: Job, ctx: Context, left_s: float | None = None) -> datetime | None:
+    """When the job ends if it keeps what it has, after `left_s` in training at most; None where nothing is known."""
     run = job.run
     assert run is not None
     predicted, source, _, _ = _predicted(job, ctx.gpus.get(run.pk, []), ctx)
     now_steps_per_s = run.steps_per_s if State(run.state) in TRAINING else None
-    return expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now)[0]
+    return expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now, left_s)[0]
+
+
+def time_left_s(job: Job, run: Run, ctx: Context) -> float | None:
+    """What its max_duration leaves it in training."""
+    return max(0.0, job.max_duration_s - _times(job, run, ctx)["running_s"]) if job.max_duration_s is not None else None
 
 
 def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
@@ -248,7 +253,8 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
     alone = alone_steps_per_s(known, ctx.types, job.max_gpus)
     trial = all(p.curve.source == "trial" for p in known.values())
     relative = min(1.0, predicted / alone) if predicted and alone and not trial and state not in QUEUED else None
-    end, low, high = expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now)
+    left_s = time_left_s(job, run, ctx)
+    end, low, high = expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now, left_s)
     return {
         "throughput": {
             "steps_per_s": now_steps_per_s,

@@ -9,10 +9,11 @@ from django.utils import timezone
 
 from accounts.levels import Levels
 from accounts.models import Project
-from portal.jobs.describe import iso
+from portal.jobs.describe import expected_end_of, gather, iso, time_left_s
 from portal.jobs.models import Assignment, Displacement, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.posix import moment
+from portal.jobs.selectors import described_jobs
 from portal.jobs.starts import expected_starts
 from scheduling.lifecycle import TERMINAL, WAITING, State
 
@@ -20,6 +21,7 @@ from scheduling.lifecycle import TERMINAL, WAITING, State
 _FORESEEN = "expected_start_at"
 POLICY = "as the policy expects it to start"
 SIMULATED = "the middle of its expected starts"
+ENDS = "when those who got them are expected to end"
 PERIOD = "when the budget's period ends"
 _PERIODS = frozenset({"quota_period", "budget_parked"})
 
@@ -32,8 +34,8 @@ def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] 
     now = Assignment.objects.filter(run=run, during__upper_inf=True).count()
     if now >= row.gpus_before:
         return None
-    takers = list(Job.objects.filter(number__in=row.taken_by).select_related("project").order_by("number"))
-    at, basis = _back(job, run)
+    takers = list(described_jobs().filter(number__in=row.taken_by).order_by("number"))
+    at, basis = _back(job, run) if State(run.state) in WAITING else _when_they_end(takers)
     return {
         "at": iso(row.at),
         "kind": Displacement.Kind.PREEMPTED if not now else Displacement.Kind.SHRUNK,
@@ -67,6 +69,15 @@ def _places(job: Job, takers: list[Job]) -> list[tuple[Job, str]]:
         else:
             places.append((taker, f"project {names[common[-1]]}, above both" if common else "the cluster"))
     return places
+
+
+def _when_they_end(takers: list[Job]) -> tuple[datetime | None, str]:
+    """Of one that runs on fewer GPUs: those who got the others hold them to their ends, as far as these are known."""
+    ctx = gather(takers, timezone.now())
+    live = [(taker, taker.run) for taker in takers if taker.run and State(taker.run.state) not in TERMINAL]
+    ends = [expected_end_of(taker, ctx, time_left_s(taker, taker_run, ctx)) for taker, taker_run in live]
+    known = [end for end in ends if end is not None]
+    return (max(known), ENDS) if known and len(known) == len(ends) else (None, "")
 
 
 def _back(job: Job, run: Run) -> tuple[datetime | None, str]:

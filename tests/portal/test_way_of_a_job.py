@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
@@ -10,6 +10,7 @@ from django.utils import timezone
 from portal.jobs import launching, tasks
 from portal.jobs.describe import describe_jobs
 from portal.jobs.models import Assignment, Checkpoint, Command, Decision, Hold, Job, JobEvent, Run
+from portal.jobs.selectors import described_jobs
 from portal.jobs.services import observation, plans, reports
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from portal.jobs.snapshots import take_snapshot
@@ -276,6 +277,15 @@ def test_a_job_without_an_end_in_sight_is_described(world: World) -> None:
     world.train(job)
     described = describe_jobs([Job.objects.select_related("run", "project", "owner").get(pk=job.pk)], timezone.now())
     assert described[0]["expected_end_at"] is None
+    Job.objects.filter(pk=job.pk).update(max_duration_s=600)
+    now = timezone.now()
+    (described,) = describe_jobs(described_jobs().filter(pk=job.pk), now)
+    left = [datetime.fromisoformat(described[f"expected_end_{part}at"]) - now for part in ("", "low_", "high_")]
+    assert max(left) == min(left)
+    assert timedelta(seconds=590) < left[0] <= timedelta(seconds=600)
+    Job.objects.filter(pk=job.pk).update(total_steps=2)
+    (described,) = describe_jobs(described_jobs().filter(pk=job.pk), now)
+    assert datetime.fromisoformat(described["expected_end_at"]) - now < timedelta(seconds=60)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -180,7 +180,10 @@ def test_a_shrunk_job_says_so_while_it_runs(world: World) -> None:
     found = why(world, first)["displaced"]
     assert found["kind"] == "shrunk"
     assert (found["gpus_before"], found["gpus_now"]) == (4, 2)
-    assert (found["back_at"], found["back_basis"]) == (None, None)  # nothing is foreseen of it while it runs
+    taker = others[0] if found["by"][0]["number"] == others[0].number else others[1]
+    shown = Api(world.user).get(f"jobs/{taker.number}").json["expected_end_at"]
+    assert found["back_basis"] == "when those who got them are expected to end"
+    assert abs(datetime.fromisoformat(found["back_at"]) - datetime.fromisoformat(shown)) < timedelta(seconds=5)
     assert found["level"] == "policy f_scheduling"
     assert {taker["number"] for taker in found["by"]} <= {job.number for job in others}
     assert found["by"][0]["within"] == "your own project"
