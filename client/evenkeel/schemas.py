@@ -517,6 +517,7 @@ class LiveNode(TypedDict):
     gpus: int
     held: int
     price_per_hour: str
+    first_waiting: NotRequired[int]
     free_reason: NotRequired[str]
 
 
@@ -1391,6 +1392,7 @@ class Explanation(TypedDict):
     checked_at: str | None
     displaced: Displaced | None
     ahead: list[Ahead]
+    apart: int
     slurm: str | None
     weighed: list[Weighed]
     would_change: str | None

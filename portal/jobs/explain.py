@@ -9,13 +9,14 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.deadlines import deadline_sentence
-from portal.jobs.describe import alone_steps_per_s, gather, iso, people_state, runs_emulated, variance
+from portal.jobs.describe import alone_steps_per_s, cluster_types, gather, iso, people_state, runs_emulated, variance
 from portal.jobs.displaced import describe_displacement
 from portal.jobs.models import Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
+from portal.jobs.rivals import Places, waits_for_gpus
 from portal.jobs.slurm_words import slurm_word
-from portal.jobs.snapshots import take_snapshot
+from portal.jobs.snapshots import job_profiles, take_snapshot
 from scheduling import domain
 from scheduling.lifecycle import TERMINAL, WAITING, State
 from scheduling.policies import policy_class
@@ -71,6 +72,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
     detail = {key: value for key, value in run.reason_detail.items() if key != "by"}
     ended = State(run.state) in TERMINAL
     mine = set(visible_projects(user).values_list("pk", flat=True))
+    ahead, apart = ([], 0) if ended else _ahead(job, mine)
     return {
         "token": run.reason_token,
         "text": run.reason_text,
@@ -78,7 +80,8 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "round": decision.round if decision else None,
         "checked_at": iso(job.cluster.last_round_at),
         "displaced": describe_displacement(job, run, mine),
-        "ahead": [] if ended else _ahead(job, mine),
+        "ahead": ahead,
+        "apart": apart,
         "slurm": slurm_word(_obstacle(job, run), detail) if State(run.state) in WAITING else None,
         "weighed": [] if ended else _weighed(job, mine),
         "would_change": None if ended else _way_out(_obstacle(job, run), detail),
@@ -108,18 +111,26 @@ def _way_out(token: str, detail: dict[str, Any]) -> str | None:
         return None
 
 
-def _ahead(job: Job, mine: set[int]) -> list[dict[str, Any]]:
-    """Jobs before this one in the queue; names only of the user's own."""
+def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
+    """Who before this one in the queue could take GPUs that it could have, and how many others wait there; names only
+    of the user's own."""
     positions = queue_order(job.cluster_id)
     if job.pk not in positions:
-        return []
+        return [], 0
     before = [pk for pk, position in positions.items() if position < positions[job.pk]]
-    jobs = Job.objects.select_related("run", "project").in_bulk(before[:MAX_AHEAD])
-    return [
+    now, places = timezone.now(), Places(job.cluster, timezone.now())
+    rows = Job.objects.select_related("run").prefetch_related("project", "model_type")
+    found = rows.filter(pk__in=before).in_bulk()
+    waiting = [other for pk in before if (other := found.get(pk)) and waits_for_gpus(other, now)]
+    known = job_profiles([job, *waiting], cluster_types())
+    own = places.of(job, known[job.pk])
+    rivals = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
+    shown = [
         others_job(other, mine) | {"gpus": other.min_gpus, "state": people_state(other.run)}
-        for pk in before[:MAX_AHEAD]
-        if (other := jobs.get(pk)) and other.run
+        for other in rivals[:MAX_AHEAD]
+        if other.run
     ]
+    return shown, len(before) - len(rivals)
 
 
 def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:

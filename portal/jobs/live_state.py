@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -20,6 +21,7 @@ from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, variance
 from portal.jobs.holding import product_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
+from portal.jobs.rivals import Places, first_by_node
 from portal.jobs.selectors import described_jobs, in_states
 from scheduling.lifecycle import LIVE, WAITING, State
 
@@ -109,8 +111,9 @@ def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[
 def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: Context) -> dict[str, Any]:
     events = _events(Q(project=None))
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
-    queue = sorted((ctx.queue[j.pk], j.number) for j in live if j.pk in ctx.queue)
-    nodes = _nodes(cluster, ctx, hungry=any(_could_start(j, ctx.now) for j in live))
+    waiting = sorted((j for j in live if j.pk in ctx.queue), key=lambda j: (ctx.queue[j.pk], j.number))
+    first = first_by_node(waiting, Places(cluster, ctx.now), ctx.profiles, ctx.now) if waiting else {}
+    nodes = _nodes(cluster, ctx, first, hungry=any(_could_start(j, ctx.now) for j in live))
     return {
         "cluster": {
             "name": cluster.name,
@@ -138,7 +141,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
             }
             for j in live
         },
-        "queue": [number for _, number in queue],
+        "queue": [j.number for j in waiting],
         "events": events,
     }
 
@@ -192,7 +195,7 @@ def _could_start(job: Job, now: datetime) -> bool:
     )
 
 
-def _nodes(cluster: Cluster, ctx: Context, *, hungry: bool) -> dict[str, Any]:
+def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: bool) -> dict[str, Any]:
     held = _by_accelerator(Hold)
     assigned = _by_accelerator(Assignment)
     prices = current_prices(ctx.now)
@@ -217,7 +220,8 @@ def _nodes(cluster: Cluster, ctx: Context, *, hungry: bool) -> dict[str, Any]:
         node["accelerators"][str(gpu.index)] = cell
         node["gpus"] += 1
         node["held"] += cell["state"] == "held"
-    for node in nodes.values():
+    for name, node in nodes.items():
+        node["first_waiting"] = first.get(name)
         node["price_per_hour"] = str(round(from_micro(prices.get(node["type"], 0) * node["held"]), 2))
         if node["held"] < node["gpus"]:
             node["free_reason"] = _free_reason(node, hungry)
@@ -253,4 +257,6 @@ def _free_reason(node: dict[str, Any], hungry: bool) -> str:
         return "lost"
     if node["drained"]:
         return "drained"
-    return "too few for the queue" if hungry else "no job gains"
+    if node["first_waiting"] is not None:
+        return "too few for the queue"
+    return "no job that waits could have them now" if hungry else "no job gains"

@@ -17,6 +17,7 @@ EXPLANATION: dict[str, Any] = {
     "checked_at": "2026-11-21T14:32:10.123Z",
     "displaced": None,
     "ahead": [{"number": 9, "name": None, "project": "Speech", "gpus": 2, "state": "queued"}],
+    "apart": 0,
     "slurm": "Resources",
     "weighed": [],
     "would_change": "It starts when 8 × a100 are free.",
@@ -45,6 +46,13 @@ def test_why_says_the_reason_and_what_would_change_it(run: Run, portal: Scripted
         assert part in said
     assert "Taken by" not in said
     assert json.loads(run("why", "12", "--output", "json").output)["token"] == "resources"
+
+
+def test_why_counts_those_before_it_that_compete_for_nothing(run: Run, portal: Scripted) -> None:
+    portal["GET jobs/12/explanation"] = EXPLANATION | {"apart": 2}
+    assert "#9 (2 before it wait for something else, or elsewhere)" in run("why", "12").output
+    portal["GET jobs/12/explanation"] = EXPLANATION | {"ahead": [], "apart": 1}
+    assert "none (1 before it waits for something else, or elsewhere)" in run("why", "12").output
 
 
 def test_why_says_who_took_its_gpus_and_when_they_are_back(run: Run, portal: Scripted) -> None:

@@ -25,15 +25,22 @@ def why(job: str, output: str) -> None:
         print_json(found)
         return
     slurm = f" (Slurm: {found['slurm']})" if found["slurm"] else ""
-    ahead = ", ".join(f"#{other['number']}" for other in found["ahead"])
     rows: list[tuple[str, object]] = [
         ("Reason", clean(found["text"])),
         ("Token", f"{found['token']}{slurm}"),
-        ("Ahead", ahead),
+        ("Ahead", _ahead(found)),
         ("Next", clean(found["would_change"] or "")),
         ("Checked", moment(found["checked_at"])),
     ]
     click.echo(pairs(rows + (_lost(found["displaced"]) if found["displaced"] else [])))
+
+
+def _ahead(found: schemas.Explanation) -> str:
+    rivals = ", ".join(f"#{other['number']}" for other in found["ahead"])
+    if not found["apart"]:
+        return rivals
+    others = f"{found['apart']} before it {'waits' if found['apart'] == 1 else 'wait'} for something else, or elsewhere"
+    return f"{rivals} ({others})" if rivals else f"none ({others})"
 
 
 def _lost(displaced: schemas.Displaced) -> list[tuple[str, object]]:

@@ -2816,7 +2816,10 @@ export interface components {
             /** @description The latest round: what is said held then. */
             checked_at: string | null;
             displaced: components["schemas"]["Displaced"] | null;
+            /** @description Jobs before it in the queue that wait for GPUs which it could have, too; at most 20. */
             ahead: components["schemas"]["Ahead"][];
+            /** @description Jobs before it in the queue that wait for something else, or elsewhere. */
+            apart: number;
             /** @description Of a waiting job: the reason in the words of Slurm's squeue. */
             slurm: string | null;
             /** @description What one more GPU would bring each of your jobs. */
@@ -3680,6 +3683,8 @@ export interface components {
              * @example 12.50
              */
             price_per_hour: string;
+            /** @description The first in the queue that waits for GPUs and could have some of this node. */
+            first_waiting?: number;
             free_reason?: string;
         };
         LivePerson: {

@@ -14,12 +14,35 @@ function cluster(tiles: Partial<FullTiles>, queue: number[] = [], holding = tile
   return { cluster: { name: "north", speedup: 1, emulated: false, currency: "USD", round: 1, policy: { name: "f_scheduling", parameters: {} } }, tiles: all, nodes: {}, jobs, queue, events: {} };
 }
 
+const node = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, held: 0, price_per_hour: "1", accelerators: {} };
+
+function running(number: number, on: string, minutes: number): JobView {
+  const full = { finished_at: null, expected_end_at: new Date(NOW.getTime() + minutes * 60_000).toISOString(), allocation: { type: "l40s", count: 1, epoch: 1, gpus: [{ node: on, index: 0 }] } };
+  return { number, full } as JobView;
+}
+
 const words = (state: ClusterState, jobs = new Map<number, JobView>()) => overviewSentence(state, jobs, NOW).map((part) => part.text).join("");
 
 it("says that all is even and full", () => expect(words(cluster({}))).toBe("On an even keel. 12 jobs share 29 of 32 GPUs and are treated alike within the bound. Nothing waits; 3 GPUs are free."));
 it("says when it is not even", () => expect(words(cluster({ variance: 0.06 }))).toContain("Listing. 12 jobs share 29 of 32 GPUs, but not alike: the slowdown variance 0.060 is above the bound 0.040."));
 it("counts those that start, for they hold GPUs too", () => expect(words(cluster({ running: 2, gpus_busy: 6, gpus_total: 6 }, [], 3))).toContain("3 jobs share 6 of 6 GPUs"));
-it("names the first that waits", () => expect(words(cluster({}, [2429, 2430]))).toContain("Two jobs wait; #2429 is first."));
+it("names the first that waits for GPUs, not one before it that waits for something else", () => {
+  const state = cluster({}, [2429, 2430]);
+  state.nodes["oak-01"] = { ...node, first_waiting: 2430 };
+  expect(words(state)).toContain("Two jobs wait; #2430 is first.");
+});
+it("says that nobody who waits could have GPUs now", () => {
+  const state = cluster({}, [2429, 2430]);
+  state.nodes["oak-01"] = node;
+  expect(words(state)).toContain("Two jobs wait, none of them for GPUs that it could have now.");
+});
+it("says when GPUs are free that somebody waits for, and who is first for these", () => {
+  const state = cluster({}, [5, 6, 7]);
+  state.nodes["oak-01"] = { ...node, first_waiting: 7 };
+  state.nodes["oak-02"] = node;
+  const jobs = new Map([running(1, "oak-02", 5), running(2, "oak-01", 20)].map((job) => [job.number, job]));
+  expect(words(state, jobs)).toContain("; the next GPUs are expected free at 14:20, and #7 is first for them.");
+});
 it("is calm about an empty cluster", () => expect(words(cluster({ running: 0, gpus_busy: 0, variance: null }))).toBe("All is calm. All 32 GPUs are free. Nothing waits."));
 it("asks for accelerators where there are none", () => expect(words(cluster({ gpus_total: 0 }))).toMatch(/^No accelerators yet\./));
 it("puts a lost node first", () => {

@@ -28,15 +28,20 @@ function fairness(state: ClusterState): string {
   return `, but not alike: the slowdown variance ${spread(variance)} is above the bound ${spread(bound)}`;
 }
 
-/** The soonest end among jobs this reader can see: when GPUs are next expected free. */
-export function nextFreeAt(jobs: Iterable<JobView>, now: Date): Date | null {
-  let soonest: number | null = null;
+/** The soonest end, among jobs this reader can see, that frees GPUs somebody in the queue waits for; and who is first there. */
+export function nextFree(state: ClusterState, jobs: Iterable<JobView>, now: Date): { at: Date; first: number } | null {
+  let soonest: { at: number; firsts: Set<number> } | null = null;
   for (const job of jobs) {
-    const end = job.full && !job.full.finished_at ? job.full.expected_end_at : null;
-    const at = end ? Date.parse(end) : NaN;
-    if (Number.isFinite(at) && at > now.getTime() && (soonest === null || at < soonest)) soonest = at;
+    const full = job.full && !job.full.finished_at ? job.full : null;
+    const at = full?.expected_end_at ? Date.parse(full.expected_end_at) : NaN;
+    if (!Number.isFinite(at) || at <= now.getTime() || (soonest !== null && at >= soonest.at)) continue;
+    const firsts = new Set((full?.allocation?.gpus ?? []).flatMap((gpu) => state.nodes[gpu.node]?.first_waiting ?? []));
+    if (firsts.size > 0) soonest = { at, firsts };
   }
-  return soonest === null ? null : new Date(soonest);
+  if (soonest === null) return null;
+  const { at, firsts } = soonest;
+  const first = state.queue.find((number) => firsts.has(number));
+  return first === undefined ? null : { at: new Date(at), first };
 }
 
 function waiting(state: ClusterState, jobs: Map<number, JobView>, now: Date): Part[] {
@@ -44,10 +49,12 @@ function waiting(state: ClusterState, jobs: Map<number, JobView>, now: Date): Pa
   const free = state.tiles.gpus_total - state.tiles.gpus_busy;
   if (queued === 0) return [plain(free > 0 && state.tiles.running > 0 ? ` Nothing waits; ${count(free, "GPU")} ${free === 1 ? "is" : "are"} free.` : " Nothing waits.")];
   const parts = [plain(` ${capital(inWords(queued))} ${queued === 1 ? "job waits" : "jobs wait"}`)];
-  const first = state.queue[0];
-  const at = nextFreeAt(jobs.values(), now);
-  if (at) parts.push(plain("; the next GPUs are expected free at "), strong(clock(at)));
-  if (first !== undefined) parts.push(plain(at ? `, and #${first} is first for them` : `; #${first} is first`));
+  const wanted = new Set(Object.values(state.nodes).map((node) => node.first_waiting));
+  const first = state.queue.find((number) => wanted.has(number));
+  const next = nextFree(state, jobs.values(), now);
+  if (next) parts.push(plain("; the next GPUs are expected free at "), strong(clock(next.at)), plain(`, and #${next.first} is first for them`));
+  else if (first !== undefined) parts.push(plain(`; #${first} is first`));
+  else parts.push(plain(queued === 1 ? ", but not for GPUs that it could have now" : ", none of them for GPUs that it could have now"));
   return [...parts, plain(".")];
 }
 

@@ -93,6 +93,7 @@ class LiveNode(Shape):
     gpus: int
     held: int
     price_per_hour: Money
+    first_waiting: int = _missing("The first in the queue that waits for GPUs and could have some of this node.")
     free_reason: str = _missing()
 
 

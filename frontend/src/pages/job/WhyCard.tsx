@@ -35,6 +35,7 @@ export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryRe
             <p>{why.text}</p>
             <Start job={job} now={now} />
             {why.ahead.length > 0 && <Ahead ahead={why.ahead} />}
+            {why.apart > 0 && <p className={css.quiet}>{apart(why.apart)}</p>}
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
             {why.deadline && <p>{why.deadline}</p>}
             {why.would_change && <p className={css.quiet}>{why.would_change}</p>}
@@ -69,6 +70,10 @@ function Displaced({ displaced }: { displaced: NonNullable<Explanation["displace
       </dl>
     </>
   );
+}
+
+function apart(count: number): string {
+  return `${count} before it in the queue ${count === 1 ? "waits" : "wait"} for something else than GPUs that it could have.`;
 }
 
 function Ahead({ ahead }: { ahead: Explanation["ahead"] }) {
