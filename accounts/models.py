@@ -95,6 +95,10 @@ class User(AbstractUser):
         super().save(*args, **kwargs)
 
 
+#: Of a project, as `priority` of a job may be.
+MOST_PRIORITY = 1_000_000
+
+
 class Project(models.Model):
     """One place in the tree of projects. `ancestry` is kept by triggers, whoever writes the row: the ids from the
     root down to the project itself. It is not known on an instance that was just created."""
@@ -117,6 +121,12 @@ class Project(models.Model):
     )
     inner_rule = models.CharField(
         max_length=10, choices=InnerRule, default=InnerRule.FAIRNESS, help_text="How its own jobs divide its part."
+    )
+    priority = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MaxValueValidator(MOST_PRIORITY)],
+        help_text="Against the other projects' (multifactor); without one, that of the project above.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     archived_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -30,15 +30,16 @@ def rename_project(*, actor: User, project: Project, name: str) -> None:
 
 
 @transaction.atomic
-def set_share(*, actor: User, project: Project, weight: float, inner_rule: str) -> None:
-    """What hierarchical policies give the project and how it divides that."""
-    before = {"share_weight": project.share_weight, "inner_rule": project.inner_rule}
-    after = {"share_weight": weight, "inner_rule": inner_rule}
+def set_share(*, actor: User, project: Project, weight: float, inner_rule: str, priority: int | None) -> None:
+    """What policies give the project, how it divides that, and what its jobs' priority has of it."""
+    after = {"share_weight": weight, "inner_rule": inner_rule, "priority": priority}
+    before = {name: getattr(project, name) for name in after}
     if before == after:
         return
-    project.share_weight, project.inner_rule = weight, inner_rule
+    for name, value in after.items():
+        setattr(project, name, value)
     project.full_clean(exclude=["key", "parent", "ancestry"])
-    project.save(update_fields=["share_weight", "inner_rule"])
+    project.save(update_fields=list(after))
     record_audit(actor=actor, action="project.share", target=project.key, detail={"before": before, "after": after})
 
 

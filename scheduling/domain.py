@@ -109,11 +109,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node of the project tree: its share of its parent's, and how it divides its own among jobs."""
+    """A node of the project tree: its share of its parent's, and how it divides its own among jobs; its priority
+    against the other nodes' is that of its parent where it has none of its own."""
 
     parent: str | None = None
     weight: float = 1.0
     inner: str = "fairness"  # fairness | fifo
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -701,6 +701,7 @@ class PatchedProjectChange(TypedDict):
     parent: NotRequired[str | None]
     share_weight: NotRequired[float | None]
     inner_rule: NotRequired[Literal["fairness", "fifo"] | None]
+    priority: NotRequired[int | None]
 
 
 class PatchedRoleWish(TypedDict):
@@ -795,6 +796,7 @@ class ProjectDetail(TypedDict):
     created_at: str
     share_weight: float
     inner_rule: Literal["fairness", "fifo"]
+    priority: int | None
 
 
 class ProjectPage(TypedDict):

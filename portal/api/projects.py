@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.models import Membership, Project, User
+from accounts.models import MOST_PRIORITY, Membership, Project, User
 from accounts.projects import (
     BadPlace,
     archive_project,
@@ -45,7 +45,7 @@ Name = Annotated[str, AfterValidator(no_control), Field(min_length=1, max_length
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 MANAGER = Membership.Role.MANAGER
 #: What people change of a project; what it uses changes by itself.
-EDITED = editing.only("key", "name", "parent", "archived_at", "share_weight", "inner_rule")
+EDITED = editing.only("key", "name", "parent", "archived_at", "share_weight", "inner_rule", "priority")
 
 
 class ProjectWish(Body):
@@ -61,6 +61,12 @@ class ProjectChange(Body):
         None, ge=0.001, le=1000, description="Its part of what the project above gets; set by managers of that one."
     )
     inner_rule: Literal["fairness", "fifo"] | None = Field(None, description="How its own jobs divide its part.")
+    priority: int | None = Field(
+        None,
+        ge=0,
+        le=MOST_PRIORITY,
+        description="Against other projects', set by administrators; null: as the one above.",
+    )
 
 
 class ProjectsView(APIView):
@@ -123,7 +129,7 @@ class ProjectView(APIView):
             _move(user, row, body.parent)
         if body.name is not None and body.name != row.name:
             rename_project(actor=user, project=row, name=body.name)
-        if body.share_weight is not None or body.inner_rule is not None:
+        if body.model_fields_set & {"share_weight", "inner_rule", "priority"}:
             _share(user, row, body)
         return Response(_detail(user, project))
 
@@ -207,7 +213,11 @@ def _share(user: User, project: Project, body: ProjectChange) -> None:
     weight = project.share_weight if body.share_weight is None else body.share_weight
     if weight != project.share_weight and not _manages_above(user, project):
         raise Refused(403, "Its weight against its siblings takes a manager of the project above it.")
-    set_share(actor=user, project=project, weight=weight, inner_rule=body.inner_rule or project.inner_rule)
+    priority = body.priority if "priority" in body.model_fields_set else project.priority
+    if priority != project.priority and not user.is_superuser:
+        raise Refused(403, "Its priority against other projects is set by administrators.")
+    rule = body.inner_rule or project.inner_rule
+    set_share(actor=user, project=project, weight=weight, inner_rule=rule, priority=priority)
 
 
 def _manages_above(user: User, project: Project) -> bool:
@@ -225,4 +235,5 @@ def _detail(user: User, key: str) -> dict[str, Any]:
         "created_at": iso(project.created_at),
         "share_weight": project.share_weight,
         "inner_rule": project.inner_rule,
+        "priority": project.priority,
     }

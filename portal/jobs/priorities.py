@@ -22,7 +22,8 @@ from portal.jobs.share_history import tick
 from scheduling import domain
 from scheduling.priority.course import course
 from scheduling.priority.fair_share import Form, Key, Leaf, Standing, standings
-from scheduling.priority.scoring import FACTORS, Formula, Scores
+from scheduling.priority.multifactor import FACTORS
+from scheduling.priority.scoring import Formula, Scores
 from scheduling.priority.standing import tree_of
 
 _COURSE_POINTS = 15

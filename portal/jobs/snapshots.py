@@ -219,8 +219,8 @@ def deadline_of(job: Job) -> datetime | None:
 
 
 def project_tree() -> dict[str, domain.Entity]:
-    rows = Project.objects.values_list("key", "parent__key", "share_weight", "inner_rule")
-    return {key: domain.Entity(parent, weight, rule) for key, parent, weight, rule in rows}
+    rows = Project.objects.values_list("key", "parent__key", "share_weight", "inner_rule", "priority")
+    return {key: domain.Entity(parent, weight, rule, own) for key, parent, weight, rule, own in rows}
 
 
 def qos_levels() -> dict[str, domain.Qos]:

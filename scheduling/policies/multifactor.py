@@ -1,7 +1,7 @@
 """Multifactor priority with fair share and backfill: who waits longest and used least goes first.
 
-Objective: none; the order of priority decides, with gangs of one size. Priority = site + weighted age, fair share, job
-size, level of service and resources - nice (spec, multifactor-priority; Slurm's priority/multifactor).
+Objective: none; the order of priority decides, with gangs of one size. Priority = site + weighted age, project, fair
+share, job size, partition, level of service and resources - nice (spec, multifactor-priority; Slurm's own).
 Constraints: running jobs keep what they have, unless a level of service may put them out.
 """
 
@@ -27,6 +27,7 @@ DAY_S = 86_400.0
 
 class Parameters(BaseParameters):
     weight_age: float = Field(default=10_000, ge=0, le=1e9, description="Points for having waited max_age_days.")
+    weight_assoc: float = Field(default=0, ge=0, le=1e9, description="Points in the project of highest priority.")
     weight_fair_share: float = Field(default=3_000, ge=0, le=1e9, description="Points for having used nothing.")
     weight_job_size: float = Field(default=0, ge=0, le=1e9, description="Points for asking for the whole cluster.")
     weight_partition: float = Field(default=0, ge=0, le=1e9, description="Points in the partition of highest priority.")
@@ -65,6 +66,7 @@ class Parameters(BaseParameters):
         return Formula(
             weights=Weights(
                 age=self.weight_age,
+                assoc=self.weight_assoc,
                 fair_share=self.weight_fair_share,
                 job_size=self.weight_job_size,
                 partition=self.weight_partition,

@@ -12,9 +12,6 @@ from scheduling.priority.fair_share import Form, Key, Standing, standings
 from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
 from scheduling.priority.standing import leaves, tree_of
 
-#: What is worked out of a snapshot; of Slurm's factors accounts have none here.
-FACTORS = ("age", "fair_share", "job_size", "partition", "qos")
-
 
 @dataclass(frozen=True, slots=True)
 class Formula:
@@ -52,7 +49,7 @@ def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula, ends: Mappi
     found = standings(tree, formula.form, formula.dampening)
     columns = Columns(
         age=age_factor(snapshot.now - _column(_eligible(job) for job in jobs), formula.max_age_s),
-        assoc=np.zeros(len(jobs)),
+        assoc=_projects(snapshot, jobs),
         fair_share=_column(found[leaf].factor for leaf in leaves(jobs)),
         job_size=size_factor(_parts(snapshot, jobs), favor_small=formula.favor_small),
         partition=_partitions(snapshot, jobs),
@@ -86,6 +83,22 @@ def _sizes(snapshot: Snapshot) -> dict[str, int]:
 def _parts(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
     """The GPUs that each needs at least, as a part of the cluster's."""
     return _column(job.min_gpus for job in jobs) / max(1, sum(_sizes(snapshot).values()))
+
+
+def _projects(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
+    """The priority of its project over the highest one."""
+    priority = {key: _own_or_inherited(snapshot, key) for key in snapshot.entities}
+    most = max(priority.values(), default=0) or 1
+    return _column(priority.get(job.project, 0) for job in jobs) / most
+
+
+def _own_or_inherited(snapshot: Snapshot, key: str) -> int:
+    at: str | None = key
+    while at is not None and (entity := snapshot.entities.get(at)):
+        if entity.priority is not None:
+            return entity.priority
+        at = entity.parent
+    return 0
 
 
 def _partitions(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:

@@ -82,6 +82,9 @@ def _projects_and_limits(evenkeel: Shell) -> None:
     evenkeel("projects", "create", "vision", "--name", "Vision")
     evenkeel("projects", "create", "detection", "--parent", "vision")
     evenkeel("projects", "rename", "vision", "Seeing")
+    shared = evenkeel.json("projects", "set-share", "vision", "--weight", "2", "--priority", "7")
+    assert (shared["share_weight"], shared["priority"]) == (2, 7)
+    assert evenkeel.json("projects", "set-share", "vision", "--inherit-priority")["priority"] is None
     assert "Seeing" in evenkeel("projects", "ls")
     assert evenkeel.json("projects", "invite", "vision", "ada@example.org", "--role", "viewer")["link"]
     assert evenkeel.json("projects", "members", "vision") == []

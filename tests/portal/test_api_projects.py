@@ -297,6 +297,15 @@ def test_a_project_s_weight_is_set_from_above_and_its_rule_by_itself(world: Worl
     assert AuditEntry.objects.filter(action="project.share", target="faces").count() == 2
 
 
+def test_a_project_s_priority_is_set_by_administrators(world: World, manager: Api, root: Api) -> None:
+    assert manager.patch("projects/vision", {"priority": 5}).status == 403
+    assert manager.patch("projects/vision", {"priority": None, "inner_rule": "fifo"}).status == 200  # as it was
+    assert root.patch("projects/vision", {"priority": 5}).json["priority"] == 5
+    assert root.patch("projects/vision", {"priority": -1}).fields == ["priority"]
+    assert take_snapshot(world.cluster, timezone.now()).snapshot.entities["vision"].priority == 5
+    assert root.patch("projects/vision", {"priority": None}).json["priority"] is None
+
+
 def test_rounds_see_the_tree_with_its_weights(world: World) -> None:
     Project.objects.create(key="faces", name="Faces", parent=world.project, share_weight=3, inner_rule="fifo")
     world.submit()

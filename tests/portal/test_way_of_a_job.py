@@ -279,13 +279,13 @@ def test_a_job_without_an_end_in_sight_is_described(world: World) -> None:
     assert described[0]["expected_end_at"] is None
     Job.objects.filter(pk=job.pk).update(max_duration_s=600)
     now = timezone.now()
-    (described,) = describe_jobs(described_jobs().filter(pk=job.pk), now)
-    left = [datetime.fromisoformat(described[f"expected_end_{part}at"]) - now for part in ("", "low_", "high_")]
+    (found,) = describe_jobs(described_jobs().filter(pk=job.pk), now)
+    left = [datetime.fromisoformat(found[f"expected_end_{part}at"]) - now for part in ("", "low_", "high_")]
     assert max(left) == min(left)
     assert timedelta(seconds=590) < left[0] <= timedelta(seconds=600)
     Job.objects.filter(pk=job.pk).update(total_steps=2)
-    (described,) = describe_jobs(described_jobs().filter(pk=job.pk), now)
-    assert datetime.fromisoformat(described["expected_end_at"]) - now < timedelta(seconds=60)
+    (found,) = describe_jobs(described_jobs().filter(pk=job.pk), now)
+    assert datetime.fromisoformat(found["expected_end_at"]) - now < timedelta(seconds=60)
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,21 @@ class TestOrder:
         usage = {"small": {"u": {"v100": 100.0}}, "large": {"u": {"v100": 100.0}}}
         assert started(plan(cluster(one, other, entities=entities, usage=usage, usage_at=NOW))) == {"j2"}
 
+    def test_a_project_of_higher_priority_goes_first_where_that_has_a_weight(self) -> None:
+        """Those below it too, but for what has a priority of its own."""
+        tree = {
+            "top": Entity(priority=10),
+            "mine": Entity("top"),
+            "own": Entity("top", priority=2),
+            "plain": Entity(),
+        }
+        one, other = waiting(1, 4, project="plain"), waiting(2, 4, project="mine")
+        assert started(plan(cluster(one, other, entities=tree))) == {"j1"}
+        assert started(plan(cluster(one, other, entities=tree), weight_assoc=1e6)) == {"j2"}
+        snapshot = cluster(one, other, waiting(3, 4, project="own"), entities=tree)
+        scores = load_policy("multifactor", {"weight_assoc": 100}).scores_of(snapshot, snapshot.jobs)  # type: ignore[attr-defined]
+        assert list(scores.priorities.weighted["assoc"]) == [0, 100, 20]
+
     def test_billing_weights_make_a_type_dearer(self) -> None:
         one, other = waiting(1, 4, user="a"), waiting(2, 4, user="b")
         usage = {"p": {"a": {"k80": 200.0}, "b": {"v100": 100.0}}}

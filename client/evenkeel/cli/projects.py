@@ -81,6 +81,26 @@ def move(project: str, parent: str | None, top: bool, output: str) -> None:
     print_value(connect().projects.change(project, {"parent": parent}), output)
 
 
+@projects.command("set-share")
+@click.argument("project")
+@click.option("--weight", type=float, help="Its part of what the project above gets, against its siblings' weights.")
+@click.option("--rule", type=click.Choice(["fairness", "fifo"]), help="How its own jobs divide its part.")
+@click.option("--priority", type=click.IntRange(0), help="Of its jobs, against other projects' (for administrators).")
+@click.option("--inherit-priority", is_flag=True, help="That of the project above.")
+@as_json
+def set_share(
+    project: str, weight: float | None, rule: str | None, priority: int | None, inherit_priority: bool, output: str
+) -> None:
+    """Set what the scheduling policy makes of a project."""
+    wish: dict[str, float | str | None] = {"share_weight": weight, "inner_rule": rule, "priority": priority}
+    change = {
+        key: value for key, value in wish.items() if value is not None or (key == "priority" and inherit_priority)
+    }
+    if not change or (inherit_priority and priority is not None):
+        raise click.UsageError("say what to set: --weight, --rule, and --priority or --inherit-priority")
+    print_value(connect().projects.change(project, change), output)
+
+
 @projects.command()
 @click.argument("project")
 @as_json

@@ -4019,6 +4019,11 @@ export interface components {
              * @default null
              */
             inner_rule: ("fairness" | "fifo") | null;
+            /**
+             * @description Against other projects', set by administrators; null: as the one above.
+             * @default null
+             */
+            priority: number | null;
         };
         PatchedRoleWish: {
             /**
@@ -4203,6 +4208,8 @@ export interface components {
             share_weight: number;
             /** @enum {string} */
             inner_rule: "fairness" | "fifo";
+            /** @description Of its jobs, against other projects'; null: that of the project above. */
+            priority: number | null;
         };
         ProjectPage: {
             /** @description Address of the next page. */

@@ -17,6 +17,7 @@ class ProjectDetail(Project):
     created_at: datetime
     share_weight: float = Field(description="Its part of what the project above gets, against its siblings' weights.")
     inner_rule: str = Field(json_schema_extra={"enum": ["fairness", "fifo"]})
+    priority: int | None = Field(description="Of its jobs, against other projects'; null: that of the project above.")
 
 
 class PersonRef(Shape):

@@ -3,7 +3,7 @@ import { fixed, integer, trimmed } from "../../lib/format";
 import { tone } from "../../lib/tone";
 
 const WORDS: Record<string, string> = {
-  age: "waiting", fair_share: "fair share", job_size: "size", partition: "partition", qos: "level",
+  age: "waiting", assoc: "project", fair_share: "fair share", job_size: "size", partition: "partition", qos: "level",
 };
 
 export const factorWord = (name: string) => WORDS[name] ?? name;
