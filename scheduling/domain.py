@@ -104,6 +104,7 @@ class Job:
     time_limit_s: float | None = None  # training ends after so long, finished or not
     qos: str = ""
     waits_for: str = ""  # what has to happen before it queues, as a sentence; empty: nothing
+    nice: int = 0  # what its owner took off its priority, which is already less by it
     partition: str = ""  # where the snapshot has partitions: the one it runs in; empty: on nodes that are in none
 
 

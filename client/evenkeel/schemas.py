@@ -1044,7 +1044,7 @@ class Share(TypedDict):
     norm_usage: float
     effective_usage: float
     level_fs: float | None
-    factor: float
+    factor: float | None
 
 
 class SharePage(TypedDict):

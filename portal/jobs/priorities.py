@@ -196,10 +196,15 @@ def describe_shares(found: Shown, rows: list[Place]) -> list[dict[str, Any]]:
                 "norm_usage": standing.norm_usage,
                 "effective_usage": standing.effective_usage,
                 "level_fs": None if standing.level_fs == float("inf") else standing.level_fs,
-                "factor": standing.factor,
+                "factor": _factor_of(found.form, key, standing),
             }
         )
     return described
+
+
+def _factor_of(form: Form, key: Key, standing: Standing) -> float | None:
+    """Fair Tree ranks users alone."""
+    return standing.factor if form == "classic" or isinstance(key, Leaf) else None
 
 
 def sample_shares(cluster: Cluster, now: datetime) -> None:
@@ -214,7 +219,7 @@ def sample_shares(cluster: Cluster, now: datetime) -> None:
             norm_shares=standing.norm_shares,
             usage_gpu_s=standing.usage,
             effective_usage=standing.effective_usage,
-            factor=standing.factor if formula.form == "classic" else None,
+            factor=_factor_of(formula.form, key, standing),
         )
         for pk, key in Project.objects.values_list("pk", "key")
         if (standing := found.get(key)) is not None

@@ -15,8 +15,9 @@ from django.db import connection, models
 from accounts.models import Project
 
 EVERY_S = 900.0
-#: From an age on, one point of so long is kept, the last.
+#: From an age on, two points of so long are kept: those of the lowest and of the highest effective use.
 _THINNED = ((timedelta(days=1), 3_600), (timedelta(days=14), 86_400))
+#: So many quarters of an hour are answered as they are; of more, two of each of half as many stretches.
 MAX_POINTS = 150
 
 
@@ -42,15 +43,19 @@ def tick(now: datetime) -> datetime:
     return datetime.fromtimestamp(now.timestamp() // EVERY_S * EVERY_S, UTC)
 
 
+#: Where all are equal, the first and the last.
 _THIN = """
-    DELETE FROM jobs_sharesample WHERE at < %(before)s AND id NOT IN (
-        SELECT DISTINCT ON (project_id, floor(extract(epoch FROM at) / %(step_s)s)) id
-        FROM jobs_sharesample WHERE at < %(before)s
-        ORDER BY project_id, floor(extract(epoch FROM at) / %(step_s)s), at DESC)"""
+    DELETE FROM jobs_sharesample WHERE id IN (
+        SELECT id FROM (
+            SELECT id, row_number() OVER (stretch ORDER BY effective_usage, at) AS lowest,
+                row_number() OVER (stretch ORDER BY effective_usage DESC, at DESC) AS highest
+            FROM jobs_sharesample WHERE at < %(before)s
+            WINDOW stretch AS (PARTITION BY project_id, floor(extract(epoch FROM at) / %(step_s)s))) AS old
+        WHERE lowest > 1 AND highest > 1)"""
 
 
 def prune(now: datetime) -> None:
-    """A few hundred points of each project at most, and none that is older than is kept."""
+    """Some 1,500 points of each project at most, and none that is older than is kept."""
     kept = timedelta(days=settings.EVENKEEL_KEEP_SHARES_DAYS)
     ShareSample.objects.filter(at__lt=now - kept).delete()
     with connection.cursor() as cursor:
@@ -59,18 +64,24 @@ def prune(now: datetime) -> None:
 
 
 _POINTS = """
-    SELECT DISTINCT ON (project_id, floor(extract(epoch FROM at) / %(step_s)s))
-        project_id, at, norm_shares, usage_gpu_s, effective_usage, factor
-    FROM jobs_sharesample WHERE project_id = ANY(%(projects)s) AND at >= %(since)s
-    ORDER BY project_id, floor(extract(epoch FROM at) / %(step_s)s), at DESC"""
+    SELECT project_id, at, norm_shares, usage_gpu_s, effective_usage, factor FROM (
+        SELECT *, row_number() OVER (stretch ORDER BY effective_usage, at) AS lowest,
+            row_number() OVER (stretch ORDER BY effective_usage DESC, at DESC) AS highest,
+            row_number() OVER (PARTITION BY project_id ORDER BY at DESC) AS newest
+        FROM jobs_sharesample WHERE project_id = ANY(%(projects)s) AND at >= %(since)s
+        WINDOW stretch AS (PARTITION BY project_id, floor(extract(epoch FROM at) / %(step_s)s))) AS found
+    WHERE lowest = 1 OR highest = 1 OR newest = 1
+    ORDER BY project_id, at"""
 
 
 def points_of(projects: Sequence[int], days: int, now: datetime) -> dict[int, list[dict[str, Any]]]:
-    """By project, oldest first: at most MAX_POINTS and one each. One query."""
+    """By project, oldest first, at most MAX_POINTS and one each; peaks and lows are among them. One query."""
+    span_s = days * 86_400.0
     values: dict[str, Any] = {
         "projects": list(projects),
         "since": now - timedelta(days=days),
-        "step_s": max(EVERY_S, days * 86_400.0 / MAX_POINTS),
+        # A span that begins within a stretch touches one stretch more.
+        "step_s": EVERY_S if span_s / EVERY_S < MAX_POINTS else span_s / (MAX_POINTS // 2 - 1),
     }
     found: dict[int, list[dict[str, Any]]] = {pk: [] for pk in projects}
     with connection.cursor() as cursor:

@@ -169,6 +169,7 @@ def _job(
         submitted_at=job.submitted_at.timestamp(),
         curves={kind: profile.curve for kind, profile in known.items()},
         priority=job.priority,
+        nice=job.spec.get("nice", 0),
         min_gpus=job.min_gpus,
         max_gpus=job.max_gpus,
         types=tuple(job.accelerator_types),

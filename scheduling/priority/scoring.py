@@ -54,8 +54,8 @@ def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula, ends: Mappi
         job_size=size_factor(_parts(snapshot, jobs), favor_small=formula.favor_small),
         partition=_partitions(snapshot, jobs),
         qos=_levels(snapshot, jobs),
-        site=_column(max(job.priority, 0) for job in jobs),
-        nice=_column(max(-job.priority, 0) for job in jobs),
+        site=_column(job.priority + job.nice for job in jobs),
+        nice=_column(job.nice for job in jobs),
         resources=_resources(snapshot, jobs, formula.weights.resources),
     )
     return Scores(jobs, columns, priorities(formula.weights, columns), found)

@@ -79,6 +79,22 @@ class TestPriorities:
         assert row["priority"] == int(sum(factor["points"] for factor in row["factors"]) - 7)
         assert (row["rank"], row["nice"], row["site"]) == (1, 7, 0)
 
+    def test_site_and_nice_are_said_apart(self, team: World, api: Api) -> None:
+        root = User.objects.create_superuser("root@example.org", "x")
+        team.train(team.submit(gpus={"min": 4}))
+        job = team.submit(user=root, gpus={"min": 2}, priority=700, nice=20)
+
+        def parts() -> tuple[int, int, int]:
+            row = api.get(f"jobs/{job.number}/priority").json
+            assert api.get("priorities").json["results"][0]["site"] == row["site"]
+            return row["site"], row["nice"], row["priority"] - int(sum(one["points"] for one in row["factors"]))
+
+        assert parts() == (700, 20, 680)
+        assert Api(root).patch(f"jobs/{job.number}", {"nice": 50}).status == 200
+        assert parts() == (700, 50, 650)
+        assert Api(root).patch(f"jobs/{job.number}", {"priority": -10, "nice": 5}).status == 200
+        assert parts() == (-10, 5, -15)
+
     def test_the_course_of_a_job_rises_to_the_cap(self, team: World, api: Api) -> None:
         team.train(team.submit(gpus={"min": 4}))
         job = team.submit(gpus={"min": 2})
@@ -154,6 +170,14 @@ class TestShares:
         assert "vision" in mine
         assert not mine & theirs
         assert stranger.get("shares?project=vision").status == 404
+
+    def test_fair_tree_gives_users_a_factor_and_projects_the_share_over_the_use(self, team: World, api: Api) -> None:
+        set_policy(actor=None, cluster=team.cluster, name="multifactor", parameters={"fair_share": "fair_tree"})
+        use(team, team.user, hours=2)
+        project, person = api.get("shares?project=vision").json["results"]
+        assert project["factor"] is None
+        assert project["level_fs"] > 0
+        assert person["factor"] == 1.0
 
     def test_the_tree_is_in_order(self, team: World, api: Api) -> None:
         below = Project.objects.create(key="alpha", name="Alpha", parent=team.project, share_weight=3)

@@ -63,8 +63,8 @@ def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) ->
     day = timedelta(days=1)
     assert left[-1] <= 40 * day
     assert len([age for age in left if age <= day]) == 97
-    assert 13 * 24 <= len([age for age in left if day < age <= 14 * day]) <= 13 * 24 + 2
-    assert 25 <= len([age for age in left if age > 14 * day]) <= 28
+    assert 2 * 13 * 24 <= len([age for age in left if day < age <= 14 * day]) <= 2 * (13 * 24 + 2)
+    assert 2 * 25 <= len([age for age in left if age > 14 * day]) <= 2 * 28
     before = len(left)
     history.prune(now)
     assert ShareSample.objects.count() == before
@@ -82,6 +82,30 @@ def test_the_history_has_so_many_points_at_most_oldest_first(world: World) -> No
     assert row["points"][-1]["effective_usage"] == 0.0
     assert row["points"][-1]["usage_gpu_hours"] == 2.0
     assert len(Api(world.user).get("shares/history?days=1").json["results"][0]["points"]) <= 25
+
+
+def test_peaks_and_lows_outlive_the_thinning(world: World, settings: Any) -> None:
+    settings.EVENKEEL_KEEP_SHARES_DAYS = 400
+    now = share_history.tick(timezone.now())
+    values = {"norm_shares": 0.5, "usage_gpu_s": 0.0, "factor": 0.5}
+    odd = {5: 0.975, 90: 0.025, 500: 0.99, 900: 0.01, 4_000: 1.0, 5_000: 0.0}
+    ShareSample.objects.bulk_create(
+        ShareSample(
+            project=world.project, at=now - timedelta(minutes=15 * n), effective_usage=odd.get(n, 0.5), **values
+        )
+        for n in range(90 * 24 * 4)
+    )
+
+    def extremes(days: int) -> set[float]:
+        points = Api(world.user).get(f"shares/history?days={days}").json["results"][0]["points"]
+        assert len(points) <= share_history.MAX_POINTS + 1
+        assert points[-1]["effective_usage"] == 0.5
+        return {point["effective_usage"] for point in points} - {0.5}
+
+    for _ in range(2):
+        assert extremes(14) == {0.975, 0.025, 0.99, 0.01}
+        assert extremes(90) == set(odd.values())
+        history.prune(now)
 
 
 def test_of_other_projects_nothing_is_seen(world: World) -> None:

@@ -15,6 +15,8 @@ from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies._timetable import Timetable
 from scheduling.policies.multifactor import PRESETS
+from scheduling.priority.multifactor import Weights
+from scheduling.priority.scoring import Formula, score
 from scheduling.rounds import plan_round
 
 NOW = 1_000_000.0
@@ -120,6 +122,14 @@ class TestOrder:
         one, other = waiting(1, 4), waiting(2, 4)
         assert started(plan(cluster(replace(one, priority=-500), other))) == {"j2"}
         assert started(plan(cluster(one, replace(other, priority=500)))) == {"j2"}
+
+    def test_site_and_nice_are_told_apart_and_make_the_same_sum(self) -> None:
+        both, less = replace(waiting(1, 4), priority=680, nice=20), replace(waiting(2, 4), priority=-50)
+        plain = replace(waiting(3, 4), priority=680)
+        found = score(cluster(both, less, plain), [both, less, plain], Formula(Weights(age=1_000)))
+        assert found.priorities.site.tolist() == [700, -50, 680]
+        assert found.priorities.nice.tolist() == [20, 0, 0]
+        assert found.priorities.total[0] == found.priorities.total[2]
 
     def test_a_level_counts_where_it_has_a_weight(self) -> None:
         levels = {"normal": Qos(), "high": Qos(100)}

@@ -135,8 +135,9 @@ def _share(row: schemas.Share) -> list[object]:
     account = "  " * row["level"] + row["project"]["key"]
     user = (row["user"]["email"] if row["user"] else "(nobody)") if row["is_user"] else ""
     level_fs = "inf" if row["level_fs"] is None else f"{row['level_fs']:.4f}"
-    figures = [row["norm_shares"], row["norm_usage"], row["effective_usage"], row["factor"]]
-    norm_shares, norm_usage, effective, factor = (f"{value:.6f}" for value in figures)
+    factor = "" if row["factor"] is None else f"{row['factor']:.6f}"
+    figures = [row["norm_shares"], row["norm_usage"], row["effective_usage"]]
+    norm_shares, norm_usage, effective = (f"{value:.6f}" for value in figures)
     return [
         account, user, f"{row['shares']:g}", norm_shares, f"{row['usage_gpu_hours']:.2f}", norm_usage, effective,
         factor, level_fs,

@@ -3398,7 +3398,9 @@ export interface components {
             rank: number | null;
             /** @description site + points - nice, truncated, at least 1. */
             priority: number | null;
+            /** @description What the job file's `priority` adds; below 0 it takes off. */
             site: number;
+            /** @description What the job file's `nice` takes off. */
             nice: number;
             /** @description Of a waiting job. */
             factors: components["schemas"]["Factor"][];
@@ -4134,8 +4136,9 @@ export interface components {
             rank: number;
             /** @description site + points - nice, truncated, at least 1. */
             priority: number;
-            /** @description The administrator's. */
+            /** @description What the job file's `priority` adds; below 0 it takes off. */
             site: number;
+            /** @description What the job file's `nice` takes off. */
             nice: number;
             factors: components["schemas"]["Factor"][];
         };
@@ -4675,12 +4678,12 @@ export interface components {
             effective_usage: number;
             /** @description Share over usage among those beside it; null: nothing was used. */
             level_fs: number | null;
-            /** @description Fair share factor; Fair Tree has none for projects. */
-            factor: number;
+            /** @description Fair share factor; null for projects under Fair Tree, which ranks users. */
+            factor: number | null;
         };
         ShareCourse: {
             project: components["schemas"]["ProjectRef"];
-            /** @description Oldest first, at most 151, evenly apart. */
+            /** @description Oldest first, at most 151: of many the lowest and the highest use of each stretch, and the newest. */
             points: components["schemas"]["SharePoint"][];
         };
         ShareHistory: {

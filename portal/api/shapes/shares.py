@@ -25,8 +25,8 @@ class Priority(Shape):
     owner: Person | None
     rank: int = Field(description="Place among all jobs that wait for GPUs, those of other projects too; from 1.")
     priority: int = Field(description="site + points - nice, truncated, at least 1.")
-    site: int = Field(description="The administrator's.")
-    nice: int
+    site: int = Field(description="What the job file's `priority` adds; below 0 it takes off.")
+    nice: int = Field(ge=0, description="What the job file's `nice` takes off.")
     factors: list[Factor]
 
 
@@ -49,8 +49,8 @@ class JobPriority(Shape):
     owner: Person | None
     rank: int | None = Field(description="Place among all jobs that wait for GPUs, from 1; null: it does not wait.")
     priority: int | None = Field(description="site + points - nice, truncated, at least 1.")
-    site: int
-    nice: int
+    site: int = Field(description="What the job file's `priority` adds; below 0 it takes off.")
+    nice: int = Field(ge=0, description="What the job file's `nice` takes off.")
     factors: list[Factor] = Field(description="Of a waiting job.")
     in_force: bool = Field(description="False: another policy decides; these are by the defaults of `multifactor`.")
     at: datetime
@@ -71,7 +71,7 @@ class Share(Shape):
     norm_usage: float = Field(description="Its part of everybody's usage.")
     effective_usage: float = Field(description="With its part of what those beside it used.")
     level_fs: float | None = Field(description="Share over usage among those beside it; null: nothing was used.")
-    factor: float = Field(description="Fair share factor; Fair Tree has none for projects.")
+    factor: float | None = Field(description="Fair share factor; null for projects under Fair Tree, which ranks users.")
 
 
 class SharePage(Page):
@@ -97,7 +97,9 @@ class SharePoint(Shape):
 
 class ShareCourse(Shape):
     project: ProjectRef
-    points: list[SharePoint] = Field(description="Oldest first, at most 151, evenly apart.")
+    points: list[SharePoint] = Field(
+        description="Oldest first, at most 151: of many the lowest and the highest use of each stretch, and the newest."
+    )
 
 
 class ShareHistory(Page):
