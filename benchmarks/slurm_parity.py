@@ -6,22 +6,18 @@ Brings up a throw-away Slurm on loopback with ../shared/scripts/slurm_up.sh (as 
 head), once in classic and once in Fair Tree form: a random tree of accounts, jobs that leave usage, then jobs that
 wait. What `sprio`, `sshare` and `scontrol` print is compared with scheduling.priority: exit code 1 where a factor, a
 total or the decay differs by more than Slurm's own rounding. Where Slurm is not installed it says so and ends with 0.
+What it started is ended with it, also by SIGTERM and SIGINT.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import random
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.real_slurm import ask, missing, slurm, until
 from scheduling.priority.decay import decayed
 from scheduling.priority.fair_share import (
     Account,
@@ -40,8 +37,6 @@ from scheduling.priority.fair_share import (
 )
 from scheduling.priority.multifactor import Columns, Weights, age_factor, priorities, size_factor
 
-SHARED = Path(os.environ.get("EVENKEEL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
-PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "sshare", "sprio", "runuser")
 NODES, CPUS, GPUS, HALF_LIFE_S = 4, 16, 4, 600.0
 MAX_AGE_S = 3_600.0
 WEIGHTS = Weights(
@@ -57,51 +52,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=30)
     options = parser.parse_args()
-    script = SHARED / "scripts" / "slurm_up.sh"
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing or not script.exists() or os.geteuid() != 0:
-        print(f"SKIPPED: it needs root, {script} and {', '.join(missing) or 'nothing else'}")
+    if (lacking := missing()) is not None:
+        print(f"SKIPPED: {lacking}")
         return 0
     wrong: list[str] = []
     for form, flags in (("classic", "NO_FAIR_TREE"), ("fair_tree", "")):
-        with slurm(script, flags):
+        with slurm(nodes=NODES, env={"HALFLIFE": "00:10:00", "PRIO_FLAGS": flags}):
             wrong += [f"{form}: {what}" for what in compare(form, random.Random(options.seed), options.jobs)]
     for what in wrong:
         print(f"DIFFERS: {what}")
     return 1 if wrong else 0
-
-
-@contextmanager
-def slurm(script: Path, flags: str) -> Iterator[None]:
-    """Its daemons, on loopback only; gone afterwards."""
-    root = Path(tempfile.mkdtemp(prefix="sp-", dir="/tmp"))
-    root.chmod(0o755)
-    text = script.read_text().replace("ClusterName=ref\n", "ClusterName=ref\nCommunicationParameters=NoInAddrAny\n", 1)
-    env = os.environ | {"SLURM_ROOT": str(root), "HALFLIFE": "00:10:00", "PRIO_FLAGS": flags}
-    os.environ["SLURM_CONF"] = str(root / "etc" / "slurm.conf")
-
-    def call(word: str) -> None:
-        command = ["bash", "-s", "--", word, str(NODES)]
-        subprocess.run(command, input=text, env=env, text=True, check=False, timeout=180, stdout=subprocess.DEVNULL)
-
-    try:
-        call("up")
-        yield
-    finally:
-        end_jobs()
-        call("clean")
-
-
-def end_jobs() -> None:
-    """What a controller that is gone leaves behind would run on."""
-    for user in USERS:
-        subprocess.run(["scancel", "--user", user], check=False, timeout=60)
-    with contextlib.suppress(TimeoutError, subprocess.SubprocessError):
-        until(lambda: not ask("squeue", "-h").strip(), 60)
-
-
-def ask(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 # The workload --------------------------------------------------------------------------------------
@@ -144,14 +104,6 @@ def crowd(rng: random.Random, who: list[tuple[str, str]], jobs: int) -> None:
         options = [f"-p{rng.choice(('main', 'low'))}", f"--qos={rng.choice(('normal', 'mid'))}", f"-N{nodes}"]
         options += [f"--ntasks-per-node={rng.randint(1, 8)}", f"--gres=gpu:{rng.randint(1, GPUS)}"]
         submit(*rng.choice(who), *options, f"--nice={rng.choice((0, 0, 100, 500))}", seconds=30)
-
-
-def until(ready: object, limit_s: float) -> None:
-    ends = time.monotonic() + limit_s
-    while not ready():  # type: ignore[operator]
-        if time.monotonic() > ends:
-            raise TimeoutError(f"Slurm was not ready in {limit_s:.0f} s")
-        time.sleep(0.5)
 
 
 def await_tick(limit_s: float = 150) -> float:
