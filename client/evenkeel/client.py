@@ -155,9 +155,14 @@ class Client:
 
     def rows(self, kind: type[Answer], path: str, filters: Mapping[str, str] | None = None) -> Iterator[Answer]:
         """Every row, page after page."""
+        for page in self.pages(dict[str, Any], path, filters):
+            yield from page["results"]
+
+    def pages(self, kind: type[Answer], path: str, filters: Mapping[str, str] | None = None) -> Iterator[Answer]:
+        """What is said beside rows is in each."""
         answer = self._object("GET", path, params=dict(filters or {}))
         while True:
-            yield from answer["results"]
+            yield cast("Answer", answer)
             if not answer.get("next"):
                 return
             # Only the query is taken over: behind a proxy the address in the answer may be another one.

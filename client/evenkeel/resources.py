@@ -191,7 +191,10 @@ class Shares(Resource):
     """Priorities of waiting jobs and what they come from."""
 
     def priorities(self, *, project: str | None = None) -> Iterator[schemas.Priority]:
-        return self._client.rows(schemas.Priority, "priorities", given(project=project, limit="200"))
+        return (row for page in self.priority_pages(project=project) for row in page["results"])
+
+    def priority_pages(self, *, project: str | None = None) -> Iterator[schemas.PriorityPage]:
+        return self._client.pages(schemas.PriorityPage, "priorities", given(project=project, limit="200"))
 
     def job_priority(self, job: str) -> schemas.JobPriority:
         return self._client.one(schemas.JobPriority, "GET", f"jobs/{part(job)}/priority")
@@ -200,7 +203,10 @@ class Shares(Resource):
         return self._client.rows(schemas.ShareCourse, "shares/history", given(project=project, days=str(days)))
 
     def list(self, *, project: str | None = None) -> Iterator[schemas.Share]:
-        return self._client.rows(schemas.Share, "shares", given(project=project, limit="200"))
+        return (row for page in self.pages(project=project) for row in page["results"])
+
+    def pages(self, *, project: str | None = None) -> Iterator[schemas.SharePage]:
+        return self._client.pages(schemas.SharePage, "shares", given(project=project, limit="200"))
 
 
 class Qos(Resource):

@@ -55,14 +55,6 @@ class AccountWish(TypedDict):
     role: NotRequired[Literal["viewer", "member", "manager"]]
 
 
-class Ahead(TypedDict):
-    number: int
-    name: str | None
-    project: str
-    gpus: int
-    state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
-
-
 class AnyJob(TypedDict):
     number: int
     project: str
@@ -430,6 +422,12 @@ class JobHold(TypedDict):
     text: str
 
 
+class JobReason(TypedDict):
+    token: str
+    text: str
+    slurm: str | None
+
+
 class JobRef(TypedDict):
     number: int
     name: str | None
@@ -499,6 +497,12 @@ class LiveJobHold(TypedDict):
     by: NotRequired[str]
     at: str
     text: str
+
+
+class LiveJobReason(TypedDict):
+    token: str
+    text: str
+    slurm: NotRequired[str]
 
 
 class LiveJobRef(TypedDict):
@@ -1276,6 +1280,15 @@ class Wish(TypedDict):
     period: NotRequired[Literal["day", "week", "month"] | None]
 
 
+class Ahead(TypedDict):
+    number: int
+    name: str | None
+    project: str
+    array: ArrayPlace | None
+    gpus: int
+    state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
+
+
 class AllocationSpan(TypedDict):
     epoch: int
     type: str
@@ -1387,6 +1400,8 @@ class ExpectedStart(TypedDict):
 
 
 class Explanation(TypedDict):
+    number: int
+    array: ArrayPlace | None
     token: str
     text: str
     at: str | None
@@ -1455,7 +1470,7 @@ class Job(TypedDict):
         "FAILED",
         "CANCELLED",
     ]
-    reason: Reason
+    reason: JobReason
     model_type: str | None
     command: str | None
     total_steps: int
@@ -1561,6 +1576,7 @@ class JobPage(TypedDict):
 class JobPriority(TypedDict):
     number: int
     name: str
+    array: ArrayPlace | None
     project: ProjectRef
     owner: Person | None
     rank: int | None
@@ -1635,7 +1651,7 @@ class LiveJob(TypedDict):
         "FAILED",
         "CANCELLED",
     ]
-    reason: LiveReason
+    reason: LiveJobReason
     model_type: NotRequired[str]
     command: NotRequired[str]
     total_steps: int
@@ -1747,6 +1763,7 @@ PolicyKinds: TypeAlias = list[PolicyKind]
 class Priority(TypedDict):
     number: int
     name: str
+    array: ArrayPlace | None
     project: ProjectRef
     owner: Person | None
     rank: int
@@ -1904,7 +1921,7 @@ class JobDetail(TypedDict):
         "FAILED",
         "CANCELLED",
     ]
-    reason: Reason
+    reason: JobReason
     model_type: str | None
     command: str | None
     total_steps: int

@@ -18,6 +18,7 @@ from portal.jobs.ends import expected_end
 from portal.jobs.idleness import describe_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
 from portal.jobs.queue import queue_positions
+from portal.jobs.slurm_words import waiting_word
 from portal.jobs.snapshots import job_profiles
 from portal.jobs.starts import expected_starts
 from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
@@ -121,7 +122,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
         "state": people_state(run),
         "run_state": run.state,
-        "reason": {"token": run.reason_token, "text": run.reason_text},
+        "reason": {"token": run.reason_token, "text": run.reason_text, "slurm": waiting_word(job, run)},
         "model_type": job.model_type.name if job.model_type else None,
         "command": job.spec.get("command"),
         "total_steps": job.total_steps,
@@ -132,7 +133,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "priority": job.priority,
         "nice": job.spec.get("nice", 0),
         "qos": job.qos.name if job.qos else None,
-        "array": {"number": job.array.number, "index": job.array_index, "size": job.array.size} if job.array else None,
+        "array": array_place(job),
         "partition": job.partition.name if job.partition else None,
         "restartable": job.restartable,
         "labels": job.labels,
@@ -159,6 +160,10 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "exit": _exit(run),
         "can_cancel": state in LIVE,
     }
+
+
+def array_place(job: Job) -> dict[str, Any] | None:
+    return {"number": job.array.number, "index": job.array_index, "size": job.array.size} if job.array else None
 
 
 def _plain_amount(value: Any) -> str | None:

@@ -9,16 +9,25 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.deadlines import deadline_sentence
-from portal.jobs.describe import alone_steps_per_s, cluster_types, gather, iso, people_state, runs_emulated, variance
+from portal.jobs.describe import (
+    alone_steps_per_s,
+    array_place,
+    cluster_types,
+    gather,
+    iso,
+    people_state,
+    runs_emulated,
+    variance,
+)
 from portal.jobs.displaced import describe_displacement
-from portal.jobs.models import Decision, Job, Run
+from portal.jobs.models import Decision, Job
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
 from portal.jobs.rivals import Places, waits_for_gpus
-from portal.jobs.slurm_words import slurm_word
+from portal.jobs.slurm_words import obstacle, waiting_word
 from portal.jobs.snapshots import job_profiles, take_snapshot
 from scheduling import domain
-from scheduling.lifecycle import TERMINAL, WAITING, State
+from scheduling.lifecycle import TERMINAL, State
 from scheduling.policies import policy_class
 from scheduling.throughput import Profile
 
@@ -74,6 +83,8 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
     mine = set(visible_projects(user).values_list("pk", flat=True))
     ahead, apart = ([], 0) if ended else _ahead(job, mine)
     return {
+        "number": job.number,
+        "array": array_place(job),
         "token": run.reason_token,
         "text": run.reason_text,
         "at": iso(decision.at if decision else run.state_since),
@@ -82,9 +93,9 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "displaced": describe_displacement(job, run, mine),
         "ahead": ahead,
         "apart": apart,
-        "slurm": slurm_word(_obstacle(job, run), detail) if State(run.state) in WAITING else None,
+        "slurm": waiting_word(job, run),
         "weighed": [] if ended else _weighed(job, mine),
-        "would_change": None if ended else _way_out(_obstacle(job, run), detail),
+        "would_change": None if ended else _way_out(obstacle(job, run), detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
         "emulated": runs_emulated(run),
         "detail": detail,
@@ -98,10 +109,6 @@ def _decision(job: Job) -> Decision | None:
     if job.run.ended_at:
         newest = newest.filter(at__lte=job.run.ended_at)
     return newest.defer("snapshot", "plan").order_by("-round").first()
-
-
-def _obstacle(job: Job, run: Run) -> str:
-    return f"held_{job.hold_kind}" if job.hold_kind else run.reason_token
 
 
 def _way_out(token: str, detail: dict[str, Any]) -> str | None:
@@ -119,14 +126,15 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
         return [], 0
     before = [pk for pk, position in positions.items() if position < positions[job.pk]]
     now, places = timezone.now(), Places(job.cluster, timezone.now())
-    rows = Job.objects.select_related("run").prefetch_related("project", "model_type")
+    rows = Job.objects.select_related("run").prefetch_related("project", "model_type", "array")
     found = rows.filter(pk__in=before).in_bulk()
     waiting = [other for pk in before if (other := found.get(pk)) and waits_for_gpus(other, now)]
     known = job_profiles([job, *waiting], cluster_types())
     own = places.of(job, known[job.pk])
     rivals = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
     shown = [
-        others_job(other, mine) | {"gpus": other.min_gpus, "state": people_state(other.run)}
+        others_job(other, mine)
+        | {"array": array_place(other), "gpus": other.min_gpus, "state": people_state(other.run)}
         for other in rivals[:MAX_AHEAD]
         if other.run
     ]

@@ -15,7 +15,7 @@ import numpy as np
 from accounts.fair_share import next_reset
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
-from portal.jobs.describe import iso
+from portal.jobs.describe import array_place, iso
 from portal.jobs.models import Cluster, Job, ShareSample
 from portal.jobs.picture import Picture, expected_ends, picture, score_waiting
 from portal.jobs.share_history import tick
@@ -57,7 +57,9 @@ def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Proje
 def describe_priorities(found: Ranked, rows: list[tuple[int, int]]) -> list[dict[str, Any]]:
     scores, formula = found.scores, found.formula
     numbers = [scores.jobs[at].number for _, at in rows]
-    jobs = {job.number: job for job in Job.objects.filter(number__in=numbers).select_related("owner", "project")}
+    jobs = {
+        job.number: job for job in Job.objects.filter(number__in=numbers).select_related("owner", "project", "array")
+    }
     return [
         _describe(jobs[scores.jobs[at].number], rank, at, scores, formula)
         for rank, at in rows
@@ -69,6 +71,7 @@ def _named(job: Job) -> dict[str, Any]:
     return {
         "number": job.number,
         "name": job.name,
+        "array": array_place(job),
         "project": {"key": job.project.key, "name": job.project.name},
         "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
     }

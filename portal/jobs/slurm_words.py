@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from portal.jobs.models import Job, Run
+from scheduling.lifecycle import WAITING, State
+
 _WORDS = {
     "resources": "Resources", "no_room": "Resources", "no_slot": "Resources", "no_layout": "Resources",
     "next_round": "Resources", "in_round": "Resources", "slot_too_small": "BadConstraints", "no_type": "BadConstraints",
@@ -26,11 +29,23 @@ _LIMITS = {
 }
 
 
+def waiting_word(job: Job, run: Run) -> str | None:
+    """Of a job that waits; None of others, and where Slurm has no word for it."""
+    return slurm_word(obstacle(job, run), run.reason_detail) if State(run.state) in WAITING else None
+
+
+def obstacle(job: Job, run: Run) -> str:
+    """The token of what stands first in its way: a hold, whatever else."""
+    return f"held_{job.hold_kind}" if job.hold_kind else run.reason_token
+
+
 def slurm_word(token: str, detail: Mapping[str, Any]) -> str | None:
     """None where Slurm has no word for it."""
     if token not in _LIMITS:
         return _WORDS.get(token)
     level = str(detail.get("level", ""))
+    if level.startswith("array "):
+        return "JobArrayTaskLimit"
     of_level, of_user, of_project = _LIMITS[token]
     if level.startswith("level "):
         return of_level

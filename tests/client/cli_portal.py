@@ -24,7 +24,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "owner": {"name": "Ada", "email": "ada@example.org"},
         "state": "queued",
         "run_state": "WAITING_FOR_INITIAL_RESOURCE",
-        "reason": {"token": "waiting", "text": "waits for GPUs"},
+        "reason": {"token": "waiting", "text": "waits for GPUs", "slurm": "Resources"},
         "model_type": "resnet50",
         "command": None,
         "total_steps": 2000,

@@ -10,13 +10,15 @@ from tests.client.test_cli_resources import portal as portal
 from tests.client.test_cli_resources import run as run
 
 EXPLANATION: dict[str, Any] = {
+    "number": 12,
+    "array": None,
     "token": "resources",
     "text": "It is next: 4 more a100 have to become free.",
     "at": None,
     "round": 7,
     "checked_at": "2026-11-21T14:32:10.123Z",
     "displaced": None,
-    "ahead": [{"number": 9, "name": None, "project": "Speech", "gpus": 2, "state": "queued"}],
+    "ahead": [{"number": 9, "name": None, "project": "Speech", "array": None, "gpus": 2, "state": "queued"}],
     "apart": 0,
     "slurm": "Resources",
     "weighed": [],

@@ -92,6 +92,17 @@ def test_a_limit_further_up_is_named_with_its_level(world: World) -> None:
     assert found["text"].startswith("Project Lab may have 1 jobs running")
 
 
+def test_an_arrays_own_limit_has_slurms_word_in_lists_too(world: World) -> None:
+    first = world.submit(gpus=ONE, array={"indices": "0-2", "max_running": 1})
+    world.round()
+    assert first.array is not None
+    listed = Api(world.user).get("jobs", array=str(first.array.number)).json["results"]
+    assert [job["reason"]["slurm"] for job in listed] == ["JobArrayTaskLimit", "JobArrayTaskLimit", None]
+    found = why(world, Job.objects.get(number=listed[0]["number"]))
+    assert found["slurm"] == "JobArrayTaskLimit"
+    assert found["array"] == {"number": first.array.number, "index": 2, "size": 3}
+
+
 @pytest.mark.parametrize(("change", "word"), [({"drained": True}, "drained"), ({"lost": True}, "lost")])
 def test_nodes_that_are_away_are_named(world: World, change: dict[str, bool], word: str) -> None:
     drain("b", **change)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from itertools import islice
 
@@ -14,7 +16,9 @@ from evenkeel.cli.output import (
     age,
     as_json,
     clean,
+    fitted,
     gpus_text,
+    job_name,
     moment,
     money,
     pairs,
@@ -22,6 +26,7 @@ from evenkeel.cli.output import (
     progress_text,
     state_text,
     table,
+    waits_for,
 )
 from evenkeel.cli.starts import start_text
 from evenkeel.cli.waiting import EXIT_CODES
@@ -29,7 +34,7 @@ from evenkeel.client import Client
 
 FOLLOW_S = 1.0
 LogQuery = dict[str, int | str]
-HEADS = ("JOB", "NAME", "PROJECT", "STATE", "STEPS", "GPUS", "AGE", "STARTS", "COST")
+HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "STARTS", "COST")
 
 
 @click.command()
@@ -45,7 +50,7 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "STEPS", "GPUS", "AGE", "STARTS", "C
 )
 @as_json
 def ls(limit: int, output: str, **filters: str | None) -> None:
-    """List jobs.
+    """List jobs; REASON is why a job waits, in squeue's word where it has one.
 
     \b
     Examples:
@@ -59,18 +64,30 @@ def ls(limit: int, output: str, **filters: str | None) -> None:
     elif not jobs:
         click.echo("No jobs.")
     else:
-        # The state is coloured after the table is laid out: colour codes have no width.
-        text = table(HEADS, [_row(job) for job in jobs], right=frozenset({0, 4, 6, 8}))
-        head, *lines = text.split("\n")
-        click.echo("\n".join([head, *map(_coloured, lines, jobs)]))
+        _print_table(jobs)
+
+
+def _print_table(jobs: list[schemas.Job]) -> None:
+    """On a terminal cut to its width. The state is coloured after that: colour codes have no width."""
+    text = click.unstyle(table(HEADS, [_row(job) for job in jobs], right=frozenset({0, 5, 7, 9})))
+    if is_terminal():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(fitted(line, width) for line in text.split("\n"))
+    head, *lines = text.split("\n")
+    click.echo("\n".join([click.style(head, bold=True), *map(_coloured, lines, jobs)]))
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _row(job: schemas.Job) -> list[object]:
     return [
-        job["number"],
+        job_name(job["number"], job["array"]),
         job["name"],
         job["project"]["key"],
         f"{job['state']}{_emulated(job)}",
+        waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else "",
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
@@ -115,8 +132,8 @@ def _show(found: schemas.JobDetail, output: str) -> None:
     click.echo(
         pairs(
             [
-                ("Job", f"{found['number']}  {clean(found['name'])}"),
-                ("Array", f"{array['number']}, index {array['index']}" if array else ""),
+                ("Job", f"{job_name(found['number'], array)}  {clean(found['name'])}"),
+                ("Array", f"{array['number']}, index {array['index']}; job {found['number']}" if array else ""),
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
                 ("Reason", clean(found["reason"]["text"])),
@@ -227,7 +244,7 @@ def _cancelled(job: schemas.Job, output: str) -> None:
     if output == "json":
         print_json(job)
     else:
-        click.echo(f"Job {job['number']} {state_text(job)}")
+        click.echo(f"Job {job_name(job['number'], job['array'])} {state_text(job)}")
 
 
 def _array_cancelled(answer: schemas.ArrayCancelled, output: str) -> None:

@@ -2,19 +2,64 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.arrays import job_or_array
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, print_json, state_text, table
+from evenkeel.cli.output import as_json, clean, job_name, note, print_json, state_text, table
 from evenkeel.cli.submit import set_value
 from evenkeel.cli.waiting import FAILED_CALL
 from evenkeel.client import Client, Json
 from evenkeel.resources import BulkAction
+
+LIVE = ["queued", "starting", "running", "rescaling"]
+
+
+def _each_or_array(action: Literal["hold", "release"], jobs: tuple[str, ...], output: str) -> None:
+    """One name after the other; an array's number stands for those of its jobs that have not ended."""
+    client = connect()
+    act = client.operations.hold if action == "hold" else client.operations.release
+    answers: list[schemas.Job | schemas.BulkAnswer] = []
+    refused = 0
+
+    def job(name: str) -> None:
+        answers.append(changed := act(name))
+        if output != "json":
+            _print_job(changed)
+
+    def array(number: int) -> None:
+        nonlocal refused
+        client.arrays.get(number)  # one that is none is said to be none
+        answers.append(changed := client.operations.bulk(action, {"array": number, "state": LIVE}))
+        refused += changed["refused"]
+        if output != "json":
+            _print_array(number, action, changed)
+
+    for name in jobs:
+        job_or_array(name, partial(job, name), array)
+    if output == "json":
+        print_json(answers[0] if len(answers) == 1 else answers)
+    if refused:
+        click.get_current_context().exit(FAILED_CALL)
+
+
+def _print_job(job: schemas.Job) -> None:
+    click.echo(f"Job {job_name(job['number'], job['array'])}: {clean(job['name'])}, {state_text(job)}")
+
+
+def _print_array(number: int, action: str, answer: schemas.BulkAnswer) -> None:
+    said = "held" if action == "hold" else "released"
+    click.echo(f"Array {number}: {answer['succeeded']} jobs {said}, {answer['refused']} refused")
+    for reason, count in Counter(one["detail"] for one in answer["results"] if one["status"] >= 300).items():
+        note(f"  {count} refused: {clean(reason or '')}")
 
 
 def _each(jobs: tuple[str, ...], output: str, act: Callable[[str], schemas.Job]) -> None:
@@ -24,23 +69,26 @@ def _each(jobs: tuple[str, ...], output: str, act: Callable[[str], schemas.Job])
         print_json(changed[0] if len(changed) == 1 else changed)
         return
     for job in changed:
-        click.echo(f"Job {job['number']}: {clean(job['name'])}, {state_text(job)}")
+        _print_job(job)
 
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @as_json
 def hold(jobs: tuple[str, ...], output: str) -> None:
-    """Give jobs no GPUs until they are released; what trains is checkpointed first."""
-    _each(jobs, output, connect().operations.hold)
+    """Give jobs no GPUs until they are released; what trains is checkpointed first.
+
+    Of an array all jobs that have not ended.
+    """
+    _each_or_array("hold", jobs, output)
 
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @as_json
 def release(jobs: tuple[str, ...], output: str) -> None:
-    """Let held or parked jobs go on."""
-    _each(jobs, output, connect().operations.release)
+    """Let held or parked jobs go on; of an array all of them."""
+    _each_or_array("release", jobs, output)
 
 
 @click.command("set")
@@ -56,7 +104,20 @@ def change(job: str, settings: tuple[str, ...], output: str) -> None:
       evenkeel set 12 total_steps=40000 nice=10
       evenkeel set 12 labels.stage=nightly labels.draft=null max_cost=25
     """
-    _each((job,), output, lambda name: connect().operations.patch(name, _changes(settings)))
+    client, changes = connect(), _changes(settings)
+
+    def patch() -> None:
+        _each((job,), output, lambda name: client.operations.patch(name, changes))
+
+    job_or_array(job, patch, partial(_is_array, client))
+
+
+def _is_array(client: Client, number: int) -> None:
+    first = re.split("[^0-9]", client.arrays.get(number)["indices"])[0]
+    raise click.UsageError(
+        f"{number} is an array: name one of its jobs, as {number}_{first}; `evenkeel arrays limit {number} N` "
+        "changes how many of them run at once"
+    )
 
 
 @click.command()

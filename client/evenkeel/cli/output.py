@@ -109,6 +109,21 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: frozens
     return "\n".join([click.style(head, bold=True), *body])
 
 
+def job_name(number: int, array: schemas.ArrayPlace | None) -> str:
+    """As `18_3` for a job of an array."""
+    return f"{array['number']}_{array['index']}" if array else str(number)
+
+
+def waits_for(reason: schemas.JobReason) -> str:
+    """Of a waiting job: squeue's word, or the token where it has none."""
+    return clean(reason["slurm"] or reason["token"])
+
+
+def fitted(text: str, width: int) -> str:
+    """The text, cut where it is longer."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def state_text(job: schemas.Job) -> str:
     return click.style(clean(job["state"]), fg=COLOURS.get(job["state"]))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, moment, note, pairs, print_json, table
+from evenkeel.cli.output import as_json, clean, job_name, moment, note, pairs, print_json, table
 
 SHARE_HEADS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "GPU_HOURS", "NORM_USAGE", "EFF_USAGE", "FACTOR", "LEVEL_FS")
+
+NOT_IN_FORCE = "Not in force: another policy decides now; this is by the defaults of multifactor."
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARKS = 24
@@ -33,7 +37,8 @@ def prio(job: str | None, project: str | None, output: str) -> None:
         _one(connect().shares.job_priority(job), output)
         return
     client = connect()
-    rows = list(client.shares.priorities(project=project))
+    pages = list(client.shares.priority_pages(project=project))
+    rows = [row for page in pages for row in page["results"]]
     if output == "json":
         print_json(rows)
     elif rows:
@@ -42,13 +47,21 @@ def prio(job: str | None, project: str | None, output: str) -> None:
         click.echo(table(heads, [_row(row) for row in rows], right=frozenset({0, *range(3, len(heads))})))
     else:
         note("No job waits for GPUs.")
+    _say_not_in_force(pages)
+
+
+def _say_not_in_force(pages: Sequence[schemas.PriorityPage | schemas.SharePage]) -> None:
+    """To people, whatever is printed for programs."""
+    if not all(page["in_force"] for page in pages):
+        note(NOT_IN_FORCE)
 
 
 def _row(row: schemas.Priority) -> list[object]:
     owner = row["owner"]["email"] if row["owner"] else "-"
     points = [f"{factor['points']:.0f}" for factor in row["factors"]]
     return [
-        row["number"], row["project"]["key"], owner, row["rank"], row["priority"], row["site"], *points, row["nice"],
+        job_name(row["number"], row["array"]), row["project"]["key"], owner, row["rank"], row["priority"], row["site"],
+        *points, row["nice"],
     ]  # fmt: skip
 
 
@@ -57,7 +70,7 @@ def _one(found: schemas.JobPriority, output: str) -> None:
         print_json(found)
         return
     if found["rank"] is None:
-        note(f"Job {found['number']} does not wait for GPUs, so it has no priority.")
+        note(f"Job {job_name(found['number'], found['array'])} does not wait for GPUs, so it has no priority.")
         return
     made_of = [
         (
@@ -72,7 +85,7 @@ def _one(found: schemas.JobPriority, output: str) -> None:
     click.echo(
         pairs(
             [
-                ("Job", f"{found['number']}  {clean(found['name'])}"),
+                ("Job", f"{job_name(found['number'], found['array'])}  {clean(found['name'])}"),
                 ("Place", f"{found['rank']} of {found['waiting']} that wait"),
                 ("Priority", str(found["priority"])),
                 *made_of,
@@ -84,7 +97,7 @@ def _one(found: schemas.JobPriority, output: str) -> None:
     heads = ("IF IT WAITS UNTIL", "PRIORITY", *(name.upper() for name in names))
     click.echo(table(heads, later, right=frozenset(range(1, len(heads)))))
     if not found["in_force"]:
-        note("Another policy decides now; this is by the defaults of multifactor.")
+        note(NOT_IN_FORCE)
 
 
 def _later(point: schemas.CoursePoint, names: list[str]) -> list[object]:
@@ -107,7 +120,8 @@ def shares(project: str | None, trend: bool, days: int, output: str) -> None:
       evenkeel shares --trend --days 30
     """
     client = connect()
-    rows = list(client.shares.list(project=project))
+    pages = list(client.shares.pages(project=project))
+    rows = [row for page in pages for row in page["results"]]
     went = {one["project"]["key"]: one for one in client.shares.history(project=project, days=days)} if trend else {}
     if output == "json":
         print_json(rows if not trend else {"shares": rows, "history": list(went.values())})
@@ -117,6 +131,7 @@ def shares(project: str | None, trend: bool, days: int, output: str) -> None:
         click.echo(table(heads, [_share(row) + [_before(row, went)] * trend for row in rows], right=right))
     else:
         note("You see no project.")
+    _say_not_in_force(pages)
 
 
 def _before(row: schemas.Share, went: dict[str, schemas.ShareCourse]) -> str:

@@ -13,7 +13,17 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array, print_array, states_text
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, gpus_text, note, print_json, progress_text, span_text, state_text
+from evenkeel.cli.output import (
+    as_json,
+    clean,
+    gpus_text,
+    job_name,
+    note,
+    print_json,
+    progress_text,
+    span_text,
+    state_text,
+)
 from evenkeel.client import ApiError, Client, ConnectionFailed
 
 T = TypeVar("T")
@@ -115,7 +125,12 @@ def _await_end(
 
 
 def _status(job: schemas.JobDetail) -> str:
-    parts = [f"job {job['number']}", state_text(job), progress_text(job), f"GPUs {gpus_text(job)}"]
+    parts = [
+        f"job {job_name(job['number'], job['array'])}",
+        state_text(job),
+        progress_text(job),
+        f"GPUs {gpus_text(job)}",
+    ]
     speed = job["throughput"]["steps_per_s"]
     if speed:
         parts.append(f"{speed:.3g} steps/s")
@@ -126,7 +141,7 @@ def _status(job: schemas.JobDetail) -> str:
 
 def _ending(job: schemas.JobDetail) -> str:
     times = job["times"]
-    text = f"Job {job['number']} {state_text(job)} at step {progress_text(job)}"
+    text = f"Job {job_name(job['number'], job['array'])} {state_text(job)} at step {progress_text(job)}"
     text += f" after {span_text(times['queueing_s'] + times['launching_s'] + times['running_s'])}"
     reason = job["exit"]["message"] if job["exit"] else None
     return f"{text}: {clean(reason)}" if reason and job["state"] != "succeeded" else text

@@ -2199,6 +2199,7 @@ export interface components {
             name: string | null;
             /** @description Name of the project. */
             project: string;
+            array: components["schemas"]["ArrayPlace"] | null;
             /** @description Held, or the least that it waits for. */
             gpus: number;
             /** @enum {string} */
@@ -2809,6 +2810,8 @@ export interface components {
             reason: components["schemas"]["Reason"] | null;
         };
         Explanation: {
+            number: number;
+            array: components["schemas"]["ArrayPlace"] | null;
             token: string;
             text: string;
             at: string | null;
@@ -3041,7 +3044,7 @@ export interface components {
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
-            reason: components["schemas"]["Reason"];
+            reason: components["schemas"]["JobReason"];
             model_type: string | null;
             command: string | null;
             total_steps: number;
@@ -3154,7 +3157,7 @@ export interface components {
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
-            reason: components["schemas"]["Reason"];
+            reason: components["schemas"]["JobReason"];
             model_type: string | null;
             command: string | null;
             total_steps: number;
@@ -3392,6 +3395,7 @@ export interface components {
         JobPriority: {
             number: number;
             name: string;
+            array: components["schemas"]["ArrayPlace"] | null;
             project: components["schemas"]["ProjectRef"];
             owner: components["schemas"]["Person"] | null;
             /** @description Place among all jobs that wait for GPUs, from 1; null: it does not wait. */
@@ -3412,6 +3416,20 @@ export interface components {
             waiting: number;
             /** @description Until its age counts no more: it ages, use is forgotten, what runs goes on to its end. */
             course: components["schemas"]["CoursePoint"][];
+        };
+        JobReason: {
+            /**
+             * @description For machines.
+             * @example no_room
+             */
+            token: string;
+            /** @description For people. */
+            text: string;
+            /**
+             * @description Of a waiting job: in the words of Slurm's squeue.
+             * @example Resources
+             */
+            slurm: string | null;
         };
         JobRef: {
             number: number;
@@ -3587,7 +3605,7 @@ export interface components {
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
-            reason: components["schemas"]["LiveReason"];
+            reason: components["schemas"]["LiveJobReason"];
             model_type?: string;
             command?: string;
             total_steps: number;
@@ -3663,6 +3681,16 @@ export interface components {
             /** Format: date-time */
             at: string;
             text: string;
+        };
+        LiveJobReason: {
+            /**
+             * @description For machines.
+             * @example no_room
+             */
+            token: string;
+            /** @description For people. */
+            text: string;
+            slurm?: string;
         };
         LiveJobRef: {
             number: number;
@@ -4130,6 +4158,7 @@ export interface components {
         Priority: {
             number: number;
             name: string;
+            array: components["schemas"]["ArrayPlace"] | null;
             project: components["schemas"]["ProjectRef"];
             owner: components["schemas"]["Person"] | null;
             /** @description Place among all jobs that wait for GPUs, those of other projects too; from 1. */

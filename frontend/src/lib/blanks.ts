@@ -22,6 +22,7 @@ export function fullJob(job: LiveJob): Job {
     array: job.array ?? null,
     partition: job.partition ?? null,
     max_duration_s: job.max_duration_s ?? null,
+    reason: { ...job.reason, slurm: job.reason.slurm ?? null },
     hold: job.hold ? { ...job.hold, by: job.hold.by ?? null } : null,
     idle: job.idle ? { ...job.idle, release_at: job.idle.release_at ?? null, extended_until_at: job.idle.extended_until_at ?? null } : null,
     resubmit_of: job.resubmit_of ?? null,

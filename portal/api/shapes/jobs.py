@@ -30,6 +30,10 @@ class Reason(Shape):
     text: str = Field(description="For people.")
 
 
+class JobReason(Reason):
+    slurm: str | None = Field(description="Of a waiting job: in the words of Slurm's squeue.", examples=["Resources"])
+
+
 class GpuRange(Shape):
     min: int
     max: int | None
@@ -142,7 +146,7 @@ class Job(Shape):
     owner: Person | None
     state: JobState
     run_state: RunState
-    reason: Reason
+    reason: JobReason
     model_type: str | None
     command: str | None
     total_steps: int

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from portal.api.shapes.base import Page, Shape
-from portal.api.shapes.jobs import Person, ProjectRef
+from portal.api.shapes.jobs import ArrayPlace, Person, ProjectRef
 
 
 class Factor(Shape):
@@ -21,6 +21,7 @@ class Factor(Shape):
 class Priority(Shape):
     number: int
     name: str
+    array: ArrayPlace | None
     project: ProjectRef
     owner: Person | None
     rank: int = Field(description="Place among all jobs that wait for GPUs, those of other projects too; from 1.")
@@ -45,6 +46,7 @@ class CoursePoint(Shape):
 class JobPriority(Shape):
     number: int
     name: str
+    array: ArrayPlace | None
     project: ProjectRef
     owner: Person | None
     rank: int | None = Field(description="Place among all jobs that wait for GPUs, from 1; null: it does not wait.")

@@ -8,10 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from portal.api.shapes.base import Detail, JobState, OthersJob, Shape
-from portal.api.shapes.jobs import Emulated
+from portal.api.shapes.jobs import ArrayPlace, Emulated
 
 
 class Ahead(OthersJob):
+    array: ArrayPlace | None
     gpus: int = Field(description="Held, or the least that it waits for.")
     state: JobState
 
@@ -43,6 +44,8 @@ class Displaced(Shape):
 
 
 class Explanation(Shape):
+    number: int
+    array: ArrayPlace | None
     token: str
     text: str
     at: datetime | None
