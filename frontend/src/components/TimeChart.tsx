@@ -5,7 +5,7 @@ import uPlot from "uplot";
 import { tickLabel } from "../lib/bars";
 import { trimmed } from "../lib/format";
 import { columnTicks, dayTick, stack } from "../lib/stack";
-import { toneHex } from "../lib/tone";
+import { canvasTone } from "../lib/tone";
 import { useScheme } from "../shell/ThemeToggle";
 import { TOKENS, type Scheme } from "../theme/tokens";
 
@@ -13,10 +13,12 @@ export interface Line {
   label: string;
   values: (number | null)[];
   kind: "bar" | "area" | "line";
-  /** Which of the greys; a line may have a token's colour. */
+  /** Which of the fills, of a line a grey one; it may have a token's colour. */
   tone: number;
   token?: string;
   dash?: boolean;
+  /** A few values of a line have a dot each, unless told otherwise. */
+  dots?: boolean;
 }
 
 interface Props {
@@ -30,6 +32,8 @@ interface Props {
 }
 
 const DAY_S = 86_400;
+/** A time below the right end is not cut. */
+const LABEL_HALF_PX = 26;
 /** So few values have a dot each: one alone is no line. */
 const FEW = 31;
 
@@ -41,11 +45,12 @@ function drawn(lines: Line[]): { line: Line; values: (number | null)[] }[] {
 }
 
 function seriesOf(line: Line, scheme: Scheme): uPlot.Series {
-  const colour = line.token ? (TOKENS[scheme][line.token] ?? "#888888") : toneHex(line.tone, scheme);
+  const colour = line.token ? (TOKENS[scheme][line.token] ?? "#888888") : canvasTone(line.tone, scheme);
+  const paint = () => colour;
   const base = { label: line.label, points: { show: false } };
-  if (line.kind === "bar") return { ...base, fill: colour, stroke: colour, width: 0, paths: uPlot.paths.bars!({ size: [0.72, 36] }) };
-  if (line.kind === "area") return { ...base, fill: colour, stroke: colour, width: 1 };
-  return { ...base, points: { show: line.values.filter((value) => value !== null).length <= FEW, size: 5, fill: colour, stroke: colour }, stroke: colour, width: 2, ...(line.dash ? { dash: [4, 4] } : {}) };
+  if (line.kind === "bar") return { ...base, fill: paint, stroke: paint, width: 0, paths: uPlot.paths.bars!({ size: [0.72, 36] }) };
+  if (line.kind === "area") return { ...base, fill: paint, stroke: paint, width: 1 };
+  return { ...base, points: { show: line.dots !== false && line.values.filter((value) => value !== null).length <= FEW, size: 5, fill: paint, stroke: paint }, stroke: paint, width: 2, ...(line.dash ? { dash: [4, 4] } : {}) };
 }
 
 function options(width: number, props: Props, scheme: Scheme, read: (plot: uPlot) => void): uPlot.Options {
@@ -55,7 +60,7 @@ function options(width: number, props: Props, scheme: Scheme, read: (plot: uPlot
   const names = props.x as string[];
   const span = (ticks: number[]) => (ticks.at(-1) ?? 0) - (ticks[0] ?? 0);
   return {
-    width, height: props.height ?? 200, padding: [8, 10, 0, 0], legend: { show: false },
+    width, height: props.height ?? 200, padding: [8, named ? 10 : LABEL_HALF_PX, 0, 0], legend: { show: false },
     cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
     scales: {
       x: named ? { time: false, range: [-0.6, names.length - 0.4] } : { time: true },

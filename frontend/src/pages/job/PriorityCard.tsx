@@ -2,6 +2,7 @@ import { lazy, Suspense } from "react";
 import type { JobPriority } from "../../api/types";
 import { Panel, Skeleton } from "../../components/Panel";
 import { count, integer, moment } from "../../lib/format";
+import { heapOf } from "../../lib/priority";
 import { PriorityBar, PriorityParts } from "../shares/PriorityBar";
 import css from "./job.module.css";
 
@@ -11,14 +12,13 @@ const CourseChart = lazy(() => import("../shares/CourseChart"));
 export function PriorityCard({ found }: { found: JobPriority | undefined }) {
   if (!found || !found.in_force || found.rank === null || found.priority === null) return null;
   const last = found.course.at(-1);
-  const points = found.factors.reduce((sum, factor) => sum + factor.points, 0);
   return (
     <Panel title="Priority" right={<span className="sub">place {integer(found.rank)} of {count(found.waiting, "job")}</span>}>
       <div className={`pb ${css.prose}`}>
         <p><b style={{ fontWeight: 600 }}>{integer(found.priority)}</b> points.{last && last.priority > found.priority && <> If it goes on waiting, {integer(last.priority)} by {moment(new Date(last.at), new Date())}.</>}</p>
-        <PriorityBar factors={found.factors} most={Math.max(points, 1)} />
-        <PriorityParts factors={found.factors} site={found.site} nice={found.nice} />
-        <Suspense fallback={<Skeleton height={150} />}><CourseChart course={found.course} /></Suspense>
+        <PriorityBar made={found} most={Math.max(heapOf(found), 1)} />
+        <PriorityParts made={found} />
+        <Suspense fallback={<Skeleton height={150} />}><CourseChart course={found.course} site={found.site} nice={found.nice} /></Suspense>
       </div>
     </Panel>
   );

@@ -1,39 +1,54 @@
-import type { Factor } from "../../api/types";
 import { fixed, integer, trimmed } from "../../lib/format";
+import { madeOf, partsOf, takenOff, type Made, type Part } from "../../lib/priority";
 import { tone } from "../../lib/tone";
 
-const WORDS: Record<string, string> = {
-  age: "waiting", assoc: "project", fair_share: "fair share", job_size: "size", partition: "partition", qos: "level",
-};
+const FADED = "color-mix(in srgb, var(--surface) 55%, transparent)";
 
-export const factorWord = (name: string) => WORDS[name] ?? name;
-const shown = (factors: Factor[]) => factors.filter((factor) => factor.weight > 0);
-
-/** What a priority is made of, each part as wide as its points; `most`: the points of the whole width. */
-export function PriorityBar({ factors, most, height = 8 }: { factors: Factor[]; most: number; height?: number }) {
-  const parts = shown(factors);
-  const words = parts.map((factor) => `${factorWord(factor.name)} ${integer(Math.round(factor.points))}`).join(", ");
+/** What a priority is made of, each part as wide as its points; `most`: the points of the whole width. What is taken off is faded. */
+export function PriorityBar({ made, most, height = 8 }: { made: Made; most: number; height?: number }) {
+  const parts = partsOf(made);
+  const words = madeOf(made);
+  const width = (points: number) => (most > 0 ? (100 * points) / most : 0);
+  const heap = width(parts.reduce((sum, part) => sum + part.points, 0));
+  const taken = Math.min(heap, width(takenOff(made)));
   return (
-    <div role="img" aria-label={words || "nothing counts"} title={words} style={{ display: "flex", height, borderRadius: 2, overflow: "hidden", background: "var(--sunken)", minWidth: 80 }}>
-      {parts.map((factor, i) => <i key={factor.name} style={{ width: `${most > 0 ? (100 * factor.points) / most : 0}%`, background: tone(i) }} />)}
+    <div role="img" aria-label={words || "nothing counts"} title={words} style={{ position: "relative", display: "flex", height, borderRadius: 2, overflow: "hidden", background: "var(--sunken)", minWidth: 80 }}>
+      {parts.map((part) => <i key={part.name} style={{ width: `${width(part.points)}%`, background: tone(part.fill), boxShadow: "inset -1px 0 var(--surface)" }} />)}
+      {taken > 0 && <i style={{ position: "absolute", top: 0, bottom: 0, left: `${heap - taken}%`, width: `${taken}%`, minWidth: 3, background: FADED, borderLeft: "2px solid var(--bad)" }} />}
     </div>
   );
 }
 
-export function PriorityParts({ factors, site, nice }: { factors: Factor[]; site: number; nice: number }) {
+const swatch = { display: "inline-block", width: 12, height: 10, borderRadius: 2, boxShadow: "inset 0 0 0 1px var(--line-2)" };
+
+export function PriorityLegend({ parts, taken }: { parts: Part[]; taken: boolean }) {
+  return (
+    <div className="legend">
+      {parts.map((part) => <span key={part.name}><i style={{ ...swatch, background: tone(part.fill) }} />{part.word}</span>)}
+      {taken && <span><i style={{ ...swatch, borderLeft: "2px solid var(--bad)" }} />taken off, by nice</span>}
+    </div>
+  );
+}
+
+export function PriorityParts({ made }: { made: Made }) {
+  const { factors, site, nice } = made;
+  const dot = (part: Part) => <i aria-hidden style={{ ...swatch, marginRight: 6, background: tone(part.fill) }} />;
   return (
     <table className="t flush">
       <thead><tr><th scope="col">Part</th><th scope="col" className="ra">Factor</th><th scope="col" className="ra">Weight</th><th scope="col" className="ra">Points</th></tr></thead>
       <tbody>
-        {shown(factors).map((factor, i) => (
-          <tr key={factor.name}>
-            <td><i aria-hidden style={{ display: "inline-block", width: 8, height: 8, borderRadius: 2, marginRight: 6, background: tone(i) }} />{factorWord(factor.name)}</td>
-            <td className="ra">{fixed(factor.factor, 4)}</td>
-            <td className="ra sub">{trimmed(factor.weight)}</td>
-            <td className="ra">{fixed(factor.points, 1)}</td>
-          </tr>
-        ))}
-        {site > 0 && <tr><td>set by an administrator</td><td /><td /><td className="ra">{integer(site)}</td></tr>}
+        {partsOf(made).map((part) => {
+          const factor = factors.find((one) => one.name === part.name);
+          return (
+            <tr key={part.name}>
+              <td>{dot(part)}{part.word}</td>
+              <td className="ra">{factor && fixed(factor.factor, 4)}</td>
+              <td className="ra sub">{factor && trimmed(factor.weight)}</td>
+              <td className="ra">{factor ? fixed(part.points, 1) : integer(part.points)}</td>
+            </tr>
+          );
+        })}
+        {site < 0 && <tr><td>priority of the job file</td><td /><td /><td className="ra">{"\u2212"}{integer(-site)}</td></tr>}
         {nice > 0 && <tr><td>nice</td><td /><td /><td className="ra">{"\u2212"}{integer(nice)}</td></tr>}
       </tbody>
     </table>

@@ -3,9 +3,10 @@ import type { Priorities, Session, Share, Shares } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, fixed, integer, number, percent, withUnit } from "../../lib/format";
+import { heapOf, partsOfAll, takenOff } from "../../lib/priority";
 import { TopBar } from "../../shell/TopBar";
 import { HistoryPanel } from "./HistoryPanel";
-import { factorWord, PriorityBar } from "./PriorityBar";
+import { PriorityBar, PriorityLegend } from "./PriorityBar";
 
 export default function SharesPage({ session }: { session: Session }) {
   const shares = useShares();
@@ -17,7 +18,7 @@ export default function SharesPage({ session }: { session: Session }) {
         {shares.data ? <Sentence found={shares.data} email={session.user?.email ?? ""} /> : <Skeleton height={22} width="min(460px, 100%)" />}
         <Panel title="Shares and use" meta={shares.data && (shares.data.form === "classic" ? "classic form" : "Fair Tree")}>
           <Loadable query={shares} what="The tree of shares" skeleton={<Skeleton height={26} count={5} />}>
-            {(found) => found.results.length === 0 ? <p className="empty">You are in no project yet.</p> : <Tree rows={found.results} more={found.next !== null} />}
+            {(found) => found.results.length === 0 ? <p className="empty">You are in no project yet.</p> : <Tree rows={found.results} form={found.form} more={found.next !== null} />}
           </Loadable>
         </Panel>
         <HistoryPanel />
@@ -43,50 +44,58 @@ function Sentence({ found, email }: { found: Shares; email: string }) {
   return <h1 className="say"><b>{verdict}</b>: {percent(used, 1)} of what was used, and {percent(share, 1)} of the cluster is yours, {follows}{other}</h1>;
 }
 
-function Tree({ rows, more }: { rows: Share[]; more: boolean }) {
+function Tree({ rows, form, more }: { rows: Share[]; form: Shares["form"]; more: boolean }) {
+  const ranked = form === "fair_tree";
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
         <thead>
           <tr>
             <th scope="col">Project or user</th><th scope="col" className="ra">Shares</th><th scope="col" className="ra">Of the cluster</th>
-            <th scope="col" className="ra">GPU-hours, decayed</th><th scope="col" className="ra">Of all use</th><th scope="col" className="ra">With siblings</th><th scope="col" style={{ width: 150 }}>Fair-share factor</th>
+            <th scope="col" className="ra">GPU-hours, decayed</th><th scope="col" className="ra">Of all use</th><th scope="col" className="ra">With siblings</th>{ranked && <th scope="col" className="ra" title="Its part of the shares over its part of the use, among those beside it">Level FS</th>}<th scope="col" style={{ width: 150 }}>Fair-share factor</th>
           </tr>
         </thead>
-        <tbody>{rows.map((row) => <Row key={`${row.project.key}/${row.user?.email ?? (row.is_user ? "-" : "")}`} row={row} />)}</tbody>
+        <tbody>{rows.map((row) => <Row key={`${row.project.key}/${row.user?.email ?? (row.is_user ? "-" : "")}`} row={row} ranked={ranked} />)}</tbody>
       </table>
       {more && <p className="empty">There are more; the command evenkeel shares lists all.</p>}
     </div>
   );
 }
 
-function Row({ row }: { row: Share }) {
+function Row({ row, ranked }: { row: Share; ranked: boolean }) {
   const name = row.is_user ? (row.user?.name ?? "nobody any more") : row.project.name;
   return (
     <tr>
-      <td className="wide" style={{ paddingLeft: 14 + 16 * row.level, fontWeight: row.is_user ? 400 : 500 }} title={row.user?.email ?? row.project.key}>{name}</td>
+      <td className="wide" style={{ fontWeight: row.is_user ? 400 : 500 }} title={row.user?.email ?? row.project.key}>
+        <span style={{ paddingLeft: 16 * row.level }}>{name}{row.is_user && <span className="sub only-narrow">in {row.project.name}</span>}</span>
+      </td>
       <td className="ra" data-l="Shares">{number(row.shares)}</td>
       <td className="ra" data-l="Of the cluster">{percent(row.norm_shares, 1)}</td>
       <td className="ra" data-l="GPU-hours, decayed">{withUnit(fixed(row.usage_gpu_hours, 1), "h")}</td>
       <td className="ra" data-l="Of all use">{percent(row.norm_usage, 1)}</td>
       <td className="ra" data-l="With siblings">{percent(row.effective_usage, 1)}</td>
-      <td data-l="Fair-share factor">
-        <span style={{ display: "grid", gridTemplateColumns: "1fr 44px", gap: 8, alignItems: "center" }}>
-          <span className="bar" aria-hidden><i style={{ width: percent(row.factor).replace(/[^\d.]/g, "") + "%" }} /></span>
-          <span className="ra">{fixed(row.factor, 3)}</span>
-        </span>
-      </td>
+      {ranked && <td className="ra" data-l="Level FS">{row.level_fs === null ? <span title="Nothing was used">∞</span> : fixed(row.level_fs, 2)}</td>}
+      <td data-l="Fair-share factor">{row.factor === null ? <span className="sub" style={{ margin: 0 }} title="Fair Tree ranks users">–</span> : <Factor value={row.factor} />}</td>
     </tr>
   );
 }
 
+function Factor({ value }: { value: number }) {
+  return (
+    <span style={{ display: "grid", gridTemplateColumns: "1fr 44px", gap: 8, alignItems: "center" }}>
+      <span className="bar" aria-hidden><i style={{ width: `${100 * value}%` }} /></span>
+      <span className="ra">{fixed(value, 3)}</span>
+    </span>
+  );
+}
+
 function Queue({ found }: { found: Priorities }) {
-  const most = Math.max(...found.results.map((row) => row.factors.reduce((sum, factor) => sum + factor.points, 0)), 1);
-  const names = found.results[0]?.factors.filter((factor) => factor.weight > 0).map((factor) => factorWord(factor.name)) ?? [];
+  const most = Math.max(...found.results.map(heapOf), 1);
   return (
     <div className="tw" tabIndex={0}>
+      <div className="pb"><PriorityLegend parts={partsOfAll(found.results)} taken={found.results.some((row) => takenOff(row) > 0)} /></div>
       <table className="t cards">
-        <thead><tr><th scope="col" className="ra">Place</th><th scope="col">Job</th><th scope="col">Project</th><th scope="col">Owner</th><th scope="col" className="ra">Priority</th><th scope="col" style={{ width: "34%" }}>Made of {names.join(", ") || "nothing"}</th></tr></thead>
+        <thead><tr><th scope="col" className="ra">Place</th><th scope="col">Job</th><th scope="col">Project</th><th scope="col">Owner</th><th scope="col" className="ra">Priority</th><th scope="col" style={{ width: "34%" }}>Made of</th></tr></thead>
         <tbody>
           {found.results.map((row) => (
             <tr key={row.number} data-row>
@@ -95,7 +104,7 @@ function Queue({ found }: { found: Priorities }) {
               <td data-l="Project">{row.project.name}</td>
               <td data-l="Owner">{row.owner?.name ?? <span className="sub">nobody</span>}</td>
               <td className="ra" data-l="Priority">{integer(row.priority)}</td>
-              <td data-l="Made of"><PriorityBar factors={row.factors} most={most} /></td>
+              <td data-l="Made of"><PriorityBar made={row} most={most} /></td>
             </tr>
           ))}
         </tbody>
