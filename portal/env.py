@@ -74,6 +74,11 @@ def virtual_accelerators(name: str) -> str:
     for item in items:
         if not _VIRTUAL_ITEM.match(item):
             raise BadSetting(f"{name} must look like titan_xp:6 or node-a=titan_xp:4,node-b=v100:2: {item!r}")
+    nodes = [item.rpartition("=")[0] for item in items]
+    for node in nodes:
+        if nodes.count(node) > 1:
+            what = f"declares node {node!r} twice" if node else "needs a name for each node, as in node-a=titan_xp:4"
+            raise BadSetting(f"{name} {what}: {','.join(items)!r}")
     return ",".join(items)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from portal import env
 from portal.settings import BASE_DIR
 from portal.supervisor.errors import SetupError
 from portal.supervisor.layout import LAYOUT_VERSION, Layout
@@ -107,3 +108,19 @@ def test_addresses_follow_from_the_directory(layout: Layout) -> None:
     assert layout.secret("postgres_password") in layout.owner_database_url
     assert layout.secret("postgres_app_password") in layout.database_url
     assert layout.redis_url.startswith("unix://:")
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ("titan_xp:4,v100:2", "needs a name for each node"),
+        ("a=titan_xp:4,a=v100:2", "declares node 'a' twice"),
+        ("titan xp", "must look like"),
+    ],
+)
+def test_virtual_accelerators_that_make_no_cluster_are_refused(
+    monkeypatch: pytest.MonkeyPatch, given: str, wrong: str
+) -> None:
+    monkeypatch.setenv("EVENKEEL_VIRTUAL_ACCELERATORS", given)
+    with pytest.raises(env.BadSetting, match=wrong):
+        env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
