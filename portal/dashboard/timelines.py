@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -22,10 +23,11 @@ MAX_EVENTS = 5_000
 def job_timeline(job: Job) -> dict[str, Any]:
     newest = JobEvent.objects.filter(job=job).exclude(to_state="").order_by("-id")[:MAX_EVENTS]
     events = list(newest)[::-1]
+    gangs = gangs_of(job)
     return {
         "states": _states(job, events),
-        "allocations": [_allocation(gang) for gang in gangs_of(job)],
-        "rescales": [_rescale(event) for event in events if event.kind == Event.REALLOCATED],
+        "allocations": [_allocation(gang) for gang in gangs],
+        "rescales": [_rescale(event, gangs) for event in events if event.kind == Event.REALLOCATED],
     }
 
 
@@ -60,13 +62,17 @@ def _allocation(gang: GangSpan) -> dict[str, Any]:
     }
 
 
-def _rescale(event: JobEvent) -> dict[str, Any]:
+def _rescale(event: JobEvent, gangs: Iterable[GangSpan] = ()) -> dict[str, Any]:
+    """Of a job that leaves what it has without a plan, as when it is parked, `gangs` say what that was."""
+
     def count(gang: dict[str, Any] | None) -> int:
         return gang["count"] if gang else 0
 
+    at = event.at
+    held = (gang.count for gang in gangs if gang.from_at < at and (gang.to_at is None or at <= gang.to_at))
     return {
-        "at": iso(event.at),
-        "before": count(event.detail.get("before")),
+        "at": iso(at),
+        "before": count(event.detail["before"]) if "before" in event.detail else max(held, default=0),
         "after": count(event.detail.get("after")),
     }
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from accounts.models import Membership, Project, User
 from portal.dashboard.metrics import thin
 from portal.jobs.models import ClusterSample, Hold, Job, JobEvent, MetricPoint, Run
+from portal.jobs.services.holds import hold_job
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -98,6 +99,13 @@ def test_a_job_timeline_follows_its_states(world: World, api: Api) -> None:
     assert rescale["after"] == answer["allocations"][-1]["count"] < 4
     assert [a["epoch"] for a in answer["allocations"]] == [1, 2]
     assert answer["allocations"][0]["to_at"] is not None
+
+
+def test_a_parked_job_leaves_the_gpus_that_it_had(world: World, api: Api) -> None:
+    world.train(job := world.submit())
+    hold_job(actor=world.user, job=job)
+    (rescale,) = api.get(f"jobs/{job.number}/timeline").json["rescales"]
+    assert (rescale["before"], rescale["after"]) == (4, 0)
 
 
 def test_a_retry_goes_on_in_the_same_timeline(world: World, api: Api) -> None:

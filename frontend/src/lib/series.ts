@@ -1,3 +1,4 @@
+import { clock, number } from "./format";
 import type { JobTimeline, Metrics } from "../api/types";
 
 /** Columns for a chart: seconds, values, predictions, and the step beside each value. */
@@ -35,6 +36,13 @@ export function alignSeries(points: [number, number, number][], predictions: Met
     data.steps.push(entry.step);
   }
   return bridged(data, breaks);
+}
+
+/** One sample is no line: what is said in place of a chart. */
+export function oneSample(points: [number, number, number][], unit: string): string | null {
+  const [only, more] = points;
+  if (!only || more) return null;
+  return `One sample so far: ${number(only[2])}${unit && ` ${unit}`} at ${clock(new Date(only[0] * 1000), true)}.`;
 }
 
 /** A row that only a prediction needs must not tear the measured line. */

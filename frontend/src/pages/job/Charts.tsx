@@ -5,7 +5,7 @@ import type { JobDetail, JobTimeline, Metrics } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { clock, integer, number } from "../../lib/format";
 import { hasEnded } from "../../lib/jobState";
-import { alignSeries, type ChartData } from "../../lib/series";
+import { alignSeries, oneSample, type ChartData } from "../../lib/series";
 import { Plot, type Readout } from "./Plot";
 import css from "./job.module.css";
 
@@ -76,5 +76,7 @@ function Drawn({ metrics, name, job, timeline, predicted, onReadout, title }: Dr
     [points, predicted, metrics, timeline],
   );
   if (!data) return <p className="empty" style={{ minHeight: 190 }}>{job.state === "queued" ? "It has not started yet." : hasEnded(job.state) ? "It reported none." : "Nothing reported yet."}</p>;
+  const only = oneSample(points ?? [], predicted ? "steps/s" : "");
+  if (only) return <p className="empty" style={{ minHeight: 190 }}>{only}</p>;
   return <div className={css.plot}><Plot data={data} number={job.number} zero={predicted} timeline={timeline} onReadout={onReadout} label={title} /></div>;
 }

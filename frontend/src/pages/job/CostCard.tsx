@@ -1,6 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { JobCost, JobDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { costMeter } from "../../lib/costMeter";
 import { money, number, percent, typeName, withUnit } from "../../lib/format";
 import { hasEnded } from "../../lib/jobState";
 import css from "./job.module.css";
@@ -22,7 +23,7 @@ export function CostCard({ job, query }: { job: JobDetail; query: UseQueryResult
               {money(cost.so_far, cost.currency)}
               {!hasEnded(job.state) && cost.estimated !== null && <small>of about {money(cost.estimated, cost.currency)} at the end</small>}
             </div>
-            <Meter cost={cost} limit={limit} />
+            <Meter cost={cost} limit={limit} ended={hasEnded(job.state)} />
             <Lines cost={cost} ended={hasEnded(job.state)} />
           </div>
         )}
@@ -31,16 +32,15 @@ export function CostCard({ job, query }: { job: JobDetail; query: UseQueryResult
   );
 }
 
-function Meter({ cost, limit }: { cost: JobCost; limit: number | null }) {
-  const sofar = Number(cost.so_far);
-  const estimated = Number(cost.estimated ?? cost.so_far);
-  const whole = Math.max(limit ?? 0, estimated, sofar, 1e-9) * (limit === null ? 1.08 : 1);
-  const share = (value: number) => `${(value / whole) * 100}%`;
+function Meter({ cost, limit, ended }: { cost: JobCost; limit: number | null; ended: boolean }) {
+  const found = costMeter(Number(cost.so_far), ended || cost.estimated === null ? null : Number(cost.estimated), limit);
+  if (!found) return null;
+  const share = (part: number) => `${part * 100}%`;
   return (
     <div className={css.meter} aria-hidden>
-      <i style={{ width: share(estimated), background: "var(--line-2)" }} />
-      <i style={{ width: share(sofar), background: "var(--ink-2)" }} />
-      {limit !== null && <u style={{ left: `calc(${share(limit)} - 1.5px)` }} />}
+      <i style={{ width: share(found.estimated), background: "var(--line-2)" }} />
+      <i style={{ width: share(found.soFar), background: "var(--ink-2)" }} />
+      {found.limit !== null && <u style={{ left: `calc(${share(found.limit)} - 1.5px)` }} />}
     </div>
   );
 }
