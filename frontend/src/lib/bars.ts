@@ -107,6 +107,16 @@ export function tickLabel(at: number, spanMs: number): string {
   return clock(new Date(at), spanMs < 240_000);
 }
 
+const LETTER_PX = 6;
+
+/** Where a label stands: below its tick, and at the edge beside it where it would be cut. */
+export function anchored(at: number, left: number, right: number, label: string): { x: number; textAnchor: "start" | "middle" | "end" } {
+  const half = (label.length * LETTER_PX) / 2;
+  if (at + half > right) return { x: right, textAnchor: "end" };
+  if (at - half < left) return { x: left, textAnchor: "start" };
+  return { x: at, textAnchor: "middle" };
+}
+
 /** Even marks for a count axis, at most five. */
 export function countMarks(most: number): number[] {
   const step = [1, 2, 3, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 250, 256, 500, 512, 1000].find((size) => most / size <= 4) ?? Math.ceil(most / 4);

@@ -3,7 +3,7 @@ import { clock, duration, indexRanges, preciseDuration } from "../../lib/format"
 import { jobPaint } from "../../lib/highlight";
 import { lifeSpan } from "../../lib/jobView";
 import { JOB_STATES } from "../../lib/jobState";
-import { countMarks, tickLabel, timeTicks } from "../../lib/bars";
+import { anchored, countMarks, tickLabel, timeTicks } from "../../lib/bars";
 import { LifeEnd, LifeNow } from "./LifeEnd";
 
 const LEFT = 58;
@@ -41,7 +41,10 @@ export function LifeChart({ job, timeline, now, width }: Props) {
       ))}
       <text x={0} y={STATE_Y + 10}>State</text>
       <text x={0} y={TOP + PLOT_H / 2 + 4}>GPUs</text>
-      {timeTicks(from, to, width < 460 ? 3 : 6).map((at) => <text key={at} x={Math.min(right - 14, Math.max(LEFT + 14, x(at)))} y={height - 4} textAnchor="middle">{tickLabel(at, to - from)}</text>)}
+      {timeTicks(from, to, width < 460 ? 3 : 6).map((at) => {
+        const label = tickLabel(at, to - from);
+        return <text key={at} {...anchored(x(at), LEFT, width, label)} y={height - 4}>{label}</text>;
+      })}
       {timeline.states.map((state, i) => {
         const x0 = x(Date.parse(state.from_at));
         const box = { x: x0, y: STATE_Y, width: Math.max(1.5, x(end(state.to_at)) - x0 - 0.6), height: STATE_H, rx: 2 };
@@ -101,7 +104,7 @@ function Captions({ job, timeline, x, right, end }: { job: JobDetail; timeline: 
   for (const rescale of timeline.rescales) {
     const at = Date.parse(rescale.at);
     const running = timeline.states.find((state) => state.coarse === "running" && Date.parse(state.from_at) > at);
-    const took = running ? `, ${preciseDuration((Date.parse(running.from_at) - at) / 1000)}` : "";
+    const took = running && rescale.after > 0 ? `, ${preciseDuration((Date.parse(running.from_at) - at) / 1000)}` : "";
     captions.push({ at: x(at), text: `${rescale.before}→${rescale.after} GPUs${took}`, colour: "var(--s-rescaling)", anchor: "middle" });
   }
   let free = 0;

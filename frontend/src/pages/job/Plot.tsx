@@ -53,7 +53,7 @@ function options(width: number, props: Props, scheme: Scheme, read: (plot: uPlot
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
   const axis = { stroke: token("axis"), font, ticks: { show: false } };
   return {
-    width, height: HEIGHT, padding: [8, 10, 0, 0],
+    width, height: HEIGHT, padding: [8, 26, 0, 0],
     cursor: { sync: { key: `job-${props.number}` }, drag: { x: false, y: false }, y: false, points: { size: 7 } },
     scales: {
       x: { time: true },
