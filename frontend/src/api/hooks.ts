@@ -75,8 +75,13 @@ export function useJobs(filter: JobFilter) {
   });
 }
 
-export function useArray(number: string) {
-  return useQuery({ queryKey: ["array", number], queryFn: ({ signal }) => get<JobArray>(`arrays/${number}`, {}, signal), refetchInterval: 5_000 });
+/** The newest arrays, with how many of their jobs are in each state. */
+export function useArrays(project: string, wanted: boolean) {
+  return useQuery({ queryKey: ["arrays", project], enabled: wanted, queryFn: ({ signal }) => get<Page<JobArray>>("arrays", { limit: 200, ...(project ? { project } : {}) }, signal), refetchInterval: 5_000 });
+}
+
+export function useArray(number: string, wanted = true) {
+  return useQuery({ queryKey: ["array", number], enabled: wanted, queryFn: ({ signal }) => get<JobArray>(`arrays/${number}`, {}, signal), refetchInterval: 5_000 });
 }
 
 function useArrayChange<V, R>(number: number, change: (value: V) => Promise<R>) {

@@ -1,32 +1,24 @@
-import { Link, useNavigate } from "react-router";
+import { useNavigate } from "react-router";
 import type { Job } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Emulated, StateChip } from "../../components/StateChip";
-import { count, dateTime, duration, moment, money, percent, range, THIN, typeName } from "../../lib/format";
+import { dateTime, duration, moment, money, percent, range, THIN, typeName } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
 import { useLiveJobs } from "../../lib/liveContext";
 
-function gpusOf(job: Job): string {
+export function gpusOf(job: Job): string {
   if (job.allocation) return `${job.allocation.count}${THIN}×${THIN}${typeName(job.allocation.type)}`;
   return `wants ${range(job.gpus.min, job.gpus.max)}`;
 }
 
-/** A folded array is its first job, with the way to the others. */
-function InArray({ job, folded }: { job: Job; folded: boolean }) {
-  if (!job.array) return null;
-  const { number, index, size } = job.array;
-  if (!folded) return <span className="sub num" style={{ margin: 0 }}>{number}_{index}</span>;
-  return <Link className="chip" to={`/jobs?array=${number}`} onClick={(event) => event.stopPropagation()}>first of {count(size, "job")} of array {number}</Link>;
-}
-
-export function JobRow({ job: listed, now, folded }: { job: Job; now: Date; folded: boolean }) {
+export function JobRow({ job: listed, now }: { job: Job; now: Date }) {
   const navigate = useNavigate();
   const job = useLiveJobs().get(listed.number)?.full ?? listed;
   const submitted = new Date(job.submitted_at);
   const ended = job.finished_at ? new Date(job.finished_at) : null;
   return (
     <tr className="jx" data-row style={{ ...jobPaint(job.number), cursor: "pointer" }} onClick={() => void navigate(`/jobs/${job.number}`)} {...jobMark(job.number)}>
-      <td className="wide"><JobRef number={job.number} name={job.name} /> <InArray job={job} folded={folded} /></td>
+      <td className="wide"><JobRef number={job.number} name={job.name} /> {job.array && <span className="sub num" style={{ margin: 0 }}>{job.array.number}_{job.array.index}</span>}</td>
       <td><span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} />{job.emulated && <Emulated />}</span></td>
       <td data-l="Project">{job.project.name}</td>
       <td data-l="Owner">{job.owner ? job.owner.name || job.owner.email : <span className="sub">no longer here</span>}</td>

@@ -2,12 +2,13 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useEffect, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { usePartitions } from "../../api/clusterHooks";
-import { useJobs, useProjects } from "../../api/hooks";
+import { useArrays, useJobs, useProjects } from "../../api/hooks";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { JOB_STATES, STATE_ORDER, type JobState } from "../../lib/jobState";
 import { TopBar } from "../../shell/TopBar";
 import { ArrayPanel } from "./ArrayPanel";
+import { ArrayRow } from "./ArrayRow";
 import { JobRow } from "./JobRow";
 
 const GROUPS: { key: string; label: string; states: JobState[] }[] = [
@@ -39,6 +40,8 @@ export default function JobsPage() {
   const group = GROUPS.find((entry) => entry.key === filters.state) ?? GROUPS[0]!;
   const narrowed = Boolean(filters.state || filters.search || filters.array || filters.partition);
   const query = useJobs({ state: group.states, search: filters.search, project: filters.project, array: filters.array, partition: filters.partition, ...(narrowed ? {} : { arrays: "first" as const }) });
+  const folded = !narrowed && !query.isPlaceholderData;
+  const arrays = useArrays(filters.project, folded && (query.data?.pages.some((page) => page.results.some((job) => job.array)) ?? false));
   useEffect(() => setTyped(filters.search), [filters.search]);
   useEffect(() => {
     if (settled !== filters.search && settled === typed) filters.set("search", settled.trim());
@@ -50,7 +53,7 @@ export default function JobsPage() {
         <h1 className="vh">Jobs</h1>
         {filters.array && <ArrayPanel key={filters.array} number={filters.array} onClose={() => filters.set("array", "")} />}
         <Panel
-          title="Jobs" meta={filters.array ? `of array ${filters.array}, newest first` : narrowed ? "newest first" : "newest first, of each array its first"}
+          title="Jobs" meta={filters.array ? `of array ${filters.array}, newest first` : narrowed ? "newest first" : "newest first, an array as one"}
           right={
             <>
               {projects.length > 1 && (
@@ -86,7 +89,14 @@ export default function JobsPage() {
                         <th scope="col" className="ra">Submitted</th><th scope="col" className="ra">Ended</th><th scope="col" className="ra">Cost</th>
                       </tr>
                     </thead>
-                    <tbody>{jobs.map((job) => <JobRow key={job.id} job={job} now={now} folded={!narrowed && !query.isPlaceholderData} />)}</tbody>
+                    <tbody>
+                      {jobs.map((job) => {
+                        if (!folded || !job.array) return <JobRow key={job.id} job={job} now={now} />;
+                        const { number } = job.array;
+                        const listed = arrays.data?.results.find((one) => one.number === number);
+                        return <ArrayRow key={job.id} first={job} place={job.array} listed={listed} alone={arrays.isSuccess && !listed} now={now} />;
+                      })}
+                    </tbody>
                   </table>
                 </div>
               );
