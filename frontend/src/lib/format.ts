@@ -199,3 +199,12 @@ export function basisOf(source: string, ageS: number | null, samples: number, re
   const named = source === "measured" || source === "estimated" ? source : source === "catalogue" ? "from the catalogue" : `from ${source}`;
   return [named, error, age, samples > 0 ? count(samples, "sample") : ""].filter(Boolean).join(", ");
 }
+
+/** The browser's time zone and how far from UTC it is then: "Europe/Berlin (UTC+1)". */
+export function timeZone(at: Date): string {
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const ahead = -at.getTimezoneOffset();
+  const [hours, minutes] = [Math.floor(Math.abs(ahead) / 60), Math.abs(ahead) % 60];
+  const offset = ahead === 0 ? "UTC" : `UTC${ahead > 0 ? "+" : "\u2212"}${hours}${minutes ? `:${String(minutes).padStart(2, "0")}` : ""}`;
+  return name === offset ? name : `${name} (${offset})`;
+}

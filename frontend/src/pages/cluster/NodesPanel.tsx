@@ -3,6 +3,7 @@ import { useDrain, usePartitions, useWindows, type useNodes } from "../../api/cl
 import type { ClusterNode, NodeWindow, Partition } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
+import { nextWindow } from "../../lib/windows";
 
 /** A page of rows; more come on demand, so that ten thousand nodes do not freeze it. */
 const AT_ONCE = 100;
@@ -39,17 +40,15 @@ function Row({ node, partitions, windows, isAdmin }: { node: ClusterNode; partit
   const drain = useDrain();
   const busy = node.accelerators.filter((gpu) => gpu.job !== null).length;
   const inside = partitions.filter((one) => one.nodes.includes(node.name) || one.accelerator_types.includes(node.type));
-  const next = windows
-    .filter((one) => one.all_nodes || one.nodes.includes(node.name) || one.accelerator_types.includes(node.type))
-    .sort((a, b) => a.start_at.localeCompare(b.start_at))[0];
+  const next = nextWindow(node, windows, new Date());
   return (
     <tr>
       <td className="wide" style={{ fontWeight: 500 }}>{node.name}{node.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</td>
       <td data-l="Type">{typeName(node.type)}</td>
       <td className="ra" data-l="GPUs in use">{busy} of {node.gpus}</td>
       <td data-l="State">{node.lost ? <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), new Date())}` : undefined}>lost</span> : node.drained ? <span className="chip warn">drained</span> : <span className="sub">in service</span>}</td>
-      <td data-l="Partitions">{inside.length > 0 ? inside.map((one) => one.name).join(", ") : <span className="sub">none</span>}</td>
-      <td data-l="Next window">{next ? <NextWindow window={next} /> : <span className="sub">none</span>}</td>
+      <td className="whole" data-l="Partitions">{inside.length > 0 ? inside.map((one) => one.name).join(", ") : <span className="sub">none</span>}</td>
+      <td className="whole" data-l="Next window">{next ? <NextWindow window={next} /> : <span className="sub">none</span>}</td>
       {isAdmin && (
         <td className="ra">
           <button type="button" className="btn sm" disabled={drain.isPending} title={node.drained ? "Use it again" : "Place nothing new; its jobs move away by checkpoint"} onClick={() => drain.mutate({ name: node.name, drained: !node.drained })}>{node.drained ? "Resume" : "Drain"}</button>

@@ -2,6 +2,7 @@ import { Modal } from "@mantine/core";
 import { useState, type FormEvent } from "react";
 import { useAddWindow } from "../../api/clusterHooks";
 import type { ClusterNode, NodeWindow } from "../../api/types";
+import { timeZone } from "../../lib/format";
 import { listed, NodeChoice } from "./NodeChoice";
 import { Text } from "./PartitionForm";
 
@@ -26,7 +27,7 @@ export function WindowForm({ nodes, onClose }: { nodes: ClusterNode[]; onClose: 
   return (
     <Modal opened onClose={onClose} title="New window" size={560} closeButtonProps={{ "aria-label": "Close" }}>
       <form onSubmit={submit} style={{ display: "flex", gap: 12, flexWrap: "wrap", alignItems: "flex-end" }}>
-        <div className="f" style={{ width: 170 }}>
+        <div className="f grow" style={{ minWidth: 220 }}>
           <label htmlFor="window-kind">Kind</label>
           <select id="window-kind" className="in" value={kind} onChange={(event) => setKind(event.target.value as NodeWindow["kind"])}>
             <option value="maintenance">maintenance, for nobody</option>
@@ -38,6 +39,7 @@ export function WindowForm({ nodes, onClose }: { nodes: ClusterNode[]; onClose: 
         <Moment label="Ends" value={end} onChange={setEnd} />
         {reserved && <Text label="Keys of projects" value={projects} onChange={setProjects} placeholder="vision, speech" />}
         {reserved && <Text label="Addresses of people" value={users} onChange={setUsers} placeholder="ada@example.org" />}
+        <p className="sub" style={{ flexBasis: "100%" }}>Times are in your time zone, {timeZone(start ? new Date(start) : new Date())}.</p>
         <label style={{ display: "flex", gap: 6, alignItems: "center", flexBasis: "100%" }}>
           <input type="checkbox" checked={every} onChange={() => setEvery(!every)} />All nodes
         </label>

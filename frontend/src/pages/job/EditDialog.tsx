@@ -3,6 +3,7 @@ import { useId, useState, type FormEvent } from "react";
 import { ApiError } from "../../api/client";
 import { usePatchJob } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
+import { timeZone } from "../../lib/format";
 import { formOf, patchOf, type Allowed, type EditForm } from "../../lib/jobActions";
 import { hasEnded } from "../../lib/jobState";
 
@@ -19,7 +20,7 @@ const LIVE: Entry[] = [
   { key: "nice", label: "Nice", hint: "Larger waits longer; only administrators lower it." },
   { key: "max_cost", label: "Maximum cost", hint: "At it the job is parked with a checkpoint. Empty: none." },
   { key: "max_duration", label: "Maximum duration", hint: "Time in training, in seconds or as 6h30m. Empty: none." },
-  { key: "deadline", label: "Deadline", type: "datetime-local" },
+  { key: "deadline", label: "Deadline", hint: `In your time zone, ${timeZone(new Date())}.`, type: "datetime-local" },
 ];
 const ADMIN: Entry[] = [{ key: "priority", label: "Priority", hint: "Larger goes first." }];
 

@@ -1,6 +1,7 @@
-import { useCluster } from "../../lib/liveContext";
-import { parsePairs, showArray, showPairs } from "../../lib/jobFile";
 import { useState } from "react";
+import { useCluster } from "../../lib/liveContext";
+import { timeZone } from "../../lib/format";
+import { parsePairs, showArray, showPairs } from "../../lib/jobFile";
 import { Field, NumberField, TextField, type FieldError } from "./fields";
 import type { Draft } from "./useDraft";
 
@@ -56,7 +57,7 @@ function Deadline({ draft, errors }: Props) {
   const at = typeof value === "string" || value instanceof Date ? new Date(value) : null;
   const local = at && !Number.isNaN(at.getTime()) ? new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16) : "";
   return (
-    <Field label="Deadline" path="deadline" errors={errors}>
+    <Field label="Deadline" path="deadline" errors={errors} hint={`In your time zone, ${timeZone(at ?? new Date())}.`}>
       {(props) => <input {...props} type="datetime-local" className="in" value={local} onChange={(event) => draft.set("deadline", event.target.value ? new Date(event.target.value).toISOString() : undefined)} />}
     </Field>
   );
