@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ AT_ONCE = (Kind.GPUS, Kind.RUNNING_JOBS, Kind.QUEUED_JOBS)
 #: Percent of a budget at which people are told; the last closes it.
 FULL = 100
 NOTICES = (80, FULL)
+_PLURAL = re.compile(r"\b(GPU|job|GPU-hour)s\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,16 @@ def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
     return words or f"{Decimal(hundredths).scaleb(-2):,} {currency}".strip()
 
 
+def amount(quota: Quota, currency: str = "") -> str:
+    """The limit with what it limits: `8 GPUs at once`, `1 running job`, `25.00 USD per month`."""
+    text = shown(quota, quota.limit, currency)
+    if quota.kind == Kind.MONEY:
+        return f"{text} per {quota.period}"
+    name = name_of(quota)
+    one = _PLURAL.sub(r"\1", name, count=1)
+    return f"{text} {one if text == '1' else name}"
+
+
 def refusal(
     quota: Quota,
     present: Fraction,
@@ -143,23 +155,20 @@ def refusal(
 ) -> str | None:
     """The sentence with which the limit refuses a new job, or so many of the kind at once, if it does. `closed`: as
     for `spent_sentence`."""
-    where, name = level_of(quota), name_of(quota)
-    limit, now = shown(quota, quota.limit, currency), shown(quota, present, currency)
+    where, limit, now = level_of(quota), amount(quota, currency), shown(quota, present, currency)
     if quota.kind == Kind.GPUS:
         needs = least(quota, min_gpus, types)
         if needs > quota.limit:
-            return (
-                f"The limit of {limit} {name} on {where} ({now} in use) can never hold this job, which needs {needs}."
-            )
+            return f"The limit of {limit} on {where} ({now} in use) can never hold this job, which needs {needs}."
         if quota.hard and needs and present + count * needs > quota.limit:
             who = f"these {count:,} jobs need {count * needs:,}" if count > 1 else f"this job needs {needs}"
-            return f"The limit of {limit} {name} on {where} has {now} in use, and {who} more."
+            return f"The limit of {limit} on {where} has {now} in use, and {who} more."
         return None
     if quota.hard and count > 1 and quota.kind in AT_ONCE and present < quota.limit < present + count:
-        return f"The limit of {limit} {name} on {where} has {now} in use, and these are {count:,} jobs more."
+        return f"The limit of {limit} on {where} has {now} in use, and these are {count:,} jobs more."
     if not quota.hard or (present < quota.limit and not closed):
         return None
-    return f"The limit of {limit} {name} on {where} is reached: {now} in use."
+    return f"The limit of {limit} on {where} is reached: {now} in use."
 
 
 def spent_sentence(
@@ -170,8 +179,8 @@ def spent_sentence(
     if quota.kind in AT_ONCE or (present < quota.limit and not closed):
         return None
     _, end = period_of(quota.period, now)
-    limit, used_now = shown(quota, quota.limit, currency), shown(quota, present, currency)
-    text = f"The limit of {limit} {name_of(quota)} on {level_of(quota)} is reached: {used_now} in use."
+    used_now = shown(quota, present, currency)
+    text = f"The limit of {amount(quota, currency)} on {level_of(quota)} is reached: {used_now} in use."
     return f"{text} It starts when the {quota.period} ends, {end:%Y-%m-%d %H:%M %Z}, or when the limit is raised."
 
 

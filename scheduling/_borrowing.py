@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduling._guaranteed import Book
 from scheduling.domain import Gang, Guarantee, Job, Reason, Snapshot, plain_type
-from scheduling.policies._view import View, view
+from scheduling.policies._view import View, counted, view
 from scheduling.policies.base import Policy
 
 
@@ -78,7 +78,7 @@ def _sum(rows: list[Guarantee], *, typed: bool) -> int:
 
 def _reason(room: int, needs: int) -> Reason:
     text = (
-        f"It cannot write checkpoints, so it may not borrow what others are guaranteed: {room} GPUs are left "
-        f"beside that and it needs {needs}."
+        f"It cannot write checkpoints, so it may not borrow what others are guaranteed: {counted(room, 'GPU')} "
+        f"{'is' if room == 1 else 'are'} left beside that and it needs {needs}."
     )
     return Reason("may_not_borrow", text, {"needs": needs, "free": room})

@@ -12,7 +12,7 @@ from scheduling._spanning import by_type, is_wide
 from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
 from scheduling.policies._backfill import span
 from scheduling.policies._stock import no_type
-from scheduling.policies._view import View, words
+from scheduling.policies._view import View, counted, words
 from scheduling.pools import Pool, Pools, latest_end
 
 _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
@@ -104,7 +104,8 @@ class PoolWords:
         if not self.snapshot.partitions or max(self._gpus(self.pools.every).values(), default=0) < job.min_gpus:
             return no_type(job)
         where = f"Partition {job.partition} has" if job.partition else "Nodes outside the partitions have"
-        text = f"{where} at most {most} GPUs of a type that it may use and it needs {job.min_gpus}; it can never start."
+        there = f"{where} at most {counted(most, 'GPU')} of a type that it may use"
+        text = f"{there} and it needs {job.min_gpus}; it can never start."
         return Reason("partition_too_small", text, detail)
 
     def _gpus(self, pools: Iterable[Pool]) -> dict[str, int]:
@@ -170,8 +171,7 @@ class PoolWords:
         if any(self._fits(job, pool) for pool in mine):
             return None
         free, most = sum(self.free.get(pool.name, 0) for pool in mine), sum(self._gpus(mine).values())
-        text = (
-            f"Partition {job.partition} has {free} of its {most} GPUs free and it needs {job.min_gpus}. {reason.text}"
-        )
+        there = f"Partition {job.partition} has {free} of its {counted(most, 'GPU')} free"
+        text = f"{there} and it needs {job.min_gpus}. {reason.text}"
         detail = {"needs": job.min_gpus, **reason.detail, "partition": job.partition, "free": free}
         return Reason("partition_full", text, detail)

@@ -185,9 +185,14 @@ class ProjectQuotasView(APIView):
 def _units(kind: str, limit: Decimal) -> int:
     """In what the limit is kept in; raises Refused where that is no whole number."""
     value = limit * quotas.SCALE.get(kind, 1)
+    if kind == "gpu_hours" and value >= 1:
+        return int(value)  # hours that people write, as 1.097, are seldom whole seconds: the fraction is left out
     if value != int(value):
-        least = {"gpu_hours": "whole seconds of a GPU", "money": "millionths"}.get(kind, "whole numbers")
-        wrong = FieldProblem("limit", f"must be in {least}", "precision")
+        least = {
+            "gpu_hours": f"must be at least a second of a GPU, 1/3600 h; {limit.normalize():f} h is less",
+            "money": "must have at most six digits after the point",
+        }.get(kind, "must be a whole number")
+        wrong = FieldProblem("limit", least, "precision")
         raise Refused(400, f"limit {wrong.message}", [wrong])
     return int(value)
 

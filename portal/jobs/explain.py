@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.utils import timezone
@@ -20,7 +21,7 @@ from portal.jobs.describe import (
     variance,
 )
 from portal.jobs.displaced import describe_displacement
-from portal.jobs.models import Decision, Job
+from portal.jobs.models import Cluster, Decision, Job
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
 from portal.jobs.rivals import Places, waits_for_gpus
@@ -95,7 +96,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "apart": apart,
         "slurm": waiting_word(job, run),
         "weighed": [] if ended else _weighed(job, mine),
-        "would_change": None if ended else _way_out(obstacle(job, run), detail),
+        "would_change": None if ended else _way_out(job.cluster, obstacle(job, run), detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
         "emulated": runs_emulated(run),
         "detail": detail,
@@ -111,11 +112,19 @@ def _decision(job: Job) -> Decision | None:
     return newest.defer("snapshot", "plan").order_by("-round").first()
 
 
-def _way_out(token: str, detail: dict[str, Any]) -> str | None:
+def _way_out(cluster: Cluster, obstacle: str, detail: dict[str, Any]) -> str | None:
+    if obstacle == "priority" and cluster.policy_parameters.get("backfill") == "none":
+        return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
     try:
-        return _WAYS_OUT[token].format(**detail)
+        return _one_gpu(_WAYS_OUT[obstacle].format(**detail))
     except KeyError:
         return None
+
+
+def _one_gpu(text: str) -> str:
+    """The sentences speak of several GPUs; where it is one, of one."""
+    text = re.sub(r"(?<![\d.,])1 (more )?GPUs\b", r"1 \1GPU", text)
+    return re.sub(r"(?<![\d.,])1 (× \S+|GPU(?: of partition \S+)?) are free", r"1 \1 is free", text)
 
 
 def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:

@@ -17,7 +17,7 @@ import numpy as np
 from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies._lp import INFINITY, Floats, Ints, LinearProgram
-from scheduling.policies._view import queue_key
+from scheduling.policies._view import counted, queue_key
 from scheduling.throughput import effective
 
 NO_PARTNER = -1
@@ -220,10 +220,10 @@ def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
         elif job.waits_for and not job.gpu_ids:
             absent[job.id] = Reason("dependency", job.waits_for)
         elif job.gpu_ids and not job.restartable:
-            text = f"The job cannot checkpoint, so it keeps its {len(job.gpu_ids)} GPUs to its end."
+            text = f"The job cannot checkpoint, so it keeps its {counted(len(job.gpu_ids), 'GPU')} to its end."
             absent[job.id] = Reason("rigid", text)
         elif job.gpu_ids and not job.resizable:
-            text = f"It keeps its {len(job.gpu_ids)} GPUs: not all are where it could be given new ones."
+            text = f"It keeps its {counted(len(job.gpu_ids), 'GPU')}: not all are where it could be given new ones."
             absent[job.id] = Reason("not_resizable", text)
         elif job.not_before is not None and job.not_before > snapshot.now:
             text = f"The last attempt failed; the job is tried again in {job.not_before - snapshot.now:.0f} s."

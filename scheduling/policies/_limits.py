@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from scheduling.domain import Gang, Job, Reason
-from scheduling.policies._view import View, limited, name_of, spent_reason
+from scheduling.policies._view import View, counted, limited, name_of, spent_reason
 
 _NO_LIMIT = 2**40
 
@@ -52,10 +52,12 @@ class Rooms:
         if limit.kind == "spent":
             return spent_reason(limit)
         if limit.kind == "running_jobs":
-            text = f"{who} may have {limit.most} jobs running, and {used} go before; this one starts when one ends."
+            ahead = f"{used} {'goes' if used == 1 else 'go'} before"
+            text = f"{who} may have {counted(limit.most, 'job')} running, and {ahead}; this one starts when one ends."
             return Reason("quota_jobs", text, detail)
-        name = f"{limit.type} GPUs" if limit.type else "GPUs"
-        text = f"{who} may hold {limit.most} {name}, and other jobs have {used}; this job needs at least {gang.count}."
+        name = f"{limit.type} GPU" if limit.type else "GPU"
+        most = counted(limit.most, name)
+        text = f"{who} may hold {most}, and other jobs have {used}; this job needs at least {gang.count}."
         return Reason("quota", text, detail)
 
     def most(self, job: Job, kind: str) -> int:

@@ -101,6 +101,11 @@ class View:
 _SPANS: ByShape[Spans] = ByShape(most=16384)
 
 
+def counted(number: int, noun: str) -> str:
+    """As `1 GPU` and `2 GPUs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def words(gang: Gang) -> str:
     return f"{gang.count} \N{MULTIPLICATION SIGN} {gang.type}"
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.policies._stock import Stock, no_type
-from scheduling.policies._view import View, view, words
+from scheduling.policies._view import View, counted, view, words
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -45,7 +45,7 @@ class StaticPartition:
                 continue
             slots[gang.type] -= 1
             stock.give(job, gang)
-            text = f"A slot of {self.parameters.n} GPUs was free, so it starts on {words(gang)}."
+            text = f"A slot of {counted(self.parameters.n, 'GPU')} was free, so it starts on {words(gang)}."
             reasons[job.id] = Reason("started", text)
         for job in field.running:
             reasons[job.id] = Reason("keeps", "Slots are fixed under this policy; it keeps its GPUs to its end.")
@@ -87,8 +87,8 @@ class StaticPartition:
             return no_type(job)
         least = min(span.low for span in spans.values())
         if least > n:
-            text = f"A slot has {n} GPUs and it needs at least {least}; it never starts until slots are larger."
+            text = f"A slot has {counted(n, 'GPU')} and it needs at least {least}; it never starts until slots grow."
             return Reason("slot_too_small", text, {"slot": n, "needs": least})
         over = stock.over_limit(job, self.start_sizes(field, job))
-        text = f"Every slot of {n} GPUs is taken; it starts when a job ends."
+        text = f"Every slot of {counted(n, 'GPU')} is taken; it starts when a job ends."
         return over or Reason("no_slot", text, {"slot": n})

@@ -428,6 +428,12 @@ def test_the_idle_rule_is_changed_in_minutes_and_percent(run: Run, portal: Scrip
     run("idle", "set", "--never-release", "--off")
     assert portal.last == ("PUT idle-rule", rule | {"release_after_s": None, "enabled": False})
     assert run("idle", "set", "--never-release", "--release-after", "5").exit_code == 1
+    early = run("idle", "set", "--release-after", "20")
+    assert "--release-after 20 must be at least --warn-after 30, both in minutes" in early.output
+    assert "0<x<=43200" in run("idle", "set", "--help").output
+    wrong = {"field": "extension_s", "message": "must be at least 1", "code": "too_small"}
+    portal["PUT idle-rule"] = (400, {"title": "Wrong", "status": 400, "detail": "x", "errors": [wrong]})
+    assert "--extension: must be at least 1" in run("idle", "set", "--extension", "0.001").output
 
 
 def test_more_time_for_an_idle_job(run: Run, portal: Scripted) -> None:

@@ -45,6 +45,15 @@ def test_every_policy_comes_with_its_schema(api: Api) -> None:
     assert not any("\n" in text or "Subclass" in text for text in said)
 
 
+def test_billing_weights_are_of_types_that_there_are(world: World, boss: Api) -> None:
+    refused = boss.put("policy", {"name": "multifactor", "parameters": {"billing_weights": {"k1": 2, "zz": 4}}})
+    assert refused.status == 400
+    assert "parameters.billing_weights" in refused.text
+    assert "no accelerator type zz is in the cluster; there are k1" in refused.text
+    chosen = {"name": "multifactor", "parameters": {"billing_weights": {"k1": 2}}}
+    assert boss.put("policy", chosen).status == 200
+
+
 def test_a_policy_is_chosen_audited_and_undone(boss: Api) -> None:
     boss.put("policy", {"name": "f_scheduling", "parameters": {"v_bound": 0.1}})
     chosen = boss.put("policy", {"name": "static_partition", "parameters": {"n": 2}})

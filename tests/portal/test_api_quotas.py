@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from accounts.models import AuditEntry, BudgetNotice, Membership, Project, Quota, User
-from accounts.quotas import period_of
+from accounts.quotas import amount, period_of
 from portal.api import quotas
 from portal.jobs.models import Hold, Job, JobEvent
 from portal.jobs.services.budgets import give_notices
@@ -59,7 +59,7 @@ def at_level(world: World, level: str) -> dict[str, Any]:
 # What hard limits refuse -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "words"), [("queued_jobs", "queued jobs"), ("running_jobs", "running jobs")])
+@pytest.mark.parametrize(("kind", "words"), [("queued_jobs", "queued job"), ("running_jobs", "running job")])
 @pytest.mark.parametrize("level", ["project", "above", "user", "member"])
 def test_a_hard_limit_is_named_with_its_level_and_use(
     world: World, api: Api, kind: str, words: str, level: str
@@ -101,6 +101,31 @@ def spend(world: World, hours: float) -> None:
     world.gone(job, "done", step=1000)
 
 
+@pytest.mark.parametrize(("written", "kept"), [("1.097", 3_949), ("2", 7_200), ("0.0003", 1)])
+def test_gpu_hours_are_kept_in_whole_seconds(world: World, written: str, kept: int) -> None:
+    boss = Api(User.objects.create_superuser("root@example.org", "x"))
+    wish = {"user": "ana@example.org", "kind": "gpu_hours", "period": "week", "limit": written}
+    assert boss.post("quotas", wish).status == 201
+    assert Quota.objects.get(kind="gpu_hours").limit == kept
+    little = boss.post("quotas", wish | {"period": "day", "limit": "0.0001"})
+    assert little.status == 400
+    assert "at least a second of a GPU, 1/3600 h; 0.0001 h is less" in little.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "period", "limit", "said"),
+    [
+        ("gpus", "", 1, "1 GPU at once"),
+        ("gpus", "", 2, "2 GPUs at once"),
+        ("running_jobs", "", 1, "1 running job"),
+        ("gpu_hours", "week", 3_600, "1 GPU-hour per week"),
+        ("money", "month", 360_000, "0.36 USD per month"),
+    ],
+)
+def test_limits_are_worded_for_people(kind: str, period: str, limit: int, said: str) -> None:
+    assert amount(Quota(kind=kind, period=period, limit=limit), "USD").lower() == said.lower()
+
+
 def now_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
     """The day's end, so that hours before it lie within the day."""
     late = timezone.now().replace(hour=23, minute=30)
@@ -108,7 +133,8 @@ def now_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "limit", "said"), [("gpu_hours", 2 * 3600, "2 GPU-hours per day"), ("money", 2_000_000, "2.00 USD money")]
+    ("kind", "limit", "said"),
+    [("gpu_hours", 2 * 3600, "2 GPU-hours per day"), ("money", 2_000_000, "of 2.00 USD per day")],
 )
 def test_a_hard_period_refuses_and_a_soft_one_waits_until_it_ends(
     world: World, api: Api, monkeypatch: pytest.MonkeyPatch, kind: str, limit: int, said: str
@@ -298,7 +324,7 @@ def test_people_are_told_once_at_each_share_of_a_budget(world: World, monkeypatc
         give_notices(timezone.now())
     (event,) = JobEvent.objects.filter(kind="budget")
     assert event.project == world.project
-    assert "80 % of the 1.50 USD money per day on project Vision are used: 1.23 USD" in event.text
+    assert "80 % of the 1.50 USD per day on project Vision are used: 1.23 USD" in event.text
     Quota.objects.update(limit=1_000_000)
     give_notices(timezone.now())
     assert list(BudgetNotice.objects.order_by("percent").values_list("percent", flat=True)) == [80, 100]

@@ -65,7 +65,7 @@ def test_a_hard_budget_parks_what_runs_before_it_is_crossed(world: World) -> Non
     round_with_budgets(world)
     assert world.state(job) is State.CHECKPOINTING
     assert world.run(job).reason_token == "budget_parked"
-    assert "parked, nothing is lost: The limit of 1 GPU-hours per day on project Vision" in world.run(job).reason_text
+    assert "parked, nothing is lost: The limit of 1 GPU-hour per day on project Vision" in world.run(job).reason_text
     leave(world, job, 70)
     assert Hold.objects.filter(during__upper_inf=True).count() == 0
     uses = Api(world.user).get("projects/vision/quotas").json["results"][0]
@@ -74,7 +74,7 @@ def test_a_hard_budget_parks_what_runs_before_it_is_crossed(world: World) -> Non
     wish = {"project": "vision", "command": "train", "total_steps": 10}
     refused = Api(world.user).post("jobs", wish)
     assert (refused.status, refused.fields) == (409, ["project"])
-    assert "1 GPU-hours per day on project Vision is reached" in refused.json["detail"]
+    assert "1 GPU-hour per day on project Vision is reached" in refused.json["detail"]
     for _ in range(2):  # what was left over starts nobody again
         round_with_budgets(world)
         assert world.state(job) is State.WAITING_FOR_RESOURCE
@@ -162,7 +162,7 @@ def test_managers_of_the_project_above_read_of_it(world: World) -> None:
     hold_for(job, 1_500)
     give_notices(timezone.now())
     texts = [event["text"] for event in Api(boss).get("events").json["results"] if event["kind"] == "budget"]
-    assert texts == [text for text in texts if text.startswith("80 % of the 1 GPU-hours per day on project Vision")]
+    assert texts == [text for text in texts if text.startswith("80 % of the 1 GPU-hour per day on project Vision")]
     assert len(texts) == 1
     assert Api(boss).get("quotas?project=vision").json["results"][0]["warned_at"]
 

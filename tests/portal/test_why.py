@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Guarantee, Membership, Project, Quota, User
+from portal.jobs.explain import _one_gpu
 from portal.jobs.models import Displacement, Job, Node, Qos
 from portal.jobs.starts import Said
 from scheduling.lifecycle import State
@@ -89,7 +90,31 @@ def test_a_limit_further_up_is_named_with_its_level(world: World) -> None:
         "project Lab",
         "running jobs",
     )
-    assert found["text"].startswith("Project Lab may have 1 jobs running")
+    assert found["text"].startswith("Project Lab may have 1 job running, and 1 goes before")
+
+
+def test_nobody_is_told_to_pass_where_the_policy_lets_nobody(world: World) -> None:
+    world.train(world.submit(gpus={"min": 7, "max": 7}))
+    world.submit(gpus=FOUR)
+    waiting = world.submit(gpus=FOUR)
+    for kind, said in (("easy", "may let it pass"), ("none", "the policy lets nobody pass")):
+        world.cluster.policy_parameters = {**world.cluster.policy_parameters, "backfill": kind}
+        world.cluster.save()
+        world.round()
+        assert said in why(world, waiting)["would_change"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("It starts when 1 × k1 are free: when a job ends.", "It starts when 1 × k1 is free: when a job ends."),
+        ("leaves 1 more GPUs.", "leaves 1 more GPU."),
+        ("when 1 GPUs of partition p are free", "when 1 GPU of partition p is free"),
+        ("when 11 GPUs of partition p are free", "when 11 GPUs of partition p are free"),
+    ],
+)
+def test_one_gpu_is_one(text: str, said: str) -> None:
+    assert _one_gpu(text) == said
 
 
 def test_an_arrays_own_limit_has_slurms_word_in_lists_too(world: World) -> None:

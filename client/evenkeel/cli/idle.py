@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, done, pairs, print_json
+from evenkeel.client import ApiError, Json
 from evenkeel.resources import given
 
-MINUTES = click.FloatRange(min=1 / 60, max=43_200)
+MINUTES = click.FloatRange(min=0, min_open=True, max=43_200)
+#: Where people give in minutes and percent what the API has in seconds and parts.
+OPTIONS = {
+    "warn_after_s": "--warn-after",
+    "release_after_s": "--release-after",
+    "extension_s": "--extension",
+    "utilisation_below": "--below",
+    "extensions_max": "--extensions",
+}
 
 
 @click.command()
@@ -66,7 +77,7 @@ def set_(
     if never_release and release_after is not None:
         raise click.UsageError("give --release-after or --never-release, not both")
     operations = connect().operations
-    wish = dict(operations.idle_rule()) | given(
+    wish: Json = dict(operations.idle_rule()) | given(
         warn_after_s=_seconds(warn_after),
         release_after_s=_seconds(release_after),
         utilisation_below=None if below is None else below / 100,
@@ -76,7 +87,18 @@ def set_(
     )
     if never_release:
         wish["release_after_s"] = None
-    _print(operations.set_idle_rule(wish), output)
+    warned_s, released_s = wish["warn_after_s"], wish["release_after_s"]
+    if released_s is not None and released_s < warned_s:
+        raise click.UsageError(
+            f"--release-after {released_s / 60:g} must be at least --warn-after {warned_s / 60:g}, both in minutes: "
+            "whoever is parked is warned first"
+        )
+    try:
+        rule = operations.set_idle_rule(wish)
+    except ApiError as error:
+        named = [replace(one, field=OPTIONS.get(one.field, one.field)) for one in error.errors]
+        raise ApiError(error.status, error.title, "" if named else error.detail, named) from error
+    _print(rule, output)
     if output != "json":
         done("It holds for what is idle already, too.")
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from pydantic import BaseModel
 
 from accounts import fair_share
 from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
 from portal.jobs.models import Accelerator, Cluster, Node, PolicyChange
+from scheduling.errors import InvalidParameters
 from scheduling.executors.base import NodeInfo
 from scheduling.policies import load_policy
 
@@ -22,12 +24,24 @@ class NothingToUndo(Exception):
     """Only one policy was ever chosen."""
 
 
+def _check_types(parameters: BaseModel) -> None:
+    """A weight of a type that there is not would weigh nothing, unseen; nodes that are lost may come back."""
+    given = set(getattr(parameters, "billing_weights", ()))
+    known = set(Node.objects.values_list("accelerator_type", flat=True))
+    if unknown := sorted(given - known):
+        there = ", ".join(sorted(known)) or "none"
+        said = f"no accelerator type {', '.join(unknown)} is in the cluster; there are {there}"
+        raise InvalidParameters({"billing_weights": said})
+
+
 @transaction.atomic
 def set_policy(
     *, actor: User | None, cluster: Cluster, name: str, parameters: dict[str, Any], undo_of: PolicyChange | None = None
 ) -> PolicyChange:
     """Use `name` from the next round on. Raises KeyError (no such policy) and InvalidParameters."""
     policy = load_policy(name, parameters)
+    if undo_of is None:
+        _check_types(policy.parameters)
     values = policy.parameters.model_dump(mode="json")
     if getattr(policy, "fair_share", False):
         days, reset = values["half_life_days"], values["usage_reset"]

@@ -84,7 +84,7 @@ def _give(quota: Quota, percent: int, used: Fraction, now: datetime) -> None:
 
 
 def _text(quota: Quota, percent: int, used: Fraction, end: datetime) -> str:
-    limit, where = quotas.shown(quota, quota.limit, CURRENCY), f"{quotas.name_of(quota)} on {quotas.level_of(quota)}"
+    limit, where = quotas.amount(quota, CURRENCY), f"on {quotas.level_of(quota)}"
     now = quotas.shown(quota, used, CURRENCY)
     text = f"{percent} % of the {limit} {where} are used: {now}."
     if used * 100 < quota.limit * percent:

@@ -29,6 +29,12 @@ const ruleOf = (form: Form) => ({
   ...Object.fromEntries(FIELDS.map(({ name, factor }) => [name, form[name].trim() === "" ? null : Number.isFinite(Number(form[name])) ? Number(form[name]) * factor : form[name]])),
 }) as IdleRule;
 
+/** What the switch does as it stands. */
+export const switchHint = (form: Pick<Form, "enabled" | "release_after_s">) => {
+  if (!form.enabled) return "Off: nobody is warned, and nobody is parked.";
+  return form.release_after_s.trim() === "" ? "On: idle jobs are warned, and none is parked." : "On: idle jobs are warned, and parked later.";
+};
+
 export function IdleRulePanel() {
   const query = useIdleRule();
   return (
@@ -50,7 +56,7 @@ function RuleForm({ rule }: { rule: IdleRule }) {
       <div className={css.fields}>
         <div className="f">
           <label className={css.check} htmlFor={`${id}-on`}><input id={`${id}-on`} type="checkbox" checked={form.enabled} onChange={(event) => setForm({ ...form, enabled: event.target.checked })} />Warn idle jobs</label>
-          <div className="h">Off: nobody is warned, and nobody is parked.</div>
+          <div className="h">{switchHint(form)}</div>
         </div>
         {FIELDS.map(({ name, label, hint }) => {
           const wrong = errors.find((error) => error.field === name)?.message;
