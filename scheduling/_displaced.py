@@ -69,7 +69,7 @@ class Displaced:
         for key, window in self.cleared.items():
             waits = "queues again until there is room"
             text = f"{_begun(window)}, so it is checkpointed and {'moves' if key in placed else waits}."
-            found[key] = Reason(window.kind, text, window_detail(window))
+            found[key] = Reason(window.kind, text, window_detail(window) | {"elsewhere": True})
         return found
 
 

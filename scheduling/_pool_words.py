@@ -127,23 +127,24 @@ class PoolWords:
         if not windows:
             return None
         window, pool = min(windows, key=lambda found: (found[0].end, found[0].id))
-        return self._window(job, window, pool)
+        return self._window(job, window, pool, elsewhere=not all_barred)
 
     def _fits(self, job: Job, pool: Pool) -> bool:
         return self.free.get(pool.name, 0) >= job.min_gpus
 
-    def _window(self, job: Job, window: Window, pool: Pool) -> Reason:
+    def _window(self, job: Job, window: Window, pool: Pool, *, elsewhere: bool) -> Reason:
         now = self.snapshot.now
         what = f"{window.kind} window{f' ({window.text})' if window.text else ''}"
-        detail = window_detail(window)
+        detail = window_detail(window) | ({"elsewhere": True} if elsewhere else {})
+        after = "it starts after it, or where other nodes are free" if elsewhere else "it starts after it"
         if window.start <= now:
-            text = f"A {what} holds nodes that it could use for another {span(window.end - now)}; it starts after it."
+            text = f"A {what} holds nodes that it could use for another {span(window.end - now)}; {after}."
             return Reason(window.kind, text, detail)
         end = latest_end(job, pool.type, now)
         takes = "how long it runs is not known" if end == float("inf") else f"it may take {span(end - now)}"
         text = (
             f"A {what} begins in {span(window.start - now)} on nodes that it could use and {takes}, so it would run "
-            "into it; it starts after it, or where other nodes are free."
+            f"into it; {after}."
         )
         return Reason(window.kind, text, detail)
 

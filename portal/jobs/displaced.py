@@ -85,8 +85,10 @@ def _back(job: Job, run: Run) -> tuple[datetime | None, str]:
     waits = State(run.state) in WAITING
     foreseen = run.reason_detail.get(_FORESEEN) if waits else None
     said = expected_starts([job])[job.pk]["p50_at"] if waits and run.reason_token not in _PERIODS else None
-    if said is not None:
-        return datetime.fromisoformat(said), SIMULATED
-    if foreseen is not None:
-        return moment(foreseen, timezone.now()), PERIOD if run.reason_token in _PERIODS else POLICY
+    now = timezone.now()
+    if said is not None and (at := datetime.fromisoformat(said)) > now:
+        return at, SIMULATED
+    told = moment(foreseen, now)
+    if told is not None and told > now:
+        return told, PERIOD if run.reason_token in _PERIODS else POLICY
     return None, ""

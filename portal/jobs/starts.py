@@ -10,11 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from django.core.cache import cache
+from django.utils import timezone
 from redis.exceptions import RedisError
 
 from portal.jobs.forecasting import Expectation
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Run
+from portal.jobs.posix import moment
 from scheduling.forecast.calibration import LONGEST_S
+from scheduling.lifecycle import WAITING
 
 logger = logging.getLogger(__name__)
 #: What nobody renews is forgotten.
@@ -24,11 +27,25 @@ _SAME_PART, _SAME_S, _STANDS_S = 0.05, 2.0, 60.0
 _TEXTS = {
     "held": "It is held, so it starts after its release.",
     "dependency": "It starts after what it depends on, which cannot be foreseen.",
-    "never": "No accelerators that can be used now could ever run it.",
+    "never": "No accelerators here could ever run it.",
+    "no_profile": "Nothing is known of its throughput on the accelerators that it may use, so it is not started.",
+    "node_unavailable": "Nodes that it needs are drained or lost; when they are back cannot be foreseen.",
+    "period": "Its budget is used up{until}; it starts after that, or when the limit is raised.",
     "limit": "A limit keeps it back, and when that lets it start cannot be foreseen.",
     "unknown": "As things are it does not start.",
     "pending": "It is being worked out.",
 }
+#: What the rounds say of a job decides what is said of its start: their reason -> why no time is.
+_WHY = {
+    "never": "never",
+    "partition_too_small": "never",
+    "no_profile": "no_profile",
+    "node_unavailable": "node_unavailable",
+    "dependency": "dependency",
+    "quota_period": "period",
+    "budget_parked": "period",
+}
+_WINDOWS = frozenset({"maintenance", "reservation"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +94,18 @@ def store(expected: Expectation) -> None:
                 expected.calibration.outcomes if expected.calibration.fitted else 0,
             )
     before: dict[str, Said] = cache.get_many([_key(job_id) for job_id in found])
+    for job_id, since in _waiting_again().items():
+        if (old := before.get(_key(job_id))) and old.as_of < since:
+            del before[_key(job_id)]
     named = {_key(job_id): said for job_id, said in found.items()}
     kept = {key: old if (old := before.get(key)) and old.stands_for(new) else new for key, new in named.items()}
     cache.set_many(kept, _KEPT_S)
+
+
+def _waiting_again() -> dict[str, float]:
+    """Since when those wait that have had GPUs before: what was said of them earlier was of another start."""
+    again = Run.objects.filter(state__in=[state.value for state in WAITING]).exclude(attempt=1, epoch=0)
+    return {str(job): since.timestamp() for job, since in again.values_list("job_id", "state_since")}
 
 
 def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
@@ -90,14 +116,37 @@ def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
         known = cache.get_many([_key(str(job.pk)) for job in jobs]) if jobs else {}
     except RedisError as error:
         logger.warning("expected starts cannot be read: %s", error)
-    return {job.pk: _describe(job, known.get(_key(str(job.pk)))) for job in jobs}
+    now = timezone.now().timestamp()
+    return {job.pk: _describe(job, _holds(job, known.get(_key(str(job.pk))), now)) for job in jobs}
 
 
-def _describe(job: Job, said: Said | None) -> dict[str, Any]:
+def _holds(job: Job, said: Said | None, now: float) -> Said:
+    """What was said, as far as it holds beside what the latest round says of the job."""
+    run = job.run
     if job.hold_kind:
-        said = replace(said, why="held") if said else Said(0.0, why="held")
-    elif said is None or said.why == "held":
-        said = Said(0.0, why="pending")
+        return replace(said or Said(0.0), why="held")
+    if run is not None and (why := _WHY.get(run.reason_token)):
+        return replace(said or Said(0.0), why=why)
+    if said is None or said.why == "held" or (not said.why and said.p90 < now - _STANDS_S):
+        return Said(0.0, why="pending")
+    if run is None or said.why:
+        return said
+    if (run.attempt > 1 or run.epoch > 0) and said.as_of < run.state_since.timestamp():
+        return Said(0.0, why="pending")
+    barred = run.reason_token in _WINDOWS and not run.reason_detail.get("elsewhere")
+    until = float(run.reason_detail.get("until", 0.0)) if barred else 0.0
+    return replace(said, p10=max(said.p10, until), p50=max(said.p50, until), p90=max(said.p90, until))
+
+
+def _reason(job: Job, said: Said) -> dict[str, str] | None:
+    if not said.why:
+        return None
+    at = moment(job.run.reason_detail.get("expected_start_at"), timezone.now()) if job.run else None
+    until = f" until {at:%Y-%m-%d %H:%M} UTC" if at is not None else " for its period"
+    return {"token": said.why, "text": _TEXTS[said.why].format(until=until)}
+
+
+def _describe(job: Job, said: Said) -> dict[str, Any]:
     told = not said.why
     return {
         "p10_at": _iso(said.p10) if told else None,
@@ -107,7 +156,7 @@ def _describe(job: Job, said: Said | None) -> dict[str, Any]:
         "basis": ("simulated" if said.simulated else "interpolated") if told else None,
         "run_time": said.run_time if told else None,
         "outcomes": said.outcomes,
-        "reason": {"token": said.why, "text": _TEXTS[said.why]} if said.why else None,
+        "reason": _reason(job, said),
     }
 
 

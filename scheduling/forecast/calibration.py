@@ -53,7 +53,7 @@ class Calibration:
     def apply(self, said: Start) -> Start:
         if not self.fitted:
             return said
-        p10, p50, p90 = (_at(said, off) for off in (self.low, self.middle, self.high))
+        p10, p50, p90 = (max(said.least_s, _at(said, off)) for off in (self.low, self.middle, self.high))
         return replace(said, p10_s=p10, p50_s=p50, p90_s=p90)
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from scheduling.domain import Job, Snapshot
 from scheduling.forecast.arrivals import Arrival, drawn
 from scheduling.forecast.future import Future, Times
+from scheduling.forecast.reach import Reach
 from scheduling.forecast.road import Road, usable_gpus, work_gpu_s
 from scheduling.forecast.run_times import Basis, History, RunTime
 from scheduling.forecast.sim import keeps
 from scheduling.lifecycle import QUEUED, State
-from scheduling.policies._view import View, queue_key, view
+from scheduling.policies._view import queue_key
 from scheduling.policies.base import Policy
-from scheduling.pools import Pools, divide
 
 #: So many jobs at the head of the queue are simulated, the others' starts follow from the work ahead of them.
 MOST_SIMULATED = 500
@@ -53,12 +53,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds from now, as the futures have them; `simulated` False: from the work ahead of the job."""
+    """Seconds from now, as the futures have them; `simulated` False: from the work ahead of the job, behind those that
+    are simulated or where most futures ended before it started."""
 
     p10_s: float
     p50_s: float
     p90_s: float
     simulated: bool = True
+    least_s: float = 0.0  # windows bar it until then, whatever came true of earlier forecasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Forecast:
 
     now: float
     starts: Mapping[str, Start]
-    unsaid: Mapping[str, str]  # held | dependency | never | limit | unknown
+    unsaid: Mapping[str, str]  # held | dependency | never | no_profile | node_unavailable | limit | unknown
     futures: int
     rounds: int
     run_times: Mapping[Basis, int]  # what the run times of those that run or are simulated rest on
@@ -76,8 +78,8 @@ class Forecast:
 def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, budget: Budget | None = None) -> Forecast:
     budget = budget or Budget()
     # 1 who waits, in the policy's order; of whom nothing can be said
-    field, pools = view(snapshot), divide(snapshot).pools
-    unsaid = {job.id: why for job in snapshot.jobs if (why := _why_not(field, pools, job))}
+    reach = Reach(snapshot)
+    unsaid = {job.id: why for job in snapshot.jobs if not job.gpu_ids and (why := reach.why_not(job))}
     waiting = [_queued(job) for job in snapshot.jobs if not job.gpu_ids and job.id not in unsaid]
     waiting = in_order(snapshot, policy, waiting)
     ahead = waiting[:MOST_SIMULATED]
@@ -87,29 +89,11 @@ def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, bud
     futures = _futures(base, policy, known, seed, budget, len(ahead))
     # 3 put them together; what none of them reached follows from the work ahead
     road = Road(base, waiting, known.history, known.trained_s)
-    found = _together(waiting, futures, road)
+    found = _together(waiting, futures, road, reach)
     stuck = _limited(futures)
     unsaid |= {job.id: stuck.get(job.id, "unknown") for job in waiting if job.id not in found}
     bases = Counter(known.history.basis(job, known.trained_s.get(job.id, 0.0)) for job in base.jobs)
     return Forecast(snapshot.now, found, unsaid, len(futures), sum(future.planned for future in futures), bases)
-
-
-def _why_not(field: View, pools: Pools | None, job: Job) -> str:
-    if job.gpu_ids:
-        return ""
-    if job.held:
-        return "held"
-    if job.waits_for:
-        return "dependency"
-    return "" if field.spans(job) and (pools is None or _has_room(pools, job)) else "never"
-
-
-def _has_room(pools: Pools, job: Job) -> bool:
-    """Whether its partition is large enough, on one of the job's types."""
-    sizes: Counter[str] = Counter()
-    for pool in pools.usable(job):
-        sizes[pool.type] += pools.size[pool]
-    return max(sizes.values(), default=0) >= job.min_gpus
 
 
 def _queued(job: Job) -> Job:
@@ -175,7 +159,7 @@ def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, rounds: i
 # What they say together ----------------------------------------------------------------------------
 
 
-def _together(waiting: Sequence[Job], futures: Sequence[Future], road: Road) -> dict[str, Start]:
+def _together(waiting: Sequence[Job], futures: Sequence[Future], road: Road, reach: Reach) -> dict[str, Start]:
     found: dict[str, Start] = {}
     now = road.snapshot.now
     paces = [road.pace(future.starts) for future in futures]
@@ -186,12 +170,13 @@ def _together(waiting: Sequence[Job], futures: Sequence[Future], road: Road) -> 
         simulated = place < MOST_SIMULATED
         if simulated and 2 * sum(job.id in future.stuck for future in futures) > len(futures):
             continue
+        least_s = reach.least_s(job)
         seconds = [
-            at - now if at is not None else max(road.after_s(job.id, pace), end if simulated else 0.0)
+            max(least_s, at - now if at is not None else max(road.after_s(job.id, pace), end if simulated else 0.0))
             for at, pace, end in zip(reached, paces, ended, strict=True)
         ]
         p10, p50, p90 = np.quantile(seconds, (0.1, 0.5, 0.9)).tolist()
-        found[job.id] = Start(p10, p50, p90, simulated and 2 * missing <= len(futures))
+        found[job.id] = Start(p10, p50, p90, simulated and 2 * missing <= len(futures), least_s)
     return found
 
 

@@ -27,6 +27,8 @@ from scheduling.rounds import plan_round
 _STALE = 0.01
 #: Jobs that come later than so many others do not come: they would only fill the queue behind.
 MOST_ARRIVALS = 300
+#: Rounds are stretched to reach what comes within so many seconds.
+_FURTHEST_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Future:
         self._usable = {gpu: node.type for node in base.nodes if node.schedulable for gpu in node.gpu_ids}
         taken = self._blocked.union(*(job.gpu_ids for job in base.jobs))
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
+        self._spare = self.rounds // 4  # kept for those who do not start within the horizon
         self.planned = 0  # rounds
         self._planned_at = -math.inf  # the latest round
         self._plan = Plan()
@@ -82,7 +85,8 @@ class Future:
         """Until all that wait now have started, or the rounds are used up."""
         self._round()
         while self._open and self._events and self.rounds > 0 and not self.stopped():
-            self._pass(self._events[0][0] + self._gap())
+            first = self._events[0][0]
+            self._pass(max(first, min(first + self._gap(), self._edge())))
             if self._due():
                 self._round()
 
@@ -106,12 +110,21 @@ class Future:
 
     def _gap(self) -> float:
         """How long events may be apart and still share a round: nothing while there are rounds enough."""
-        if self.rounds > 1.2 * len(self._live):
+        left = self.rounds - self._spare
+        if left > 1.2 * len(self._live):
             return 0.0
         least = self.horizon_s / 50.0
         passed = self.now - self._began_at + least
-        growth = max(1.02, ((self.horizon_s + least) / passed) ** (1.0 / self.rounds)) if passed > 0 else 1.02
+        if left > 0:
+            growth: float = max(1.02, ((self.horizon_s + least) / passed) ** (1.0 / left))
+        else:
+            growth = max(2.0, ((self._furthest_s() + least) / passed) ** (1.0 / max(1, self.rounds)))
         return passed * (growth - 1.0)
+
+    def _furthest_s(self) -> float:
+        """Until the last that is known to come: the end of one that trains, or of a window."""
+        ends = [at for at, _, _ in self._events] + [window.end for window in self.base.windows]
+        return min(_FURTHEST_S, max([self.now, *ends]) - self._began_at)
 
     def _due(self) -> bool:
         """Whether a round could move anybody."""
@@ -223,7 +236,16 @@ class Future:
         at = plan.next_wake_at
         if at is not None and at not in self._wakes:
             self._wakes.add(at)
-            self._at(max(at, self.now), lambda: None)
+            self._at(max(at, self._due_again()), lambda: None)
+
+    def _due_again(self) -> float:
+        """Until then a policy that asks to be woken again and again is not, lest it be all that the rounds do."""
+        return min(self.now + self._gap(), self._edge())
+
+    def _edge(self) -> float:
+        """When the next window begins or ends: rounds go by that exactly."""
+        edges = (edge for window in self.base.windows for edge in (window.start, window.end) if edge > self.now)
+        return min(edges, default=math.inf)
 
     def _show(self, sim: Sim) -> Job:
         running = sim.gang is not None and self.now >= sim.locked_until

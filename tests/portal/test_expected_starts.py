@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.cache import cache
 from django.utils import timezone
 
+from accounts.models import Quota
 from portal.jobs import forecast_tasks, forecasting
-from portal.jobs.describe import describe_jobs
-from portal.jobs.models import Job, Run, StartSample
+from portal.jobs.describe import describe_jobs, iso
+from portal.jobs.models import Assignment, Hold, Job, Run, StartSample
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.submission import cancel_job
+from portal.jobs.starts import Said
 from scheduling.forecast.calibration import LEAST_SAMPLES
+from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -221,3 +224,73 @@ def test_what_starts_in_thirty_thousand_years_is_not_said_and_stops_nothing(worl
     assert reason["token"] == "unknown"
     assert Api(world.user).get(f"jobs/{waiting.number}").status == 200
     assert world.round() is not None
+
+
+def token_of(job: Job) -> str:
+    reason = said_of(job)["reason"]
+    assert isinstance(reason, dict)
+    return str(reason["token"])
+
+
+def said_before(job: Job, *, seconds_ago: float, starts_in_s: float) -> None:
+    at = timezone.now().timestamp()
+    start = at + starts_in_s
+    cache.set(f"expected-start/{job.pk}", Said(at - seconds_ago, start, start, start), 600)
+
+
+def test_a_budgets_end_is_told_as_why_tells_it(world: World) -> None:
+    busy(world)
+    waiting = world.submit(gpus={"min": 4})
+    Quota.objects.create(project=world.project, kind="gpu_hours", period="month", limit=0, hard=True)
+    world.round()
+    foresee(world)
+    until = datetime.fromtimestamp(world.run(waiting).reason_detail["expected_start_at"], UTC)
+    reason = said_of(waiting)["reason"]
+    assert isinstance(reason, dict)
+    assert reason["token"] == "period"
+    assert f"until {until:%Y-%m-%d %H:%M} UTC" in reason["text"]
+
+
+@pytest.mark.parametrize("token", ["no_profile", "node_unavailable", "never"])
+def test_no_start_is_told_of_a_job_that_the_rounds_say_cannot_start(world: World, token: str) -> None:
+    waiting = world.submit()
+    said_before(waiting, seconds_ago=1, starts_in_s=500)
+    Run.objects.filter(job=waiting).update(reason_token=token)
+    assert token_of(waiting) == token
+
+
+def test_a_window_that_bars_it_bounds_what_was_said_before(world: World) -> None:
+    waiting = world.submit()
+    said_before(waiting, seconds_ago=1, starts_in_s=500)
+    until = timezone.now() + timedelta(hours=2)
+    Run.objects.filter(job=waiting).update(reason_token="reservation", reason_detail={"until": until.timestamp()})
+    assert said_of(waiting)["p10_at"] == said_of(waiting)["p90_at"] == iso(until)
+    Run.objects.filter(job=waiting).update(reason_detail={"until": until.timestamp(), "elsewhere": True})
+    assert seconds_until(said_of(waiting)["p10_at"]) == pytest.approx(500, abs=60)
+
+
+def test_what_was_said_before_it_lost_its_gpus_is_forgotten(world: World) -> None:
+    first = busy(world)
+    said_before(first, seconds_ago=300, starts_in_s=400)
+    Run.objects.filter(job=first).update(state=State.WAITING_FOR_RESOURCE.value, state_since=timezone.now())
+    assert token_of(first) == "pending"
+    said_before(first, seconds_ago=-5, starts_in_s=400)
+    assert said_of(first)["p50_at"] is not None
+
+
+def test_what_was_said_before_does_not_stand_for_what_is_said_now(world: World) -> None:
+    first = busy(world)
+    world.submit(gpus={"min": 4})
+    world.checkpoint(first, 20)
+    Run.objects.filter(job=first).update(state=State.WAITING_FOR_RESOURCE.value, state_since=timezone.now())
+    Assignment.objects.all().delete()
+    Hold.objects.all().delete()
+    said_before(first, seconds_ago=30, starts_in_s=0)
+    foresee(world)
+    assert datetime.fromisoformat(str(said_of(first)["as_of"])) > world.run(first).state_since
+
+
+def test_a_start_that_has_passed_is_not_told(world: World) -> None:
+    waiting = world.submit()
+    said_before(waiting, seconds_ago=500, starts_in_s=-100)
+    assert token_of(waiting) == "pending"

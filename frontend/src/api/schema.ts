@@ -2800,13 +2800,13 @@ export interface components {
             p90_at: string | null;
             /** @description When that was worked out. */
             as_of: string | null;
-            /** @description Interpolated from the work ahead: of those behind the first 500. */
+            /** @description Interpolated from the work ahead: of those behind the first 500, and of those whose start most of the simulated futures did not reach. */
             basis: ("simulated" | "interpolated") | null;
             /** @description What this job's own run time is predicted from: its steps and throughput, what its owner's jobs took before, its max_duration, or nothing. */
             run_time: ("steps" | "history" | "time_limit" | "default") | null;
             /** @description Earlier forecasts that the interval is calibrated on; 0 where too few. */
             outcomes: number;
-            /** @description Why it cannot be said: held, dependency, never, limit, unknown or pending. */
+            /** @description Why it cannot be said: held, dependency, never, no_profile, node_unavailable, period (of a budget, which the text says the end of), limit, unknown or pending. */
             reason: components["schemas"]["Reason"] | null;
         };
         Explanation: {

@@ -99,7 +99,8 @@ class ExpectedStart(Shape):
     p90_at: datetime | None
     as_of: datetime | None = Field(description="When that was worked out.")
     basis: Literal["simulated", "interpolated"] | None = Field(
-        description="Interpolated from the work ahead: of those behind the first 500."
+        description="Interpolated from the work ahead: of those behind the first 500, and of those whose start most "
+        "of the simulated futures did not reach."
     )
     run_time: Literal["steps", "history", "time_limit", "default"] | None = Field(
         description="What this job's own run time is predicted from: its steps and throughput, what its owner's jobs "
@@ -107,7 +108,8 @@ class ExpectedStart(Shape):
     )
     outcomes: int = Field(description="Earlier forecasts that the interval is calibrated on; 0 where too few.")
     reason: Reason | None = Field(
-        description="Why it cannot be said: held, dependency, never, limit, unknown or pending."
+        description="Why it cannot be said: held, dependency, never, no_profile, node_unavailable, period (of a "
+        "budget, which the text says the end of), limit, unknown or pending."
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduling.domain import Job, Limit, Partition, Snapshot, Window
 from scheduling.forecast.arrivals import recorded
+from scheduling.forecast.calibration import Calibration
 from scheduling.forecast.forecast import Budget, Forecast, Known, foresee
 from scheduling.forecast.future import Times
 from scheduling.forecast.run_times import History, Past
@@ -206,3 +207,43 @@ def test_a_partition_that_is_too_small_is_never_large_enough() -> None:
     forecast = foresee_once("fifo_gang", make_snapshot(here, there, nodes=nodes, partitions=parts))
     assert set(forecast.starts) == {here.id}
     assert forecast.unsaid == {there.id: "never"}
+
+
+def test_what_keeps_it_from_its_partition_is_told_as_rounds_tell_it() -> None:
+    old, new = make_nodes(2, 2, type="old"), make_nodes(2, type="new", first_id=4)
+    drained = replace(old[1], schedulable=False)
+    parts = {"in": Partition(frozenset({old[0].name})), "out": Partition(frozenset({drained.name}))}
+    unknown = make_job(gpus=1, curves={"new": make_curve(1.0)}, partition="in")
+    away = make_job(gpus=1, curves={"old": make_curve(1.0)}, partition="out")
+    forecast = foresee_once("fifo_gang", make_snapshot(unknown, away, nodes=(old[0], drained, *new), partitions=parts))
+    assert forecast.starts == {}
+    assert forecast.unsaid == {unknown.id: "no_profile", away.id: "node_unavailable"}
+
+
+def test_no_start_is_before_the_end_of_a_window_that_bars_it_whatever_came_true_before() -> None:
+    waiting = make_job(gpus=1, curve=make_curve(1.0), remaining_steps=50.0)
+    nodes = make_nodes(1)
+    window = Window("w", frozenset({nodes[0].name}), start=0.0, end=9_000.0)
+    start = foresee_once("fifo_gang", make_snapshot(waiting, nodes=nodes, windows=(window,))).starts[waiting.id]
+    sooner = Calibration(low=-3.0, middle=-2.0, high=-1.0, outcomes=99).apply(start)
+    assert (start.least_s, sooner.p10_s, sooner.p90_s) == (8_000.0, 8_000.0, 8_000.0)
+
+
+@pytest.mark.parametrize("name", ["fifo_gang", "max_min_fairness"])
+def test_a_short_queue_is_simulated_to_its_end_however_much_comes_before(name: str) -> None:
+    """Many arrivals, rounds at short intervals and a long window use up no future before the last has started."""
+    four = make_curve(1.0, 1.8, 2.4, 2.8)
+    nodes = make_nodes(4, 4, 4)
+    long = make_job(gpus=4, holds=range(4), curve=four, remaining_steps=200_000.0)
+    behind = make_job(gpus=4, curve=four, remaining_steps=500.0, partition="mine")
+    waiting = [make_job(gpus=4, curve=four, remaining_steps=500.0) for _ in range(2)]
+    window = Window("w", frozenset({nodes[2].name}), start=0.0, end=40_000.0)
+    came = [make_job(gpus=1, curve=make_curve(1.0), remaining_steps=40.0, submitted_at=20.0 * n) for n in range(99)]
+    snapshot = make_snapshot(
+        long, behind, *waiting, nodes=nodes, windows=(window,),
+        partitions={"mine": Partition(frozenset({nodes[2].name}))},
+    )  # fmt: skip
+    what, few = known(arrivals=came, times=Times()), Budget(100.0, most_futures=3)
+    starts = foresee(snapshot, load_policy(name, {}), what, budget=few).starts
+    assert [starts[job.id].simulated for job in (behind, *waiting)] == [True] * 3
+    assert starts[behind.id].p50_s == pytest.approx(39_000.0)

@@ -1,0 +1,67 @@
+"""Which GPUs jobs that wait can get at all, and from when on: why some start nowhere, and windows that bar the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from scheduling._never import Unable
+from scheduling.domain import Job, Reason, Snapshot
+from scheduling.policies._view import view
+from scheduling.pools import Pool, divide, latest_end
+
+_NEVER = Reason("never", "")
+
+
+class Reach:
+    """Of one snapshot, whose nodes stay as they are."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.now = snapshot.now
+        self._field, self._pools = view(snapshot), divide(snapshot).pools
+        self._unable = Unable(snapshot, self._pools)
+        self._size: Counter[Pool] = Counter()
+        if self._pools is not None:
+            for node in snapshot.nodes:
+                if node.schedulable:
+                    self._size[self._pools.of_node[node.name]] += len(node.gpu_ids)
+
+    def why_not(self, job: Job) -> str:
+        """Why nothing can be said of one that waits, in the words of the rounds; empty where it may start."""
+        if job.held:
+            return "held"
+        if job.waits_for:
+            return "dependency"
+        if self._field.spans(job) and (self._pools is None or self._has_room(job)):
+            return ""
+        token = self._unable.reason(job.id, _NEVER).token
+        return token if token in ("no_profile", "node_unavailable") else "never"
+
+    def _usable(self, job: Job) -> list[Pool]:
+        mine = self._pools.usable(job) if self._pools is not None else []
+        return [pool for pool in mine if not job.curves or pool.type in job.curves]
+
+    def _has_room(self, job: Job) -> bool:
+        """Whether its partition is large enough, on one of the job's types."""
+        sizes: Counter[str] = Counter()
+        for pool in self._usable(job):
+            sizes[pool.type] += self._size[pool]
+        return max(sizes.values(), default=0) >= job.min_gpus
+
+    def least_s(self, job: Job) -> float:
+        """Seconds until windows that are not for it leave it GPUs enough of one type."""
+        if self._pools is None:
+            return 0.0
+        opening = sorted((self._opens(pool, job), pool.type, self._size[pool]) for pool in self._usable(job))
+        sizes: Counter[str] = Counter()
+        for at, kind, gpus in opening:
+            sizes[kind] += gpus
+            if sizes[kind] >= job.min_gpus:
+                return at - self.now
+        return 0.0
+
+    def _opens(self, pool: Pool, job: Job) -> float:
+        at = self.now
+        for window in pool.windows:  # by their starts
+            if window.end > at and not window.admits(job) and window.start < latest_end(job, pool.type, at):
+                at = window.end
+        return at
