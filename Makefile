@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity test-slow test-sample frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ bench-forecast: env ## expected starts: coverage, width and seconds; FORECAST_AR
 
 slurm-parity: env ## priorities and fair share beside a real Slurm, where it is installed
 	@$(PYTHON) -m benchmarks.slurm_parity
+
+slurm-cycles: env ## a real Slurm's scheduling cycle beside our decision; SLURM_ARGS="--jobs 2000" for a longer queue
+	@$(PYTHON) -m benchmarks.slurm_cycles $(SLURM_ARGS)
 
 test-slow: env frontend ## the tests that take minutes
 	@$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
