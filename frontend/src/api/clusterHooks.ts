@@ -1,12 +1,15 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, send } from "./client";
-import type { ClusterNode, NodeWindow, Page, Partition } from "./types";
+import type { ClusterNode, NodeWindow, Page, Partition, Qos } from "./types";
 
 const ALL = { limit: 200 };
 
 export const useNodes = () => useQuery({ queryKey: ["nodes"], queryFn: ({ signal }) => get<ClusterNode[]>("nodes", {}, signal), refetchInterval: 10_000 });
 export const usePartitions = () =>
   useQuery({ queryKey: ["partitions"], queryFn: async ({ signal }) => (await get<Page<Partition>>("partitions", ALL, signal)).results, staleTime: 30_000 });
+
+export const useLevels = () =>
+  useQuery({ queryKey: ["qos"], queryFn: async ({ signal }) => (await get<Page<Qos>>("qos", ALL, signal)).results, staleTime: 30_000 });
 
 export const useWindows = (past: boolean) =>
   useQuery({

@@ -29,6 +29,7 @@ export type AcceleratorType = S["AcceleratorType"];
 export type ClusterNode = S["Node"];
 export type NodeWindow = S["Window"];
 export type Partition = S["Partition"];
+export type Qos = S["Qos"];
 export type Project = S["Project"];
 export type PolicyInfo = Omit<S["PolicyKind"], "schema"> & { schema: JsonSchema };
 export type PolicyInForce = S["Policy"];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parsePairs, parseYaml, readPath, showPairs, toYaml, writePath } from "./jobFile";
+import { parseDependencies, parsePairs, parseYaml, readPath, showDependencies, showPairs, toYaml, writePath } from "./jobFile";
 
 describe("a job file", () => {
   it("goes through YAML and back unchanged", () => {
@@ -31,4 +31,14 @@ describe("places of errors", () => {
 it("reads pairs", () => {
   expect(parsePairs("exp=cosine, seed=7", /,/)).toEqual({ exp: "cosine", seed: "7" });
   expect(showPairs({ a: "1", b: "x=y" }, ", ")).toBe("a=1, b=x=y");
+});
+
+it("reads and shows dependencies as people write them", () => {
+  const file = [{ type: "afterok", job: 12 }, { type: "afterok", job: "18_3" }, { type: "singleton" }];
+  expect(parseDependencies("afterok:12,18_3 singleton")).toEqual(file);
+  expect(parseDependencies("afterok:12:18_3,singleton")).toEqual(file);
+  expect(parseDependencies("12")).toEqual([{ type: "afterok", job: 12 }]);
+  expect(parseDependencies(" ")).toBeUndefined();
+  expect(showDependencies(file)).toBe("afterok:12,18_3 singleton");
+  expect(showDependencies(undefined)).toBe("");
 });

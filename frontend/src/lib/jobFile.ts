@@ -101,3 +101,23 @@ export function showPairs(value: unknown, separator: string): string {
   if (typeof value !== "object" || value === null) return "";
   return Object.entries(value).map(([key, entry]) => `${key}=${String(entry)}`).join(separator);
 }
+
+/** "afterok:12,13 singleton", or as sbatch has it "afterok:12:13,singleton", to what a job file has, and back. */
+export function parseDependencies(text: string): Record<string, unknown>[] | undefined {
+  const found: Record<string, unknown>[] = [];
+  let type = "";
+  for (const part of text.split(/[\s,:]+/).filter(Boolean)) {
+    if (!/^(\d|.*[-_])/.test(part)) {
+      type = part;
+      if (type === "singleton") found.push({ type });
+    } else found.push({ type: type || "afterok", job: /^\d+$/.test(part) ? Number(part) : part });
+  }
+  return found.length > 0 ? found : undefined;
+}
+
+export function showDependencies(value: unknown): string {
+  if (!Array.isArray(value)) return "";
+  const jobs = new Map<string, string[]>();
+  for (const { type = "afterok", job } of value as { type?: string; job?: unknown }[]) jobs.set(type, [...(jobs.get(type) ?? []), ...(job == null ? [] : [String(job)])]);
+  return [...jobs].map(([type, named]) => (named.length > 0 ? `${type}:${named.join(",")}` : type)).join(" ");
+}

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { Partition } from "../api/types";
 import type { ClusterState } from "./blanks";
-import { roomFor } from "./preview";
+import { roomFor, typesWithin } from "./preview";
 
 const gpu = { state: "free" };
 const node = (type: string) => ({ type, lost: false, schedulable: true, gpus: 2, accelerators: { 0: gpu, 1: { ...gpu, job: "j" } } });
@@ -21,4 +21,12 @@ it("counts the nodes of the partition that the file names, by name or by type", 
 it("counts those of the default, or of no partition, where the file names none", () => {
   expect(roomFor(["k1", "k2"], cluster, [{ ...day, is_default: true }], undefined).total).toBe(2);
   expect(roomFor(["k1", "k2"], cluster, [day], undefined).total).toBe(4);
+});
+
+it("offers the types that nodes of the partition have", () => {
+  expect(typesWithin(["k1", "k2"], cluster, [day], "day")).toEqual(["k1"]);
+  expect(typesWithin(["k1", "k2"], cluster, [part("fast", { accelerator_types: ["k2"] })], "fast")).toEqual(["k2"]);
+  expect(typesWithin(["k1", "k2"], cluster, [part("all", { nodes: ["a", "b"], is_default: true })], undefined)).toEqual(["k1"]);
+  expect(typesWithin(["k1", "k2"], cluster, [], undefined)).toEqual(["k1", "k2"]);
+  expect(typesWithin(["k1"], null, [day], "day")).toEqual(["k1"]);
 });

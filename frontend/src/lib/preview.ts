@@ -86,14 +86,27 @@ export interface Room {
   total: number;
 }
 
+/** Its name and itself, of each node that a job of the file's partition may be on; of no partition, where it gets none. */
+function nodesWithin(cluster: ClusterState | null, partitions: Partition[], wanted: unknown) {
+  const chosen = partitions.find((one) => (wanted == null ? one.is_default : one.name === wanted));
+  return Object.entries(cluster?.nodes ?? {}).filter(([name, node]) => {
+    const within = partitions.filter((one) => one.nodes.includes(name) || one.accelerator_types.includes(node.type));
+    return chosen ? within.includes(chosen) : within.length === 0;
+  });
+}
+
+/** Those of the types that nodes of the file's partition have, lost or drained ones too; all while nothing is known of nodes. */
+export function typesWithin(types: string[], cluster: ClusterState | null, partitions: Partition[], wanted: unknown): string[] {
+  if (!cluster || partitions.length === 0) return types;
+  const there = new Set(nodesWithin(cluster, partitions, wanted).map(([, node]) => node.type));
+  return types.filter((type) => there.has(type));
+}
+
 /** GPUs free at this moment among the types allowed, on nodes that the file's partition has; of no partition, where it gets none. */
 export function roomFor(types: string[], cluster: ClusterState | null, partitions: Partition[], wanted: unknown): Room {
   const room = { free: 0, bestNode: 0, total: 0 };
-  const chosen = partitions.find((one) => (wanted == null ? one.is_default : one.name === wanted));
-  for (const [name, node] of Object.entries(cluster?.nodes ?? {})) {
+  for (const [, node] of nodesWithin(cluster, partitions, wanted)) {
     if (!types.includes(node.type) || node.lost || !node.schedulable) continue;
-    const within = partitions.filter((one) => one.nodes.includes(name) || one.accelerator_types.includes(node.type));
-    if (chosen ? !within.includes(chosen) : within.length > 0) continue;
     const free = Object.values(node.accelerators).filter((gpu) => gpu.state === "free" && gpu.job === undefined).length;
     room.total += node.gpus;
     room.free += free;

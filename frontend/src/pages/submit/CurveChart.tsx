@@ -47,7 +47,7 @@ export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) 
             </g>
           ))}
           {Array.from({ length: longest }, (_, i) => i + 1).filter((n) => n === 1 || n === longest || (n % every === 0 && longest - n >= every / 2)).map((n) => <text key={n} x={x(n)} y={HEIGHT - 6} textAnchor="middle">{n}</text>)}
-          {single !== undefined && <Linear single={single} longest={longest} top={top} x={x} y={y} />}
+          {single !== undefined && <Linear single={single} longest={longest} top={top} ends={curves.map((curve) => ({ x: x(curve.steps.length), y: y(curve.steps.at(-1) ?? 0) }))} x={x} y={y} />}
           {curves.map((curve, i) => <Line key={curve.type} curve={curve} main={i === 0} x={x} y={y} />)}
           {value !== undefined && (
             <g pointerEvents="none">
@@ -66,18 +66,30 @@ export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) 
   );
 }
 
+export interface Spot {
+  x: number;
+  y: number;
+}
+
 interface DrawProps {
   x: (gpus: number) => number;
   y: (value: number) => number;
 }
 
-function Linear({ single, longest, top, x, y }: DrawProps & { single: number; longest: number; top: number }) {
+/** Whether a word around the spot stays off the names at the ends of curves, which begin there. */
+export function isClear(spot: Spot, ends: Spot[]): boolean {
+  return ends.every((end) => spot.x < end.x - 24 || spot.x > end.x + 84 || Math.abs(spot.y - end.y) > 16);
+}
+
+function Linear({ single, longest, top, ends, x, y }: DrawProps & { single: number; longest: number; top: number; ends: Spot[] }) {
   const reach = Math.min(longest, top / single);
   if (reach <= 1) return null;
+  const spot = (share: number) => ({ x: x(reach * share) - 24, y: y(single * reach * share) - 6 });
+  const place = reach > 2 ? [0.86, 0.7, 0.55].find((share) => isClear(spot(share), ends)) : undefined;
   return (
     <g>
       <path d={`M${x(1)} ${y(single)}L${x(reach)} ${y(single * reach)}`} stroke="var(--ink-3)" strokeDasharray="1.5 3.5" />
-      {reach > 2 && <text x={x(reach * 0.86) - 6} y={y(single * reach * 0.86) - 2} textAnchor="end">linear</text>}
+      {place !== undefined && <text x={x(reach * place) - 6} y={y(single * reach * place) - 2} textAnchor="end">linear</text>}
     </g>
   );
 }

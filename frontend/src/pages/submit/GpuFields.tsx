@@ -1,6 +1,9 @@
 import { RangeSlider } from "@mantine/core";
+import { usePartitions } from "../../api/clusterHooks";
 import { useAcceleratorTypes } from "../../api/hooks";
 import { money } from "../../lib/format";
+import { useCluster } from "../../lib/liveContext";
+import { typesWithin } from "../../lib/preview";
 import { errorAt, type FieldError } from "./fields";
 import type { Draft } from "./useDraft";
 
@@ -14,9 +17,13 @@ function marksFor(most: number, min: number, max: number) {
 }
 
 export function GpuFields({ draft, errors }: { draft: Draft; errors: FieldError[] }) {
-  const accelerators = useAcceleratorTypes().data ?? [];
+  const all = useAcceleratorTypes().data ?? [];
+  const partitions = usePartitions().data ?? [];
+  const cluster = useCluster();
   const wanted = draft.get("gpus.types");
   const types = Array.isArray(wanted) ? wanted.map(String) : [];
+  const there = typesWithin(all.map((type) => type.name), cluster, partitions, draft.get("partition"));
+  const accelerators = all.filter((type) => there.includes(type.name) || types.includes(type.name));
   const offered = accelerators.filter((type) => types.length === 0 || types.includes(type.name));
   const min = Number(draft.get("gpus.min") ?? 1) || 1;
   const given = draft.get("gpus.max");

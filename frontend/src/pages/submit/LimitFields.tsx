@@ -1,7 +1,10 @@
 import { useState } from "react";
+import { useLevels } from "../../api/clusterHooks";
+import { useProjects } from "../../api/hooks";
 import { useCluster } from "../../lib/liveContext";
 import { timeZone } from "../../lib/format";
-import { parsePairs, showArray, showPairs } from "../../lib/jobFile";
+import { levelsOf } from "../../lib/levels";
+import { parseDependencies, parsePairs, showArray, showDependencies, showPairs } from "../../lib/jobFile";
 import { Field, NumberField, TextField, type FieldError } from "./fields";
 import type { Draft } from "./useDraft";
 
@@ -19,6 +22,11 @@ export function LimitFields({ draft, errors }: Props) {
           <Deadline draft={draft} errors={errors} />
           <NumberField draft={draft} errors={errors} label="Most it may cost" path="max_cost" unit={currency} placeholder="no limit" />
           <NumberField draft={draft} errors={errors} label="Priority" path="priority" placeholder="0" hint="Above 0 for administrators" />
+        </div>
+        <div className="g3">
+          <LevelField draft={draft} errors={errors} />
+          <NumberField draft={draft} errors={errors} label="Nice" path="nice" placeholder="0" hint="0 to 1,000; lowers the priority" />
+          <Dependencies draft={draft} errors={errors} />
         </div>
         <div className="g2">
           <NumberField draft={draft} errors={errors} label="Retries" path="retry.limit" placeholder="3" hint="After a node is lost or a run fails" />
@@ -41,6 +49,39 @@ export function LimitFields({ draft, errors }: Props) {
         </div>
       </details>
     </>
+  );
+}
+
+/** Where the cluster has levels of service: those that jobs of the chosen project may ask for. */
+function LevelField({ draft, errors }: Props) {
+  const levels = useLevels().data ?? [];
+  const projects = useProjects().data ?? [];
+  const offered = levelsOf(levels, projects, draft.get("project"));
+  const standard = levels.find((level) => level.is_default);
+  const chosen = draft.get("qos");
+  const names = new Set([...offered.map((level) => level.name), ...(chosen === undefined ? [] : [String(chosen)])]);
+  return (
+    <Field label="Level of service" path="qos" errors={errors}>
+      {(props) => (
+        <select {...props} name="qos" className="in" value={String(chosen ?? "")} onChange={(event) => draft.set("qos", event.target.value || undefined)}>
+          <option value="">{standard ? `${standard.name}, the default` : "none"}</option>
+          {[...names].map((name) => <option key={name} value={name}>{name}</option>)}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+function Dependencies({ draft, errors }: Props) {
+  const [text, setText] = useState<string | null>(null);
+  const onChange = (typed: string) => {
+    setText(typed);
+    draft.set("dependencies", parseDependencies(typed));
+  };
+  return (
+    <Field label="After other jobs" path="dependencies" errors={errors} hint="afterok, afterany, afternotok or singleton">
+      {(props) => <input {...props} name="dependencies" className="in" placeholder="afterok:12,13 singleton" value={text ?? showDependencies(draft.get("dependencies"))} onChange={(event) => onChange(event.target.value)} onBlur={() => setText(null)} />}
+    </Field>
   );
 }
 

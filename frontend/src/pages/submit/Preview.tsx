@@ -5,7 +5,7 @@ import { StateGlyph } from "../../components/icons";
 import { duration, integer, money, number, THIN, typeName } from "../../lib/format";
 import type { JobFile } from "../../lib/jobFile";
 import { useCluster } from "../../lib/liveContext";
-import { askOf, curvesOf, optionsFor, roomFor, verdict, type Ask, type Option, type Room } from "../../lib/preview";
+import { askOf, curvesOf, optionsFor, roomFor, typesWithin, verdict, type Ask, type Option, type Room } from "../../lib/preview";
 import { CurveChart } from "./CurveChart";
 import css from "./submit.module.css";
 
@@ -23,17 +23,18 @@ export function Preview({ file }: { file: JobFile }) {
   const accelerators = useAcceleratorTypes().data ?? [];
   const models = useModelTypes().data ?? [];
   const cluster = useCluster();
-  const ask = askOf(file, accelerators);
-  const curves = curvesOf(file, models);
-  const options = optionsFor(ask, curves, accelerators);
   const partitions = usePartitions().data ?? [];
+  const ask = askOf(file, accelerators);
+  const there = { ...ask, types: typesWithin(ask.types, cluster, partitions, file.partition) };
+  const curves = curvesOf(file, models);
+  const options = optionsFor(there, curves, accelerators);
   const room = roomFor(ask.types, cluster, partitions, file.partition);
   const queued = cluster?.tiles.queued ?? 0;
   const currency = accelerators[0]?.currency ?? "USD";
   return (
     <div className={css.right}>
       <Verdict ask={ask} room={room} queued={queued} options={options} currency={currency} />
-      <CurvePanel curves={curves} ask={ask} model={ask.model} />
+      <CurvePanel curves={curves} ask={there} model={ask.model} />
       <OptionTable ask={ask} options={options} currency={currency} />
     </div>
   );
