@@ -32,7 +32,7 @@ export function ArrayRow({ first, place, listed, alone, now }: Props) {
         {" "}<span className="chip">array of {count(place.size, "job")}</span>
       </td>
       <td className="wide"><span style={{ display: "inline-flex", flexWrap: "wrap", alignItems: "center", gap: "2px 10px" }}>
-        {states.map(([state, jobs]) => <span key={state} style={{ display: "inline-flex", alignItems: "center", gap: 4 }}><b className="num">{integer(jobs)}</b><StateChip state={state} /></span>)}
+        {states.map(([state, jobs]) => <span key={state} style={{ display: "inline-flex", alignItems: "center", gap: 4 }}><b className="num">{integer(jobs)}</b>{" "}<StateChip state={state} /></span>)}
         {first.emulated && <Emulated />}
       </span></td>
       <td data-l="Project">{first.project.name}</td>
