@@ -38,6 +38,7 @@ it("reads and shows dependencies as people write them", () => {
   expect(parseDependencies("afterok:12,18_3 singleton")).toEqual(file);
   expect(parseDependencies("afterok:12:18_3,singleton")).toEqual(file);
   expect(parseDependencies("12")).toEqual([{ type: "afterok", job: 12 }]);
+  expect(parseDependencies("afterany singleton")).toEqual([{ type: "afterany" }, { type: "singleton" }]);
   expect(parseDependencies(" ")).toBeUndefined();
   expect(showDependencies(file)).toBe("afterok:12,18_3 singleton");
   expect(showDependencies(undefined)).toBe("");

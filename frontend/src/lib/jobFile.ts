@@ -104,13 +104,15 @@ export function showPairs(value: unknown, separator: string): string {
 
 /** "afterok:12,13 singleton", or as sbatch has it "afterok:12:13,singleton", to what a job file has, and back. */
 export function parseDependencies(text: string): Record<string, unknown>[] | undefined {
-  const found: Record<string, unknown>[] = [];
-  let type = "";
+  const found: { type: string; job?: number | string }[] = [];
   for (const part of text.split(/[\s,:]+/).filter(Boolean)) {
-    if (!/^(\d|.*[-_])/.test(part)) {
-      type = part;
-      if (type === "singleton") found.push({ type });
-    } else found.push({ type: type || "afterok", job: /^\d+$/.test(part) ? Number(part) : part });
+    const last = found.at(-1);
+    if (!/^(\d|.*[-_])/.test(part)) found.push({ type: part }); // without a job the portal says what it lacks
+    else {
+      const job = /^\d+$/.test(part) ? Number(part) : part;
+      if (last && last.job === undefined && last.type !== "singleton") last.job = job;
+      else found.push({ type: last && last.type !== "singleton" ? last.type : "afterok", job });
+    }
   }
   return found.length > 0 ? found : undefined;
 }
