@@ -33,6 +33,8 @@ from scheduling.policies import policy_class
 from scheduling.throughput import Profile
 
 MAX_AHEAD = 20
+#: Of those before a job: more say nothing that people would read.
+_MOST_LOOKED_AT = 300
 MAX_WEIGHED = 50
 #: Reason token -> what would change it, with the reason's detail; see scheduling.policies for the tokens.
 _WAYS_OUT = {
@@ -128,12 +130,12 @@ def _one_gpu(text: str) -> str:
 
 
 def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
-    """Who before this one in the queue could take GPUs that it could have, and how many others wait there; names only
-    of the user's own."""
+    """Who before this one in the queue could take GPUs that it could have, and how many others wait there, among the
+    first of the queue; names only of the user's own."""
     positions = queue_order(job.cluster_id)
     if job.pk not in positions:
         return [], 0
-    before = [pk for pk, position in positions.items() if position < positions[job.pk]]
+    before = [pk for pk, position in positions.items() if position < positions[job.pk]][:_MOST_LOOKED_AT]
     now, places = timezone.now(), Places(job.cluster, timezone.now())
     rows = Job.objects.select_related("run").prefetch_related("project", "model_type", "array")
     found = rows.filter(pk__in=before).in_bulk()

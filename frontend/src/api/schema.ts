@@ -2821,7 +2821,7 @@ export interface components {
             displaced: components["schemas"]["Displaced"] | null;
             /** @description Jobs before it in the queue that wait for GPUs which it could have, too; at most 20. */
             ahead: components["schemas"]["Ahead"][];
-            /** @description Jobs before it in the queue that wait for something else, or elsewhere. */
+            /** @description Of the first 300 before it in the queue, those that wait for something else, or elsewhere. */
             apart: number;
             /** @description Of a waiting job: the reason in the words of Slurm's squeue. */
             slurm: string | null;
