@@ -55,7 +55,9 @@ class Explanation(Shape):
     ahead: list[Ahead] = Field(
         description="Jobs before it in the queue that wait for GPUs which it could have, too; at most 20."
     )
-    apart: int = Field(description="Of the first 300 before it in the queue, those that wait for something else, or elsewhere.")
+    apart: int = Field(
+        description="Of the first 300 before it in the queue, those that wait for something else, or elsewhere."
+    )
     slurm: str | None = Field(description="Of a waiting job: the reason in the words of Slurm's squeue.")
     weighed: list[Weighed] = Field(description="What one more GPU would bring each of your jobs.")
     would_change: str | None
