@@ -34,13 +34,18 @@ class Shell:
         self._portal = portal
 
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        command = [sys.executable, "-m", "evenkeel.cli.main", *arguments]
-        done = subprocess.run(command, env=self._environment, input=stdin, capture_output=True, text=True, timeout=300)
-        assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
+        done = self._run(arguments, stdin, code)
         return done.stdout + done.stderr
 
     def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--output", "json"))
+        """What programs read, without what is said to people beside it."""
+        return json.loads(self._run((*arguments, "--output", "json")).stdout)
+
+    def _run(self, arguments: tuple[str, ...], stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "evenkeel.cli.main", *arguments]
+        done = subprocess.run(command, env=self._environment, input=stdin, capture_output=True, text=True, timeout=300)
+        assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
+        return done
 
     def using(self, token: str) -> Shell:
         """The same terminal with another token, as CI has it."""
