@@ -41,15 +41,14 @@ export function PriorityParts({ made }: { made: Made }) {
           const factor = factors.find((one) => one.name === part.name);
           return (
             <tr key={part.name}>
-              <td>{dot(part)}{part.word}</td>
-              <td className="ra">{factor && fixed(factor.factor, 4)}</td>
-              <td className="ra sub">{factor && trimmed(factor.weight)}</td>
+              <td colSpan={factor ? 1 : 3}>{dot(part)}{part.word}</td>
+              {factor && <><td className="ra">{fixed(factor.factor, 4)}</td><td className="ra sub">{trimmed(factor.weight)}</td></>}
               <td className="ra">{factor ? fixed(part.points, 1) : integer(part.points)}</td>
             </tr>
           );
         })}
-        {site < 0 && <tr><td>priority of the job file</td><td /><td /><td className="ra">{"\u2212"}{integer(-site)}</td></tr>}
-        {nice > 0 && <tr><td>nice</td><td /><td /><td className="ra">{"\u2212"}{integer(nice)}</td></tr>}
+        {site < 0 && <tr><td colSpan={3}>priority of the job file</td><td className="ra">{"\u2212"}{integer(-site)}</td></tr>}
+        {nice > 0 && <tr><td colSpan={3}>nice</td><td className="ra">{"\u2212"}{integer(nice)}</td></tr>}
       </tbody>
     </table>
   );
