@@ -75,7 +75,8 @@ class Future:
         self._usable = {gpu: node.type for node in base.nodes if node.schedulable for gpu in node.gpu_ids}
         taken = self._blocked.union(*(job.gpu_ids for job in base.jobs))
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
-        self._spare = self.rounds // 4  # kept for those who do not start within the horizon
+        # Rounds kept for those who do not start within the horizon: with a long queue they are dear.
+        self._spare = min(self.rounds // 4, max(self.rounds // 16, self.rounds - 3 * len(self._open)))
         self.planned = 0  # rounds
         self._planned_at = -math.inf  # the latest round
         self._plan = Plan()
