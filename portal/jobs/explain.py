@@ -136,7 +136,8 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
     if job.pk not in positions:
         return [], 0
     before = [pk for pk, position in positions.items() if position < positions[job.pk]][:_MOST_LOOKED_AT]
-    now, places = timezone.now(), Places(job.cluster, timezone.now())
+    now = timezone.now()
+    places = Places(job.cluster, now)
     rows = Job.objects.select_related("run").prefetch_related("project", "model_type", "array")
     found = rows.filter(pk__in=before).in_bulk()
     waiting = [other for pk in before if (other := found.get(pk)) and waits_for_gpus(other, now)]

@@ -21,7 +21,7 @@ from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, variance
 from portal.jobs.holding import product_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
-from portal.jobs.rivals import Places, first_by_node
+from portal.jobs.rivals import Places, could_start, first_by_node
 from portal.jobs.selectors import described_jobs, in_states
 from scheduling.lifecycle import LIVE, WAITING, State
 
@@ -113,7 +113,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
     waiting = sorted((j for j in live if j.pk in ctx.queue), key=lambda j: (ctx.queue[j.pk], j.number))
     first = first_by_node(waiting, Places(cluster, ctx.now), ctx.profiles, ctx.now) if waiting else {}
-    nodes = _nodes(cluster, ctx, first, hungry=any(_could_start(j, ctx.now) for j in live))
+    nodes = _nodes(cluster, ctx, first, hungry=any(could_start(j, ctx.now) for j in live))
     return {
         "cluster": {
             "name": cluster.name,
@@ -182,17 +182,6 @@ def _tiles(
         "spend_month": str(amount(spent + held_now, 2)),
         "budget_month": None if budget is None else str(round(from_micro(budget), 2)),
     }
-
-
-def _could_start(job: Job, now: datetime) -> bool:
-    """Queued, and not waiting for its next attempt."""
-    run = job.run
-    return (
-        run is not None
-        and not job.hold_kind
-        and State(run.state) in WAITING
-        and (run.not_before is None or run.not_before <= now)
-    )
 
 
 def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: bool) -> dict[str, Any]:

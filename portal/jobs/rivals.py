@@ -20,12 +20,21 @@ OWN_CAUSES = frozenset({
 })  # fmt: skip
 
 
+def could_start(job: Job, now: datetime) -> bool:
+    """Queued, and not waiting for its next attempt."""
+    run = job.run
+    return (
+        run is not None
+        and not job.hold_kind
+        and State(run.state) in WAITING
+        and (run.not_before is None or run.not_before <= now)
+    )
+
+
 def waits_for_gpus(job: Job, now: datetime) -> bool:
     """Nothing but GPUs keeps it waiting, as the latest round has it."""
     run = job.run
-    if run is None or job.hold_kind or State(run.state) not in WAITING:
-        return False
-    if run.not_before is not None and run.not_before > now:
+    if run is None or not could_start(job, now):
         return False
     return run.reason_token not in OWN_CAUSES or bool(run.reason_detail.get("elsewhere"))
 
