@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.lifecycle import TRAINING
 from scheduling.policies._stock import Stock
 from scheduling.policies._timetable import Timetable
 from scheduling.policies._view import View, present_gang, words
@@ -66,13 +67,18 @@ class Backfill:
             self.tables[name] = Timetable(now, self.stock.free[name], ways)
 
     def duration_s(self, job: Job, gang: Gang) -> float:
-        """Seconds until the job ends on a gang, from its steps and speed, its time limit, or the default."""
+        """Seconds until the job ends on a gang, from its steps and speed, its time limit, or the default.
+
+        One that trains has its launch behind it.
+        """
         known = bool(job.curves) and gang.type in job.curves
         speed = self.view.steps_per_s(job, gang) if known else 0.0
         steps_s = job.remaining_steps / speed if speed > 0 else math.inf
         limit_s = math.inf if job.time_limit_s is None else job.time_limit_s
         seconds = min(steps_s, limit_s)
-        return self.default_s if math.isinf(seconds) else seconds + job.restart_cost_s
+        if math.isinf(seconds):
+            return self.default_s
+        return seconds if job.state in TRAINING else seconds + job.restart_cost_s
 
     def run(self, queue: Sequence[Job]) -> None:
         for ahead, job in enumerate(queue):

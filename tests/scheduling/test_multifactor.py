@@ -185,6 +185,15 @@ class TestBackfill:
         assert started(plan(snapshot)) == {"j4"}  # delays #3, which EASY allows
         assert started(plan(snapshot, backfill="conservative")) == set()
 
+    def test_what_a_launch_costs_counts_before_a_job_trains_and_not_after(self) -> None:
+        """#1 ends in an hour; who ends five minutes later delays #2, and so does who has to be launched first."""
+        first = replace(running(1, (0, 1, 2), hours=1.0), restart_cost_s=600.0)
+        last, tight = waiting(2, 4, priority=100), replace(waiting(3, 1), remaining_steps=HOUR - 60.0)
+        late = replace(waiting(4, 1), remaining_steps=HOUR + 300.0)
+        assert started(plan(cluster(first, last, late))) == set()
+        assert started(plan(cluster(first, last, tight))) == {"j3"}
+        assert started(plan(cluster(first, last, replace(tight, restart_cost_s=600.0)))) == set()
+
     def test_a_job_that_can_never_run_holds_up_nobody(self) -> None:
         found = plan(cluster(waiting(1, 99, priority=100), waiting(2, 4)))
         assert started(found) == {"j2"}

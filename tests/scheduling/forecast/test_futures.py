@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Job, Limit, Partition, Snapshot, Window
@@ -68,6 +68,7 @@ def test_launches_count() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.floats(10.0, 5_000.0)), min_size=2, max_size=15), st.integers(2, 6))
+@example([(3, 10.0), (2, 3110.21), (2, 60.0), (2, 60.0), (1, 2389.61), (4, 60.0), (2, 2947.12)], 5)
 @pytest.mark.parametrize("name", ["fifo_gang", "multifactor"])
 def test_it_foresees_what_the_simulator_does_where_all_is_known(
     name: str, wanted: list[tuple[int, float]], gpus: int
