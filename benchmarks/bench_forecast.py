@@ -1,6 +1,6 @@
 """Expected starts: do 80 % intervals cover 80 % of what happens, how wide are they, and what does a forecast take?
 
-python -m benchmarks.bench_forecast [--only philly,reference,neuron,speed,openb] [--budget 500]
+python -m benchmarks.bench_forecast [--only philly,reference,neuron,speed,openb] [--budget 800]
 
 Each trace is simulated under a policy with the durations that jobs really had. Now and then a forecast is made of all
 that wait then, from what could be known then: jobs that had ended, who had come, how long those that run had trained.
@@ -105,7 +105,7 @@ CASES = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="philly,reference,neuron,speed")
-    parser.add_argument("--budget", type=float, default=500.0, help="of a forecast, in reckoned milliseconds")
+    parser.add_argument("--budget", type=float, default=Budget().milliseconds, help="of a forecast, reckoned, in ms")
     parser.add_argument("--dump", type=Path, help="keep what was said and what happened as a pickle")
     options = parser.parse_args()
     wanted, missed = options.only.split(","), list[str]()

@@ -53,7 +53,10 @@ class Calibration:
     def apply(self, said: Start) -> Start:
         if not self.fitted:
             return said
-        p10, p50, p90 = (max(said.least_s, _at(said, off)) for off in (self.low, self.middle, self.high))
+        # A past in which all went as foreseen is no promise: futures stay as far apart as they are.
+        low = min(self.low, self.middle + _off(said.p10_s, said))
+        high = max(self.high, self.middle + _off(said.p90_s, said))
+        p10, p50, p90 = (max(said.least_s, _at(said, off)) for off in (low, self.middle, high))
         return replace(said, p10_s=p10, p50_s=p50, p90_s=p90)
 
 
@@ -62,7 +65,7 @@ def calibrate(samples: Sequence[Sample]) -> Calibration:
     outcomes = sum(sample.over for sample in samples)
     if outcomes < LEAST_SAMPLES:
         return Calibration()
-    offs = Survival.of([_off(sample) for sample in samples], [sample.over for sample in samples])
+    offs = Survival.of([_off(sample.waited_s, sample.said) for sample in samples], [sample.over for sample in samples])
     # The next one is one of n + 1 alike: its rank among them decides.
     one = 1.0 / len(samples)
     low = offs.quantile(max(0.0, LOW * (1.0 + one) - one))
@@ -76,8 +79,8 @@ def _spread(said: Start) -> float:
     return math.hypot(_UNSEEN, apart)
 
 
-def _off(sample: Sample) -> float:
-    return math.log((sample.waited_s + _GRAIN_S) / (sample.said.p50_s + _GRAIN_S)) / _spread(sample.said)
+def _off(waited_s: float, said: Start) -> float:
+    return math.log((waited_s + _GRAIN_S) / (said.p50_s + _GRAIN_S)) / _spread(said)
 
 
 def _at(said: Start, off: float) -> float:

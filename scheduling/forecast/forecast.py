@@ -13,19 +13,19 @@ from scheduling.domain import Job, Snapshot
 from scheduling.forecast.arrivals import Arrival, drawn
 from scheduling.forecast.future import Future, Times
 from scheduling.forecast.reach import Reach
-from scheduling.forecast.road import Road, usable_gpus, work_gpu_s
+from scheduling.forecast.road import Road
 from scheduling.forecast.run_times import Basis, History, RunTime
-from scheduling.forecast.sim import keeps
 from scheduling.lifecycle import QUEUED, State
 from scheduling.policies._view import queue_key
 from scheduling.policies.base import Policy
 
 #: So many jobs at the head of the queue are simulated, the others' starts follow from the work ahead of them.
 MOST_SIMULATED = 500
-#: What one round costs, in milliseconds on the machine it was measured on: in itself, per job that it is shown, per
-#: user of a fair-share tree; and how much more where a linear program is solved.
-_ROUND, _PER_JOB, _PER_USER, _SOLVED = 1.0, 0.013, 0.005, 3.0
-_LEAST_ROUNDS, _ENOUGH_ROUNDS = 8, 150
+#: What one round costs, in milliseconds on the machine it was measured on: in itself and per job that it is shown;
+#: where jobs are ranked and backfilled, where a linear program is solved, where the queue is served strictly in order,
+#: else. And per user of a fair-share tree.
+_RANKED, _SOLVED, _STRICT, _PLAIN, _PER_USER = (0.3, 0.028), (0.5, 0.014), (0.15, 0.005), (0.15, 0.01), 0.005
+_PER_FUTURE = 0.05  # and job: to begin it
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +113,37 @@ def in_order(snapshot: Snapshot, policy: Policy, jobs: Sequence[Job]) -> list[Jo
 
 
 def _futures(base: Snapshot, policy: Policy, known: Known, seed: int, budget: Budget, waiting: int) -> list[Future]:
-    if not waiting:
-        return []
-    count, rounds = _divide(base, policy, budget, waiting)
+    """As many as there is time for, each within its part of it."""
     found: list[Future] = []
-    for number in range(count):
-        future = _future(base, policy, known, Random(f"{seed}/{number}"), rounds, budget)  # noqa: S311  # nosec B311
+    left, dearest = budget.milliseconds if waiting else 0.0, 0.0
+    while left > 0 and len(found) < budget.most_futures:
+        rng = Random(f"{seed}/{len(found)}")  # noqa: S311  # nosec B311
+        future = _future(base, policy, known, rng, budget)
         future.run()
         if found and budget.stopped():
             break
         found.append(future)
+        spent = future.cost + _PER_FUTURE * len(base.jobs)
+        left, dearest = left - spent, max(dearest, spent)
+        if len(found) >= budget.least_futures and left < dearest:
+            break
     return found
 
 
-def _divide(base: Snapshot, policy: Policy, budget: Budget, waiting: int) -> tuple[int, int]:
-    """How many futures, and how many rounds each: enough of these first."""
+def _costs(base: Snapshot, policy: Policy) -> Callable[[int], float]:
+    """Milliseconds of a round that is shown so many jobs."""
     users = sum(map(len, base.usage.values())) if getattr(policy, "fair_share", False) else 0
-    cost = _ROUND + _PER_JOB * len(base.jobs) + _PER_USER * users
-    cost *= _SOLVED if policy.timed else 1.0
-    rounds = max(1, int(budget.milliseconds / cost))
-    events = min(_ENOUGH_ROUNDS, 2 * len(base.jobs) if keeps(policy, base) else 4 * len(base.jobs))
-    count = max(min(budget.most_futures, rounds // events), budget.least_futures)
-    return count, max(_LEAST_ROUNDS, rounds // count)
+    itself, each = _PLAIN
+    if policy.timed:
+        itself, each = _SOLVED
+    elif hasattr(policy, "scores_of"):
+        itself, each = _RANKED
+    elif getattr(policy, "strict_order", False):
+        itself, each = _STRICT
+    return lambda jobs: itself + each * jobs + _PER_USER * users
 
 
-def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, rounds: int, budget: Budget) -> Future:
+def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: Budget) -> Future:
     def draw(job: Job) -> RunTime:
         return known.history.draw(job, known.trained_s.get(job.id, 0.0), rng)
 
@@ -149,8 +155,8 @@ def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, rounds: i
         runs=runs,
         arrivals=drawn(known.arrivals, base.now, last, Random(rng.random())),  # noqa: S311  # nosec B311
         draw=draw,
-        rounds=rounds,
-        horizon_s=max(60.0, sum(work_gpu_s(job, runs[job.id]) for job in base.jobs) / max(1, usable_gpus(base))),
+        cost_of=_costs(base, policy),
+        budget=budget.milliseconds / budget.least_futures,
         times=known.times,
         stopped=budget.stopped,
     )

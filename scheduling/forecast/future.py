@@ -1,14 +1,14 @@
 """One future of a cluster: what runs ends, others come, and the scheduler decides as it would.
 
-Rounds are calls of `plan_round` on snapshots like the live ones. Where more would happen than there are rounds left,
-events close to each other share one, the closer to now the fewer; who starts then is taken to start when its GPUs
+Rounds are calls of `plan_round` on snapshots like the live ones. Where more would happen than there is time for,
+events that follow each other share one, the closer to now the fewer; who starts then is taken to start when its GPUs
 became free.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -27,8 +27,12 @@ from scheduling.rounds import plan_round
 _STALE = 0.01
 #: Jobs that come later than so many others do not come: they would only fill the queue behind.
 MOST_ARRIVALS = 300
-#: Rounds are stretched to reach what comes within so many seconds.
-_FURTHEST_S = 30 * 86_400.0
+#: Events per start: an end, and one of something else; and how many starts tell it better.
+_PER_START, _ENOUGH_STARTS = 2.0, 4
+#: The first events share rounds as if this part of those that are expected had passed.
+_HEAD_START = 1 / 3
+#: This part of the budget has to do for all that is to come, with so many rounds more.
+_RESERVE, _LAST_ROUNDS = 1 / 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,8 @@ class Future:
     runs: Mapping[str, RunTime]
     arrivals: Iterator[Job]
     draw: Callable[[Job], RunTime]
-    rounds: int  # that may be planned
-    horizon_s: float  # in which those who wait now are expected to start
+    cost_of: Callable[[int], float]  # of a round that is shown so many jobs
+    budget: float  # of what rounds may cost together
     times: Times = field(default_factory=Times)
     stopped: Callable[[], bool] = lambda: False
     starts: dict[str, float] = field(default_factory=dict)
@@ -62,10 +66,14 @@ class Future:
         self._keeps = keeps(self.policy, base)
         self._ages = getattr(self.policy, "ages", True) and not getattr(self.policy, "strict_order", False)
         self._order = count()
+        self._left, self._last = self.budget, _LAST_ROUNDS
+        self._passed = self._middle = 0  # events that could have let somebody start
+        self._late: list[Sim] = []  # came too late for a round that events share
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._memory: Mapping[str, Any] = base.memory
         self._node_of = {gpu: node.name for node in base.nodes for gpu in node.gpu_ids}
-        self._free_since: dict[int, float] = {}
+        #: Of free GPUs of a type: since when they are, and how many rounds there had been when that was known.
+        self._freed: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         self._blocked: set[int] = set(base.blocked_gpu_ids)
         self._usage = {key: {user: dict(kinds) for user, kinds in users.items()} for key, users in base.usage.items()}
         self._live = {job.id: Sim(job, self.runs[job.id]) for job in base.jobs}
@@ -75,26 +83,33 @@ class Future:
         self._usable = {gpu: node.type for node in base.nodes if node.schedulable for gpu in node.gpu_ids}
         taken = self._blocked.union(*(job.gpu_ids for job in base.jobs))
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
-        # Rounds kept for those who do not start within the horizon: with a long queue they are dear.
-        self._spare = min(self.rounds // 4, max(self.rounds // 16, self.rounds - 3 * len(self._open)))
         self.planned = 0  # rounds
         self._planned_at = -math.inf  # the latest round
         self._plan = Plan()
         self._settle()
 
     def run(self) -> None:
-        """Until all that wait now have started, or the rounds are used up."""
+        """Until all that wait now have started, or the budget is used up."""
         self._round()
-        while self._open and self._events and self.rounds > 0 and not self.stopped():
-            first = self._events[0][0]
-            self._pass(max(first, min(first + self._gap(), self._edge())))
+        while self._open and self._goes_on() and self._affords() and not self.stopped():
+            self._pass(self._share())
             if self._due():
                 self._round()
+
+    def _goes_on(self) -> bool:
+        return bool(self._events) or not math.isinf(self._edge())
+
+    @property
+    def cost(self) -> float:
+        return self.budget - self._left
+
+    def _affords(self) -> bool:
+        return self._last > 0
 
     @property
     def stuck(self) -> dict[str, str]:
         """Who has not started though nothing more would happen, or whom a limit kept back: the reason's token."""
-        over = self.rounds > 0
+        over = self._affords()
         tokens = {key: self._plan.reasons[key].token for key in self._open if key in self._plan.reasons}
         return {key: token for key, token in tokens.items() if over or token.startswith("quota")}
 
@@ -103,40 +118,38 @@ class Future:
     def _at(self, at: float, call: Callable[[], None]) -> None:
         heappush(self._events, (max(at, self._began_at), next(self._order), call))
 
-    def _pass(self, until: float) -> None:
-        while self._events and self._events[0][0] <= until:
+    def _pass(self, events: int) -> None:
+        """So many that could let somebody start, and all of their moment; none beyond the edge of a window."""
+        edge, goal, self._middle = self._edge(), self._passed + events, self._passed + (events + 1) // 2
+        while self._events and self._events[0][0] <= (edge if self._passed < goal else self.now):
             at, _, call = heappop(self._events)
             self.now = max(self.now, at)
             call()
+        if self._passed < goal and not math.isinf(edge):
+            self.now = edge
 
-    def _gap(self) -> float:
-        """How long events may be apart and still share a round: nothing while there are rounds enough."""
-        left = self.rounds - self._spare
-        if left > 1.2 * len(self._live):
-            return 0.0
-        least = self.horizon_s / 50.0
-        passed = self.now - self._began_at + least
-        if left > 0:
-            growth: float = max(1.02, ((self.horizon_s + least) / passed) ** (1.0 / left))
-        else:
-            growth = max(2.0, ((self._furthest_s() + least) / passed) ** (1.0 / max(1, self.rounds)))
-        return passed * (growth - 1.0)
-
-    def _furthest_s(self) -> float:
-        """Until the last that is known to come: the end of one that trains, or of a window."""
-        ends = [at for at, _, _ in self._events] + [window.end for window in self.base.windows]
-        return min(_FURTHEST_S, max([self.now, *ends]) - self._began_at)
+    def _share(self) -> int:
+        """How many events share the next round: one while it can afford to."""
+        rounds = self._left / self.cost_of(len(self._live)) + self._last - len(self._edges())
+        started = len(self.starts)
+        each = (self._passed + _PER_START * _ENOUGH_STARTS) / (started + _ENOUGH_STARTS)
+        expected = each * len(self._open)
+        if self._left < _RESERVE * self.budget:
+            expected = 2.0 * (len(self._live) + MOST_ARRIVALS - self._arrived)
+        if expected <= rounds:
+            return 1
+        passed = self._passed + _HEAD_START * (self._passed + expected)
+        growth: float = (1.0 + expected / passed) ** (1.0 / max(1.0, rounds))
+        return max(1, int(passed * (growth - 1.0)))
 
     def _due(self) -> bool:
         """Whether a round could move anybody."""
         if not self._keeps:
             return True
-        for sim in self._live.values():
-            if sim.gang is None and any(
-                free >= sim.job.min_gpus for kind, free in self._free.items() if may_use(sim.job, kind)
-            ):
-                return True
-        return False
+        return any(sim.gang is None and self._fits(sim.job) for sim in self._live.values())
+
+    def _fits(self, job: Job) -> bool:
+        return any(free >= job.min_gpus and may_use(job, kind) for kind, free in self._free.items())
 
     def _settle(self) -> None:
         """What is under way when the future begins."""
@@ -164,7 +177,10 @@ class Future:
             self._at(job.submitted_at, lambda: self._arrive(job))
 
     def _arrive(self, job: Job) -> None:
-        self._live[job.id] = Sim(job, self.draw(job))
+        sim = self._live[job.id] = Sim(job, self.draw(job))
+        self._passed += not self._keeps or self._fits(job)
+        if self._passed > self._middle:  # most of what shares the round was before it
+            self._late.append(sim)
         self._await_arrival()
 
     def _train(self, sim: Sim, since: float) -> None:
@@ -195,9 +211,11 @@ class Future:
         del self._live[sim.job.id]
 
     def _release(self, gpus: Sequence[int], at: float) -> None:
+        self._passed += 1
         self._free.update(self._usable[gpu] for gpu in gpus if gpu in self._usable)
         for gpu in gpus:
-            self._free_since[gpu] = at
+            if gpu in self._usable:
+                heappush(self._freed[self._usable[gpu]], (at, self.planned))
 
     def _forget_gpus(self, sim: Sim, at: float) -> None:
         """What it held counts as its owner's use."""
@@ -219,11 +237,14 @@ class Future:
     # Rounds ----------------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        self.rounds, self.planned = self.rounds - 1, self.planned + 1
+        cost = self.cost_of(len(self._live))
+        self._last -= self._left < cost
+        self._left = max(0.0, self._left - cost)
+        self.planned += 1
         snapshot = replace(
             self.base,
             now=self.now,
-            jobs=tuple([self._show(sim) for sim in self._live.values() if not sim.leaving]),
+            jobs=tuple([self._show(sim) for sim in self._live.values() if not sim.leaving and sim not in self._late]),
             memory=self._memory,
             usage=self._usage,
             windows=tuple(window for window in self.base.windows if window.end > self.now),
@@ -234,19 +255,21 @@ class Future:
         for move in sorted(plan.moves, key=lambda move: move.kind == "start"):
             self._apply(self._live[move.job_id], move)
         self._planned_at = self.now
+        self._late.clear()
         at = plan.next_wake_at
         if at is not None and at not in self._wakes:
             self._wakes.add(at)
-            self._at(max(at, self._due_again()), lambda: None)
+            self._at(at, self._count)
 
-    def _due_again(self) -> float:
-        """Until then a policy that asks to be woken again and again is not, lest it be all that the rounds do."""
-        return min(self.now + self._gap(), self._edge())
+    def _count(self) -> None:
+        self._passed += 1
 
     def _edge(self) -> float:
         """When the next window begins or ends: rounds go by that exactly."""
-        edges = (edge for window in self.base.windows for edge in (window.start, window.end) if edge > self.now)
-        return min(edges, default=math.inf)
+        return min(self._edges(), default=math.inf)
+
+    def _edges(self) -> set[float]:
+        return {edge for window in self.base.windows for edge in (window.start, window.end) if edge > self.now}
 
     def _show(self, sim: Sim) -> Job:
         running = sim.gang is not None and self.now >= sim.locked_until
@@ -264,7 +287,6 @@ class Future:
 
     def _apply(self, sim: Sim, move: Move) -> None:
         times, now = self.times, self.now
-        self._free.subtract(self._usable[gpu] for gpu in set(move.gpu_ids).difference(sim.gpus) if gpu in self._usable)
         if move.kind == "start":
             at = self._started_at(sim, move)
             if sim.job.id in self._open:
@@ -272,7 +294,10 @@ class Future:
                 self.starts[sim.job.id] = at
             begins = at + times.launch_s
             sim.job = replace(sim.job, held_since=at)
+            self._free.subtract(self._usable[gpu] for gpu in move.gpu_ids if gpu in self._usable)
         else:
+            more = set(move.gpu_ids).difference(sim.gpus)
+            self._free.subtract(self._usable[gpu] for gpu in more if gpu in self._usable)
             sim.count(now)
             left = set(sim.gpus) - set(move.gpu_ids)
             self._blocked |= left
@@ -290,8 +315,14 @@ class Future:
 
     def _started_at(self, sim: Sim, move: Move) -> float:
         """Now, or where events shared the round: when it came or its GPUs became free, whichever was later."""
-        since = max(sim.job.submitted_at, *(self._free_since.get(gpu, -math.inf) for gpu in move.gpu_ids))
-        return since if self._keeps and since > self._planned_at else self.now
+        assert move.gang is not None
+        freed = self._freed[move.gang.type]
+        always = self._free[move.gang.type] - len(freed)
+        # Which GPUs of the type it gets says little where events shared the round: who is ahead takes the first.
+        taken = [heappop(freed) for _ in range(min(len(freed), max(0, len(move.gpu_ids) - always)))]
+        since = max(sim.job.submitted_at, *(at for at, _ in taken)) if taken else sim.job.submitted_at
+        news = since > self._planned_at or any(rounds == self.planned - 1 for _, rounds in taken)
+        return since if self._keeps and news else self.now
 
     def _queue_again(self, sim: Sim) -> None:
         sim.leaving, sim.locked_until = False, -math.inf

@@ -36,6 +36,14 @@ def test_four_of_five_fall_within_the_interval_whatever_the_futures_said(bias: f
     assert sum(shares) / len(shares) == pytest.approx(0.80, abs=0.02)
 
 
+def test_a_past_in_which_all_went_as_foreseen_narrows_nothing() -> None:
+    """A queue that went as foreseen for days may yet turn: the next futures lie as far apart as before."""
+    exact = [Sample(Start(1_000.0, 2_000.0, 4_000.0), 3_000.0) for _ in range(100)]
+    said = calibrate(exact).apply(Start(1_000.0, 2_000.0, 4_000.0))
+    assert said.p50_s == pytest.approx(3_000.0, rel=0.01)
+    assert (said.p10_s, said.p90_s) == (pytest.approx(1_500.0, rel=0.03), pytest.approx(6_000.0, rel=0.03))
+
+
 def test_half_start_before_the_middle() -> None:
     rng = random.Random(1)
     fitted = calibrate([sample(rng, 0.7, 0.5) for _ in range(2_000)])
