@@ -1,6 +1,6 @@
 """Expected starts: do 80 % intervals cover 80 % of what happens, how wide are they, and what does a forecast take?
 
-python -m benchmarks.bench_forecast [--only philly,reference,neuron,speed,openb] [--budget 800]
+python -m benchmarks.bench_forecast [--only philly,reference,neuron,speed,openb] [--budget 1000]
 
 Each trace is simulated under a policy with the durations that jobs really had. Now and then a forecast is made of all
 that wait then, from what could be known then: jobs that had ended, who had come, how long those that run had trained.

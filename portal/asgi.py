@@ -1,5 +1,6 @@
 """HTTP and WebSocket entry point: `uvicorn portal.asgi:application`."""
 
+import gc
 import os
 
 from django.core.asgi import get_asgi_application
@@ -28,3 +29,7 @@ application = ProtocolTypeRouter(
         ),
     }
 )
+
+# What is loaded by now lasts as long as the process: no request is held up to look through it.
+gc.collect()
+gc.freeze()

@@ -19,6 +19,7 @@ def keep_the_garbage_collector_off_what_stays(**_: object) -> None:
     """Modules and settings last as long as the process: looking through them held up rounds by a tenth of a second."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 10, 10)  # a round makes hundreds of thousands of objects that all stay until its end
 
 
 @beat_init.connect

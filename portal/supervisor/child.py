@@ -27,6 +27,7 @@ class Child:
         run: Path,
         logs: Path,
         stop_timeout_s: float = 15,
+        nice: int = 0,
     ) -> None:
         self.name = name
         self.log = logs / f"{name}.log"
@@ -35,6 +36,7 @@ class Child:
         self._cwd = cwd
         self._note = run / f"{name}.pid"
         self._stop_timeout_s = stop_timeout_s
+        self._nice = nice
         self._process: psutil.Process | None = None
 
     @property
@@ -55,6 +57,14 @@ class Child:
                 start_new_session=True,  # Ctrl-C reaches the supervisor only, which then stops things in order
             )
         self._note.write_text(f"{self._process.pid} {self._process.create_time()}")
+        self._stand_back()
+
+    def _stand_back(self) -> None:
+        """`nice` weighs processes within a session only where the kernel groups by session (sched(7), autogroup)."""
+        if self._nice and self._process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess, OSError):
+                self._process.nice(self._nice)
+                Path(f"/proc/{self._process.pid}/autogroup").write_text(str(self._nice))
 
     def alive(self) -> bool:
         return process.alive(self._process)

@@ -31,6 +31,8 @@ logger = logging.getLogger("evenkeel.supervisor")
 
 READY_TIMEOUT_S = 90
 QUEUES = "rounds,dispatch,live,celery"
+#: Requests go before rounds, and rounds before expected starts.
+WORKER_NICE, FORECASTS_NICE = 5, 15
 
 
 @dataclass(frozen=True)
@@ -93,19 +95,22 @@ class ControlPlane:
         worker = ["worker", "-Q", QUEUES, "--concurrency", "4", "--loglevel", "INFO", "--without-gossip"]
         # Expected starts have a process of their own, behind all others: they may take a second of a core.
         forecasts = ["worker", "-Q", "forecasts", "--pool", "solo", "--hostname", "forecasts@%h", "--loglevel", "INFO"]
+        forecasts += ["--without-gossip", "--without-mingle"]
         schedule = str(self._layout.run / "beat-schedule")
         return [
             self._child("web", [python, "-m", *web, "--no-access-log"]),
-            self._child("worker", [*celery, *worker, "--without-mingle"]),
-            self._child("forecasts", ["nice", "-n", "10", *celery, *forecasts, "--without-gossip", "--without-mingle"]),
+            self._child("worker", [*celery, *worker, "--without-mingle"], nice=WORKER_NICE),
+            self._child(
+                "forecasts", [*celery, *forecasts], nice=FORECASTS_NICE
+            ),
             self._child("beat", [*celery, "beat", "--schedule", schedule, "--pidfile", "", "--loglevel", "INFO"]),
         ]
 
-    def _child(self, name: str, command: list[str]) -> Child:
+    def _child(self, name: str, command: list[str], nice: int = 0) -> Child:
         env = {**os.environ, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
         env.pop("EVENKEEL_OWNER_DATABASE_URL", None)  # the start's alone
         layout = self._layout
-        return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs)
+        return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs, nice=nice)
 
 
 def _introduce(administrator: Administrator) -> None:

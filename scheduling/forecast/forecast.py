@@ -24,7 +24,7 @@ MOST_SIMULATED = 500
 #: What one round costs, in milliseconds on the machine it was measured on: in itself and per job that it is shown;
 #: where jobs are ranked and backfilled, where a linear program is solved, where the queue is served strictly in order,
 #: else. And per user of a fair-share tree.
-_RANKED, _SOLVED, _STRICT, _PLAIN, _PER_USER = (0.3, 0.028), (0.5, 0.014), (0.15, 0.005), (0.15, 0.01), 0.005
+_RANKED, _SOLVED, _STRICT, _PLAIN, _PER_USER = (0.3, 0.028), (0.5, 0.014), (0.15, 0.005), (0.15, 0.016), 0.005
 _PER_FUTURE = 0.05  # and job: to begin it
 
 
@@ -35,7 +35,7 @@ class Budget:
     `stopped` is the emergency brake of those who have no time: asked before each round, what it ends is left out.
     """
 
-    milliseconds: float = 800.0
+    milliseconds: float = 1_000.0
     most_futures: int = 24
     least_futures: int = 3
     stopped: Callable[[], bool] = lambda: False

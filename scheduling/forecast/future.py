@@ -66,9 +66,10 @@ class Future:
         self._keeps = keeps(self.policy, base)
         self._ages = getattr(self.policy, "ages", True) and not getattr(self.policy, "strict_order", False)
         self._order = count()
-        self._left, self._last = self.budget, _LAST_ROUNDS
+        self._last = _LAST_ROUNDS
+        self._left = max(0.0, self.budget - self._last * self.cost_of(len(base.jobs)))
         self._passed = self._middle = 0  # events that could have let somebody start
-        self._late: list[Sim] = []  # came too late for a round that events share
+        self._late: set[str] = set()  # jobs that came too late for a round that events share
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._memory: Mapping[str, Any] = base.memory
         self._node_of = {gpu: node.name for node in base.nodes for gpu in node.gpu_ids}
@@ -84,6 +85,7 @@ class Future:
         taken = self._blocked.union(*(job.gpu_ids for job in base.jobs))
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
         self.planned = 0  # rounds
+        self.cost = 0.0  # of those
         self._planned_at = -math.inf  # the latest round
         self._plan = Plan()
         self._settle()
@@ -98,10 +100,6 @@ class Future:
 
     def _goes_on(self) -> bool:
         return bool(self._events) or not math.isinf(self._edge())
-
-    @property
-    def cost(self) -> float:
-        return self.budget - self._left
 
     def _affords(self) -> bool:
         return self._last > 0
@@ -177,10 +175,10 @@ class Future:
             self._at(job.submitted_at, lambda: self._arrive(job))
 
     def _arrive(self, job: Job) -> None:
-        sim = self._live[job.id] = Sim(job, self.draw(job))
+        self._live[job.id] = Sim(job, self.draw(job))
         self._passed += not self._keeps or self._fits(job)
         if self._passed > self._middle:  # most of what shares the round was before it
-            self._late.append(sim)
+            self._late.add(job.id)
         self._await_arrival()
 
     def _train(self, sim: Sim, since: float) -> None:
@@ -240,11 +238,13 @@ class Future:
         cost = self.cost_of(len(self._live))
         self._last -= self._left < cost
         self._left = max(0.0, self._left - cost)
+        self.cost += cost
         self.planned += 1
+        here = [sim for key, sim in self._live.items() if not sim.leaving and key not in self._late]
         snapshot = replace(
             self.base,
             now=self.now,
-            jobs=tuple([self._show(sim) for sim in self._live.values() if not sim.leaving and sim not in self._late]),
+            jobs=tuple([self._show(sim) for sim in here]),
             memory=self._memory,
             usage=self._usage,
             windows=tuple(window for window in self.base.windows if window.end > self.now),
