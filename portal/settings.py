@@ -118,10 +118,12 @@ REDIS_URL = env.redis_url("REDIS_URL", EXTERNAL_REDIS_URL or _layout.redis_url)
 DATABASES = {
     "default": {
         **env.database("DATABASE_URL", EXTERNAL_DATABASE_URL or _layout.database_url),
-        "CONN_MAX_AGE": 0,  # an ASGI request has a thread of its own, and a connection would outlive it
+        "ENGINE": "portal.database",
+        "CONN_MAX_AGE": 0,  # of a thread, and an ASGI request has one of its own
         "CONN_HEALTH_CHECKS": True,
     },
 }
+EVENKEEL_DB_POOL = env.integer("EVENKEEL_DB_POOL", 0, minimum=0, maximum=100)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}

@@ -31,8 +31,8 @@ logger = logging.getLogger("evenkeel.supervisor")
 
 READY_TIMEOUT_S = 90
 QUEUES = "rounds,dispatch,live,celery"
-#: Requests go before rounds, and rounds before expected starts.
-WORKER_NICE, FORECASTS_NICE = 5, 15
+#: Everything else goes before expected starts.
+FORECASTS_NICE = 15
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,14 @@ class ControlPlane:
         forecasts += ["--without-gossip", "--without-mingle"]
         schedule = str(self._layout.run / "beat-schedule")
         return [
-            self._child("web", [python, "-m", *web, "--no-access-log"]),
-            self._child("worker", [*celery, *worker, "--without-mingle"], nice=WORKER_NICE),
-            self._child(
-                "forecasts", [*celery, *forecasts], nice=FORECASTS_NICE
-            ),
+            self._child("web", [python, "-m", *web, "--no-access-log"], EVENKEEL_DB_POOL="8"),
+            self._child("worker", [*celery, *worker, "--without-mingle"]),
+            self._child("forecasts", [*celery, *forecasts], nice=FORECASTS_NICE),
             self._child("beat", [*celery, "beat", "--schedule", schedule, "--pidfile", "", "--loglevel", "INFO"]),
         ]
 
-    def _child(self, name: str, command: list[str], nice: int = 0) -> Child:
-        env = {**os.environ, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
+    def _child(self, name: str, command: list[str], nice: int = 0, **defaults: str) -> Child:
+        env = {**defaults, **os.environ, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
         env.pop("EVENKEEL_OWNER_DATABASE_URL", None)  # the start's alone
         layout = self._layout
         return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs, nice=nice)

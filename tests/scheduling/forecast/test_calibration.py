@@ -41,7 +41,8 @@ def test_a_past_in_which_all_went_as_foreseen_narrows_nothing() -> None:
     exact = [Sample(Start(1_000.0, 2_000.0, 4_000.0), 3_000.0) for _ in range(100)]
     said = calibrate(exact).apply(Start(1_000.0, 2_000.0, 4_000.0))
     assert said.p50_s == pytest.approx(3_000.0, rel=0.01)
-    assert (said.p10_s, said.p90_s) == (pytest.approx(1_500.0, rel=0.03), pytest.approx(6_000.0, rel=0.03))
+    assert said.p10_s == pytest.approx(1_500.0, rel=0.03)
+    assert said.p90_s == pytest.approx(6_000.0, rel=0.03)
 
 
 def test_half_start_before_the_middle() -> None:

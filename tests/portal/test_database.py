@@ -1,0 +1,101 @@
+"""Connections that a process keeps between requests: handed on clean, and only while they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from portal.database import base
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def two_are_kept(settings: Any) -> Iterator[None]:
+    server_process()  # the test's own connection, which no thread gets
+    settings.EVENKEEL_DB_POOL = 2
+    yield
+    while base._idle:
+        base._idle.pop().close()
+
+
+def server_process() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])
+
+
+def as_a_request() -> int:
+    """In a thread of its own, as each ASGI request is."""
+
+    def request() -> int:
+        try:
+            return server_process()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(request).result()
+
+
+def test_the_next_request_has_the_same_connection() -> None:
+    assert as_a_request() == as_a_request()
+
+
+def test_only_so_many_are_kept() -> None:
+    together = Barrier(4)
+
+    def hold(_: int) -> None:
+        server_process()
+        together.wait(30)
+        connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(hold, range(4)))
+    assert len(base._idle) == 2
+
+
+def test_one_that_the_server_ended_is_not_handed_on() -> None:
+    first = as_a_request()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
+    assert as_a_request() != first
+
+
+def test_one_that_is_old_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = as_a_request()
+    monkeypatch.setattr(base, "LONGEST_S", -1.0)
+    assert as_a_request() != first
+
+
+def test_what_was_left_open_is_rolled_back() -> None:
+    def leave() -> None:
+        connection.set_autocommit(False)
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE left_open (id int)")
+        connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(leave).result()
+    assert len(base._idle) == 1
+    as_a_request()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('left_open')")
+        assert cursor.fetchone()[0] is None
+
+
+def test_within_a_transaction_nothing_is_put_away() -> None:
+    def close_within() -> None:
+        with transaction.atomic():
+            server_process()
+            connection.close()
+            assert not base._idle
+        connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(close_within).result()
