@@ -8,6 +8,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 
@@ -16,7 +17,7 @@ from accounts.denials import record_denial
 from accounts.models import User
 from accounts.sessions import user_of_session
 from portal.jobs.describe import iso
-from portal.jobs.live import allowed_streams, existing_streams, group_name
+from portal.jobs.live import allowed_streams, existing_streams, group_name, watch
 
 MAX_STREAMS = 1_000
 PING_S = 10.0
@@ -62,6 +63,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
             self.streams.add(stream)
             await self.channel_layer.group_add(group_name(stream), self.channel_name)
             await self._say({"type": "subscribed", "stream": stream})
+        await self._look()
 
     def _note_denials(self, refused: list[str]) -> None:
         hidden = existing_streams(refused)
@@ -96,4 +98,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
                 if not await self._still_allowed():
                     await self.close(code=NOT_SIGNED_IN)
                     return
+                await self._look()
                 await self._say({"type": "ping", "at": iso(datetime.now(UTC))})
+
+    async def _look(self) -> None:
+        if self.streams:
+            await sync_to_async(watch, thread_sensitive=False)()

@@ -11,6 +11,8 @@ from statistics import pvariance
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Count
+
 from accounts import ledger, pricing
 from accounts.ledger import Held, PriceBook
 from portal.jobs import holding, profiles
@@ -50,11 +52,8 @@ def iso(at: datetime | None) -> str | None:
 
 def cluster_types() -> dict[str, int]:
     """GPUs per accelerator type that can be used now."""
-    counts: dict[str, int] = defaultdict(int)
-    present = Accelerator.objects.filter(present=True, node__lost=False)
-    for kind in present.values_list("node__accelerator_type", flat=True):
-        counts[kind] += 1
-    return dict(counts)
+    present = Accelerator.objects.filter(present=True, node__lost=False).order_by()
+    return dict(present.values_list("node__accelerator_type").annotate(count=Count("pk")))
 
 
 def gather(jobs: Iterable[Job], now: datetime) -> Context:

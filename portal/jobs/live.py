@@ -2,6 +2,7 @@
 
 The last published state of every stream lies in Redis beside its number, so a diff is always taken against
 what clients have; a lost Redis starts the numbering anew under another generation and clients fetch again.
+While nobody looks nothing is worked out; whoever comes first finds what was, and gets all that changed at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from redis.exceptions import RedisError
 
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
-from portal.jobs import live_state
+from portal.jobs import live_state, wakeups
 from portal.jobs.describe import iso
 from portal.jobs.locks import live_lock
 
@@ -31,6 +32,8 @@ INTERVAL_S = 0.5
 #: takes more than a quarter of a core from the requests and rounds that it tells of.
 _REST_FACTOR, _LONGEST_REST_S = 3.0, 10.0
 _RESTS = "live:rests"
+#: Set while somebody looks. Sockets say so at every ping, and readers when they read.
+_WATCHED, WATCH_S = "live:watched", 30
 
 
 def _redis() -> Redis:
@@ -57,6 +60,16 @@ def existing_streams(names: Collection[str], most: int = 20) -> list[str]:
     keys = [key for kind, _, key in (name.partition(":") for name in names) if kind == "project" and "\0" not in key]
     found = Project.objects.filter(key__in=keys).values_list("key", flat=True)[:most] if keys else []
     return [f"project:{key}" for key in found]
+
+
+def watch() -> None:
+    """Somebody looks; the first to do so has the streams brought up to date."""
+    if _redis().set(_WATCHED, 1, ex=WATCH_S, get=True) is None:
+        wakeups.publish()
+
+
+def is_watched() -> bool:
+    return bool(_redis().exists(_WATCHED))
 
 
 def merge_patch(before: Any, after: Any) -> Any:
@@ -91,9 +104,10 @@ def _load(redis: Redis, stream: str) -> tuple[int, dict[str, Any]] | None:
 
 
 def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
-    """The stream's number and state as last published; published first if it never was."""
+    """The stream's number and state as last published; published first if that was never, or nobody looked."""
     redis = _redis()
-    kept = _load(redis, stream)
+    kept = _load(redis, stream) if is_watched() else None
+    watch()
     if kept is None:
         publish_changes(now, only=stream, wait=True)
         kept = _load(redis, stream)

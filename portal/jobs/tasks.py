@@ -290,8 +290,10 @@ def hand_over_all() -> None:
 
 @shared_task(name="evenkeel.publish_live", ignore_result=True)
 def publish_live() -> None:
-    """Bring the live streams up to date; at most two diffs a second per stream."""
+    """Bring the live streams up to date where somebody looks; at most two diffs a second per stream."""
     wakeups.clear(wakeups.LIVE_KEY)
+    if not live.is_watched():
+        return
     again_s = live.publish_changes(timezone.now())
     if again_s is not None:
         wakeups.publish(again_s)

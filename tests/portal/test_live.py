@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from accounts.models import Membership, Project, Quota, User
 from accounts.people import deactivate_user
 from accounts.sessions import end_sessions
-from portal.jobs import consumers, live, live_state
+from portal.jobs import consumers, live, live_state, tasks
 from portal.jobs.consumers import LiveConsumer
 from portal.jobs.live import merge_patch, normalise
 from portal.jobs.models import Job
@@ -84,6 +84,26 @@ def publish() -> datetime:
     now = timezone.now()
     assert live.publish_changes(now) is None
     return now
+
+
+@pytest.mark.django_db
+def test_nothing_is_worked_out_while_nobody_looks(fresh_streams: None) -> None:
+    store = redis.Redis.from_url(settings.REDIS_URL)
+    world = World()
+    tasks.publish_live()
+    assert not store.exists("live:stream:cluster")
+    first, _ = live.snapshot("cluster", timezone.now())
+    store.delete("live:watched", "live:rests")  # nobody has looked for a while
+    job = world.submit()
+    tasks.publish_live()
+    assert json.loads(store.get("live:stream:cluster") or b"")["seq"] == first
+    later, state = live.snapshot("cluster", timezone.now())
+    assert later > first
+    assert str(job.number) in state["jobs"]
+    store.delete("live:rests")
+    other = world.submit()
+    tasks.publish_live()
+    assert str(other.number) in json.loads(store.get("live:stream:cluster") or b"")["state"]["jobs"]
 
 
 @pytest.mark.django_db
