@@ -68,6 +68,8 @@ def main() -> int:
         with portal.api() as api:
             missed = lists(portal, api, options.requests)
             missed += usage(portal, api, options.requests // 5)
+            submit(api).raise_for_status()
+            settle(portal)
             missed += submissions(portal, api, options.requests, "submission")
             with somebody_looks(portal):
                 missed += submissions(portal, api, options.requests, "submission, watched")
@@ -210,9 +212,22 @@ def set_limits() -> None:
     connection.close()
 
 
-def submissions(portal: LivePortal, api: httpx.Client, requests: int, name: str) -> list[str]:
+def submit(api: httpx.Client) -> httpx.Response:
     body = {"project": "default", "command": "python train.py", "total_steps": 100, "gpus": {"min": 7}}
-    times, cpu_ms = timed(portal, requests, lambda: api.post("jobs", json=body))
+    return api.post("jobs", json=body)
+
+
+def settle(portal: LivePortal) -> None:
+    """A project's first job has its runners' libraries loaded, and new tables are vacuumed: once, not at each job."""
+    for _ in range(60):
+        before_s = _cpu_s(portal)
+        time.sleep(1.0)
+        if _cpu_s(portal) - before_s < 0.4:
+            return
+
+
+def submissions(portal: LivePortal, api: httpx.Client, requests: int, name: str) -> list[str]:
+    times, cpu_ms = timed(portal, requests, lambda: submit(api))
     print(f"{name:20}{_p(times, 50):10.1f}{_p(times, 95):10.1f}{cpu_ms:10.1f}", flush=True)
     late = _p(times, 95) > SUBMIT_MS
     return [f"{name}: {_p(times, 95):.0f} of {SUBMIT_MS:.0f} ms"] if late else []
