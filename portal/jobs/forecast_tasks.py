@@ -17,8 +17,8 @@ from scheduling.lifecycle import WAITING
 
 #: No further future is begun after so many seconds; the first one ends there too.
 _LONGEST_S = 1.5
-#: With a large queue a forecast takes a second or two of a core: it then has at most every fourth.
-_REST_FACTOR = 3.0
+#: With a large queue a forecast takes a second or two of a core: it then has at most every sixth.
+_REST_FACTOR = 5.0
 _RESTS = "expected-starts:rest"
 
 

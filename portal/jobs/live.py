@@ -29,8 +29,8 @@ from portal.jobs.locks import live_lock
 logger = logging.getLogger(__name__)
 INTERVAL_S = 0.5
 #: With many jobs a diff takes long to work out: then the publisher rests so many times as long, so that it never
-#: takes more than a quarter of a core from the requests and rounds that it tells of.
-_REST_FACTOR, _LONGEST_REST_S = 3.0, 10.0
+#: takes more than a fifth of a core from the requests and rounds that it tells of.
+_REST_FACTOR, _LONGEST_REST_S = 4.0, 10.0
 _RESTS = "live:rests"
 #: Set while somebody looks. Sockets say so at every ping, and readers when they read.
 _WATCHED, WATCH_S = "live:watched", 30
