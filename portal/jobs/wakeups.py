@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 ROUND_KEY, LIVE_KEY = "wake:round", "wake:live"
 #: A flag that nobody clears (its message was lost) stops blocking after this long.
 _FLAG_TTL_S = 5
-#: Rounds that take less are nobody's burden; after others three times as long, and three seconds at most, belong to the rest.
+#: Rounds that take less are nobody's burden; after others three times as long, three seconds at most, is for the rest.
 _SHORT_S, _REST_FACTOR, _LONGEST_REST_S = 0.1, 3.0, 3.0
 _RESTS_UNTIL = "round:rests"
 #: Connections to a broker that is gone fail at once instead of holding up a request.

@@ -121,5 +121,5 @@ def test_places_in_the_queue_are_the_same_for_a_few_and_for_all(world: World) ->
     assert [places[job.pk] for job in jobs] == [2, 3, 4, 5, 1, 6]
     assert queue_positions([jobs[2], jobs[4]]) == {jobs[2].pk: 4, jobs[4].pk: 1}
     assert queue_positions([]) == {}
-    for job in jobs:
+    for job in Job.objects.all():
         assert queue_positions([job]) == ({job.pk: queue_order()[job.pk]} if job.pk in queue_order() else {})
