@@ -50,7 +50,10 @@ def test_billing_weights_are_of_types_that_there_are(world: World, boss: Api) ->
     assert refused.status == 400
     assert "parameters.billing_weights" in refused.text
     assert "no accelerator type zz is in the cluster; there are k1" in refused.text
-    chosen = {"name": "multifactor", "parameters": {"billing_weights": {"k1": 2}}}
+    refused = boss.put("policy", {"name": "multifactor", "parameters": {"weight_resources": {"gpu": 2, "zz": 4}}})
+    assert refused.status == 400
+    assert "parameters.weight_resources" in refused.text
+    chosen = {"name": "multifactor", "parameters": {"billing_weights": {"k1": 2}, "weight_resources": {"gpu": 1}}}
     assert boss.put("policy", chosen).status == 200
 
 

@@ -26,12 +26,15 @@ class NothingToUndo(Exception):
 
 def _check_types(parameters: BaseModel) -> None:
     """A weight of a type that there is not would weigh nothing, unseen; nodes that are lost may come back."""
-    given = set(getattr(parameters, "billing_weights", ()))
     known = set(Node.objects.values_list("accelerator_type", flat=True))
-    if unknown := sorted(given - known):
-        there = ", ".join(sorted(known)) or "none"
-        said = f"no accelerator type {', '.join(unknown)} is in the cluster; there are {there}"
-        raise InvalidParameters({"billing_weights": said})
+    there = ", ".join(sorted(known)) or "none"
+    wrong = {}
+    for name, more in (("billing_weights", ()), ("weight_resources", ("gpu",))):
+        if unknown := sorted(set(getattr(parameters, name, ())) - known - set(more)):
+            wrong[name] = f"no accelerator type {', '.join(unknown)} is in the cluster; there are {there}"
+            wrong[name] += f"; {more[0]} is all of them" if more else ""
+    if wrong:
+        raise InvalidParameters(wrong)
 
 
 @transaction.atomic

@@ -39,8 +39,9 @@ function Sentence({ found, email }: { found: Shares; email: string }) {
   const used = mine.reduce((sum, row) => sum + row.norm_usage, 0);
   const other = !found.in_force && " Another policy decides at present; this is what multifactor would go by.";
   if (mine.length === 0) return <h1 className="say"><b>You have no share of your own</b>: you are a direct member of none of these projects.{other}</h1>;
-  const verdict = used === 0 ? "You have used nothing lately" : used <= share ? "You are below your share" : "You are above your share";
-  const follows = used <= share ? "so your jobs go before those of people who used more." : "so jobs of people who used less go before yours until that is forgotten.";
+  const exactly = Math.abs(used - share) < 0.0005;
+  const verdict = used === 0 ? "You have used nothing lately" : exactly ? "You are at your share" : used < share ? "You are below your share" : "You are above your share";
+  const follows = exactly && used > 0 ? "so your jobs go after those of people who used less." : used <= share ? "so your jobs go before those of people who used more." : "so jobs of people who used less go before yours until that is forgotten.";
   return <h1 className="say"><b>{verdict}</b>: {percent(used, 1)} of what was used, and {percent(share, 1)} of the cluster is yours, {follows}{other}</h1>;
 }
 
