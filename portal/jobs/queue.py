@@ -43,8 +43,9 @@ def queue_positions(waiting: Sequence[Job]) -> dict[UUID, int]:
         return {job.pk: ranked[job.pk] for job in waiting if job.pk in ranked}
     if len(waiting) > _MANY:
         return queue_order()
-    if len(waiting) == 1:
-        return _position(waiting[0])
+    waiting = [job for job in waiting if not job.hold_kind]
+    if len(waiting) < 2:
+        return _position(waiting[0]) if waiting else {}
     numbered = Job.objects.filter(in_states(WAITING), hold_kind="").order_by()
     numbered = numbered.annotate(position=Window(RowNumber(), order_by=_ORDER))
     # Beside a condition on the position, which none meets, this one is applied after the numbering.
@@ -54,8 +55,6 @@ def queue_positions(waiting: Sequence[Job]) -> dict[UUID, int]:
 
 def _position(job: Job) -> dict[UUID, int]:
     """Those ahead are counted; numbering all takes the database several times as long."""
-    if job.hold_kind:
-        return {}
     same = Q(priority=job.priority)
     ahead = Q(priority__gt=job.priority) | same & Q(submitted_at__lt=job.submitted_at)
     ahead |= same & Q(submitted_at=job.submitted_at, id__lt=job.pk)

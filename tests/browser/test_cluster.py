@@ -23,7 +23,7 @@ def test_a_partition_is_made_offered_and_removed(page: Page, live_portal: LivePo
     dialog.get_by_label("Name", exact=True).fill("main")
     dialog.get_by_role("button", name="Save").click()
     expect(dialog.get_by_role("alert")).to_contain_text("name nodes, accelerator types, or both")
-    dialog.get_by_role("checkbox").first.check()
+    dialog.get_by_role("group", name="All nodes of").get_by_role("checkbox").first.check()
     dialog.get_by_label("GPUs of one job").fill("2")
     dialog.get_by_label("Jobs that name none").check()
     dialog.get_by_role("button", name="Save").click()

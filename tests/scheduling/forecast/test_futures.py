@@ -201,7 +201,7 @@ def test_rounds_that_events_share_lose_no_time_of_gpus() -> None:
 def test_behind_the_first_500_starts_follow_from_the_work_ahead() -> None:
     one = make_curve(1.0)
     holding = [make_job(gpus=1, holds=[n], curve=one, remaining_steps=1_000.0) for n in range(8)]
-    waiting = [make_job(gpus=1, curve=one, remaining_steps=1_000.0) for _ in range(800)]
+    waiting = [make_job(gpus=1, curve=one, remaining_steps=1_000.0, submitted_at=0.0) for _ in range(800)]
     starts = foresee_once("fifo_gang", make_snapshot(*holding, *waiting, nodes=8)).starts
     assert len(starts) == 800
     assert starts[waiting[0].id].simulated
