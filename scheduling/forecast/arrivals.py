@@ -49,11 +49,11 @@ def _anew(job: Job) -> Job:
 
 
 def drawn(past: Sequence[Arrival], now: float, first_number: int, rng: Random) -> Iterator[Job]:
-    """Arrivals after `now`, without end; none where nothing was recorded."""
+    """Arrivals after `now`, as many as were recorded: ten jobs of a minute do not foretell a thousand of an hour."""
     at, number = now, first_number
-    while past:
+    while number < first_number + len(past):
         start = rng.randrange(len(past))
-        for place in range(start, start + _BLOCK):
+        for place in range(start, min(start + _BLOCK, start + first_number + len(past) - number)):
             arrival = past[place % len(past)]
             at, number = at + max(0.001, arrival.gap_s), number + 1
             yield replace(arrival.job, id=f"arrival-{number}", number=number, submitted_at=at)

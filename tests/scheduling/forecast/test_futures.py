@@ -132,7 +132,7 @@ def test_who_always_ends_early_is_expected_to() -> None:
 def test_later_arrivals_of_higher_priority_push_a_start_back() -> None:
     jobs = line(100.0, 50.0)
     urgent = [make_job(gpus=1, curve=make_curve(1.0), remaining_steps=40.0, priority=5, submitted_at=20.0 * n,
-                       project="p", number=900 + n) for n in range(10)]  # fmt: skip
+                       project="p", number=900 + n) for n in range(40)]  # fmt: skip
     quiet = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1)).starts[jobs[1].id]
     busy = foresee_under("fifo_gang", make_snapshot(*jobs, nodes=1), known(arrivals=urgent)).starts[jobs[1].id]
     assert quiet.p50_s == pytest.approx(100.0)
@@ -187,6 +187,19 @@ def test_all_of_the_first_500_are_simulated(name: str, load: float, waiting: int
     forecast = foresee_under(name, *passed_by(load, waiting, gpus))
     assert len(forecast.starts) == waiting
     assert all(start.simulated for start in forecast.starts.values())
+
+
+def test_a_few_that_came_at_once_do_not_come_again_and_again() -> None:
+    """A new cluster's ten jobs of half a minute, all of a higher priority than the one that waits."""
+    one = make_curve(1.0)
+    holding = make_job(gpus=4, holds=range(4), curve=one, remaining_steps=600.0, project="p")
+    behind = make_job(gpus=4, curve=one, remaining_steps=600.0, project="p", submitted_at=0.0)
+    came = [make_job(gpus=4, curve=one, remaining_steps=600.0, priority=10**5, submitted_at=3.0 * n, project="p")
+            for n in range(11)]  # fmt: skip
+    snapshot = make_snapshot(holding, behind, nodes=4, now=2_000.0, members={"p": {"": 1.0}})
+    start = foresee_under("multifactor", snapshot, known(arrivals=came)).starts[behind.id]
+    assert start.simulated
+    assert start.p50_s == pytest.approx(600.0 + 10 * 600.0)
 
 
 def test_rounds_that_events_share_lose_no_time_of_gpus() -> None:
