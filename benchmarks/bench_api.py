@@ -83,6 +83,8 @@ def main() -> int:
 @contextlib.contextmanager
 def somebody_looks(portal: LivePortal) -> Iterator[None]:
     """At the overview: live states are worked out for that."""
+    from portal.jobs import live
+
     over = threading.Event()
 
     def look() -> None:
@@ -98,6 +100,7 @@ def somebody_looks(portal: LivePortal) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        time.sleep(live.WATCH_S + 1)  # until it is forgotten: what is measured next is not watched
 
 
 def fill(portal: LivePortal, finished: int, active: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from random import Random
 
 from scheduling.domain import Job
@@ -50,10 +50,14 @@ def _anew(job: Job) -> Job:
 
 def drawn(past: Sequence[Arrival], now: float, first_number: int, rng: Random) -> Iterator[Job]:
     """Arrivals after `now`, as many as were recorded: ten jobs of a minute do not foretell a thousand of an hour."""
+    return islice(_without_end(past, now, first_number, rng), len(past))
+
+
+def _without_end(past: Sequence[Arrival], now: float, first_number: int, rng: Random) -> Iterator[Job]:
     at, number = now, first_number
-    while number < first_number + len(past):
+    while past:
         start = rng.randrange(len(past))
-        for place in range(start, min(start + _BLOCK, start + first_number + len(past) - number)):
+        for place in range(start, start + _BLOCK):
             arrival = past[place % len(past)]
             at, number = at + max(0.001, arrival.gap_s), number + 1
             yield replace(arrival.job, id=f"arrival-{number}", number=number, submitted_at=at)

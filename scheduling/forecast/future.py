@@ -315,14 +315,15 @@ class Future:
 
     def _started_at(self, sim: Sim, move: Move) -> float:
         """Now, or where events shared the round: when it came or its GPUs became free, whichever was later."""
-        assert move.gang is not None
+        if not self._keeps or move.gang is None:
+            return self.now
         freed = self._freed[move.gang.type]
         always = self._free[move.gang.type] - len(freed)
         # Which GPUs of the type it gets says little where events shared the round: who is ahead takes the first.
         taken = [heappop(freed) for _ in range(min(len(freed), max(0, len(move.gpu_ids) - always)))]
-        since = max(sim.job.submitted_at, *(at for at, _ in taken)) if taken else sim.job.submitted_at
+        since = max([sim.job.submitted_at, *(at for at, _ in taken)])
         news = since > self._planned_at or any(rounds == self.planned - 1 for _, rounds in taken)
-        return since if self._keeps and news else self.now
+        return since if news else self.now
 
     def _queue_again(self, sim: Sim) -> None:
         sim.leaving, sim.locked_until = False, -math.inf

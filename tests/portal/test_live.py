@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import redis
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from django.conf import settings
@@ -221,6 +221,7 @@ async def _subscribe(user: User, session: SessionBase) -> None:
         pass
     assert answer["type"] == "error"
     await socket.leave()
+    assert await sync_to_async(live.is_watched)()
 
 
 def _sign_out(browser: Client) -> None:

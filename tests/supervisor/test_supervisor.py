@@ -51,8 +51,21 @@ def eventually(condition: Callable[[], bool], timeout_s: float = 10) -> None:
         time.sleep(0.02)
 
 
-def make_child(layout: Layout, *command: str) -> Child:
-    return Child("toy", command, env=os.environ, cwd=Path("/"), run=layout.run, logs=layout.logs, stop_timeout_s=5)
+def make_child(layout: Layout, *command: str, nice: int = 0) -> Child:
+    folders = {"cwd": Path("/"), "run": layout.run, "logs": layout.logs}
+    return Child("toy", command, env=os.environ, **folders, stop_timeout_s=5, nice=nice)
+
+
+def test_one_that_stands_back_does_so_among_sessions_too(layout: Layout) -> None:
+    child = make_child(layout, "sleep", "600", nice=15)
+    child.start()
+    try:
+        assert psutil.Process(child.pid).nice() == 15
+        grouped = Path(f"/proc/{child.pid}/autogroup")
+        if grouped.exists():
+            assert grouped.read_text().split()[-1] == "15"
+    finally:
+        child.stop()
 
 
 @pytest.fixture
