@@ -1,5 +1,7 @@
 # `make demo` and `make test` do all their own set-up.
 PYTHON := .venv/bin/python
+# Whole portals wait for much of their time.
+TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean
@@ -15,7 +17,7 @@ up: env frontend ## the portal over ./data, or EVENKEEL_DATA
 
 test: env frontend chromium ## the whole default suite
 	@cd frontend && ../scripts/npm.sh run --silent test </dev/null
-	@$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: env ## style, types, import rules, migrations, API description
 	@scripts/lint.sh

@@ -15,6 +15,8 @@ from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.valkey import Valkey
 
+WHOLE_PORTALS = {"browser", "client", "flows", "supervisor"}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, metavar="N", help="of the chosen tests N only, others for each commit")
@@ -22,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after `-m`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Whole portals first: the short tests fill up what is left of the other processes' time.
+    items.sort(key=lambda item: item.path.parent.name not in WHOLE_PORTALS)
     if not (size := config.getoption("--sample")):
         return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import json
 import re
 import shutil
 import signal
@@ -11,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +23,14 @@ import psutil
 import psycopg2
 
 from portal.supervisor.layout import Layout
+from portal.supervisor.postgres import Postgres
 from tests.supervisor.running import ROOT, RunningPortal
 
 _SECRETS = re.compile(r"Sign in as (\S+) with the password (\S+) ")
+_NEW_TOKEN = (
+    "from accounts.models import User; from accounts.tokens import ALL_SCOPES, create_token; "
+    "print(create_token(user=User.objects.get(is_superuser=True), name='tests', scopes=ALL_SCOPES)[1])"
+)
 #: Six emulated accelerators, and everything fast.
 DEFAULTS = {
     "EVENKEEL_VIRTUAL_ACCELERATORS": "titan_xp:6",
@@ -38,6 +47,10 @@ class LivePortal(RunningPortal):
         self.admin_email = self.admin_password = ""
         self._token = ""
 
+    def begin_as(self, prepared: Prepared) -> None:
+        subprocess.run(["cp", "-a", f"{prepared.data}/.", str(self.data)], timeout=60, check=True)
+        self.admin_email, self.admin_password, self._token = prepared.email, prepared.password, prepared.token
+
     def start(self, timeout_s: float = 120) -> LivePortal:
         super().start(timeout_s)
         if found := _SECRETS.search(self.said()):
@@ -51,8 +64,14 @@ class LivePortal(RunningPortal):
             self.process.wait(60)
 
     def end(self) -> None:
-        """Stop, and end whatever still runs in the data directory."""
-        self.interrupt()
+        """At once, with whatever still runs in the data directory; PostgreSQL is let give back its shared memory."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(60)
+        with contextlib.suppress(OSError, psutil.Error):
+            server = psutil.Process(self.pid("postgres"))
+            server.send_signal(signal.SIGQUIT)
+            server.wait(10)
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if Path(process.cwd()).is_relative_to(self.data) or str(self.data) in " ".join(process.cmdline()):
@@ -68,11 +87,7 @@ class LivePortal(RunningPortal):
     @property
     def token(self) -> str:
         if not self._token:
-            code = (
-                "from accounts.models import User; from accounts.tokens import ALL_SCOPES, create_token; "
-                "print(create_token(user=User.objects.get(is_superuser=True), name='tests', scopes=ALL_SCOPES)[1])"
-            )
-            self._token = self.manage("shell", "-v", "0", "-c", code).split()[-1]
+            self._token = self.manage("shell", "-v", "0", "-c", _NEW_TOKEN).split()[-1]
         return self._token
 
     def api(self) -> httpx.Client:
@@ -122,13 +137,48 @@ class LivePortal(RunningPortal):
             return list(cursor.fetchall())
 
 
-@contextlib.contextmanager
-def running_portal(**environment: str) -> Iterator[LivePortal]:
+@dataclass(frozen=True)
+class Prepared:
+    """A data directory with a migrated database and an administrator, to begin from."""
+
+    data: Path
+    email: str
+    password: str
+    token: str
+
+
+@functools.cache
+def prepared() -> Prepared:
+    """Made once: most of what a first start takes; tests/supervisor has the whole of it."""
+    data = _new_directory()
+    atexit.register(shutil.rmtree, data, ignore_errors=True)
+    layout = Layout(data)
+    layout.prepare()
+    server = Postgres(layout, durable=False)
+    server.start()
+    try:
+        portal = LivePortal(data)
+        portal.manage("migrate", "-v", "0")
+        account = json.loads(portal.manage("bootstrap", "--print-json", "--admin-email", "admin@evenkeel.local"))
+        return Prepared(data, account["email"], account["password"], portal.token)
+    finally:
+        server.stop()
+
+
+def _new_directory() -> Path:
     data = Path(tempfile.mkdtemp(prefix="evenkeel-live-"))
     data.chmod(0o755)
+    return data
+
+
+@contextlib.contextmanager
+def running_portal(**environment: str) -> Iterator[LivePortal]:
+    data = _new_directory()
     portal = LivePortal(data, **environment)
     try:
+        portal.begin_as(prepared())
         yield portal.start()
     finally:
         portal.end()
+        portal.output.unlink(missing_ok=True)
         shutil.rmtree(data, ignore_errors=True)
