@@ -52,7 +52,7 @@ test-slow: env frontend ## the tests that take minutes
 	@$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
 
 test-sample: env frontend ## two of the slow tests of the whole portal, others for each commit
-	@$(PYTHON) -m pytest -m slow --sample 2 tests/flows tests/supervisor
+	@$(PYTHON) -m pytest -n 2 -m slow --sample 2 tests/flows tests/supervisor
 
 chaos: env frontend ## kill everything, many times
 	@$(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)

@@ -22,10 +22,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, metavar="N", help="of the chosen tests N only, others for each commit")
 
 
+def _spread(items: list[pytest.Item]) -> None:
+    """Files whose tests start whole portals among the others, so that few run at once, and none at the very end."""
+    files = list(dict.fromkeys(item.path for item in items))
+    whole = [path for path in files if path.parent.name in WHOLE_PORTALS]
+    others = [path for path in files if path not in whole]
+    place = {path: 0.8 * i / len(whole) for i, path in enumerate(whole)}
+    place |= {path: i / len(others) for i, path in enumerate(others)}
+    items.sort(key=lambda item: place[item.path])
+
+
 @pytest.hookimpl(trylast=True)  # after `-m`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Whole portals first: the short tests fill up what is left of the other processes' time.
-    items.sort(key=lambda item: item.path.parent.name not in WHOLE_PORTALS)
+    _spread(items)
     if not (size := config.getoption("--sample")):
         return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout

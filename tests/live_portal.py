@@ -53,7 +53,7 @@ class LivePortal(RunningPortal):
 
     def start(self, timeout_s: float = 120) -> LivePortal:
         super().start(timeout_s)
-        if found := _SECRETS.search(self.said()):
+        if not self.admin_email and (found := _SECRETS.search(self.said())):
             self.admin_email, self.admin_password = found.groups()
         return self
 
@@ -74,8 +74,12 @@ class LivePortal(RunningPortal):
             server.wait(10)
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if Path(process.cwd()).is_relative_to(self.data) or str(self.data) in " ".join(process.cmdline()):
+                if self._owns(process):
                     process.kill()
+
+    def _owns(self, process: psutil.Process) -> bool:
+        started = process.environ().get("EVENKEEL_DATA") == str(self.data) or str(self.data) in process.cmdline()
+        return started or Path(process.cwd()).is_relative_to(self.data)
 
     def manage(self, *words: str) -> str:
         """What a management command prints."""

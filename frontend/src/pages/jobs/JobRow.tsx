@@ -18,7 +18,7 @@ export function JobRow({ job: listed, now }: { job: Job; now: Date }) {
   const ended = job.finished_at ? new Date(job.finished_at) : null;
   return (
     <tr className="jx" data-row style={{ ...jobPaint(job.number), cursor: "pointer" }} onClick={() => void navigate(`/jobs/${job.number}`)} {...jobMark(job.number)}>
-      <td className="wide"><JobRef number={job.number} name={job.name} /> {job.array && <span className="sub num" style={{ margin: 0 }}>{job.array.number}_{job.array.index}</span>}</td>
+      <td className="wide"><JobRef number={job.number} name={job.name} array={job.array} /></td>
       <td><span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} />{job.emulated && <Emulated />}</span></td>
       <td data-l="Project">{job.project.name}</td>
       <td data-l="Owner">{job.owner ? job.owner.name || job.owner.email : <span className="sub">no longer here</span>}</td>

@@ -49,7 +49,7 @@ function QueueRow({ position, number, job, now }: { position: number; number: nu
     <li className="q jx" data-row {...jobMark(number)}>
       <span className="p">{position}</span>
       <span style={{ display: "flex", gap: 6, minWidth: 0, alignItems: "baseline" }}>
-        <JobRef number={number} name={job?.name ?? null} project={job?.project ?? ""} />
+        <JobRef number={number} name={job?.name ?? null} project={job?.project ?? ""} array={job?.full?.array} />
         <span className="sub nowrap">{wants(job)}</span>
       </span>
       <span className="why" title={full?.reason?.token}>{full?.reason?.text ?? (full ? "" : "A job of another project.")}</span>

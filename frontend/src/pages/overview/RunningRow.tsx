@@ -20,7 +20,7 @@ export const RunningRow = memo(function RunningRow({ job, now, mean }: Props) {
   const open = full ? () => void navigate(`/jobs/${job.number}`) : undefined;
   return (
     <tr className="jx" data-row style={{ ...jobPaint(job.number), cursor: full ? "pointer" : "default" }} onClick={open} {...jobMark(job.number)}>
-      <td className="wide"><JobRef number={job.number} name={job.name} project={job.project} /></td>
+      <td className="wide"><JobRef number={job.number} name={job.name} project={job.project} array={job.full?.array} /></td>
       <td>
         <span style={{ display: "inline-flex", gap: 8, alignItems: "center" }}>
           <StateChip state={job.state} />

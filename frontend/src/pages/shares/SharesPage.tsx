@@ -101,7 +101,7 @@ function Queue({ found }: { found: Priorities }) {
           {found.results.map((row) => (
             <tr key={row.number} data-row>
               <td className="ra" data-l="Place">{integer(row.rank)}</td>
-              <td className="wide"><JobRef number={row.number} name={row.name} /></td>
+              <td className="wide"><JobRef number={row.number} name={row.name} array={row.array} /></td>
               <td data-l="Project">{row.project.name}</td>
               <td data-l="Owner">{row.owner?.name ?? <span className="sub">nobody</span>}</td>
               <td className="ra" data-l="Priority">{integer(row.priority)}</td>
