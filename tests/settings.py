@@ -28,3 +28,5 @@ DATABASES["default"] |= {"USER": OWNER, "PASSWORD": _password}
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EVENKEEL_RATE_USER_PER_MINUTE = EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = EVENKEEL_RATE_RUN_PER_MINUTE = 0
+#: Else each test client makes answers for all static files first.
+WHITENOISE_AUTOREFRESH = True

@@ -22,7 +22,7 @@ def _run(evenkeel: Shell, portal: LivePortal) -> None:
     evenkeel.log_in("--admin")
     assert "no partitions" in evenkeel("partition", "ls")
     with portal.api() as api:
-        node = api.get("nodes").json()[0]
+        node = portal.wait_for("its node", lambda: api.get("nodes").json())[0]
     assert evenkeel.json("partition", "set", "main", "--type", node["type"], "--default")["is_default"] is True
     evenkeel("partition", "set", "debug", "--node", node["name"], "--priority", "100", "--max-gpus", "1")
     assert "debug" in evenkeel("partition", "ls")

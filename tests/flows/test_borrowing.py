@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(500)
 @pytest.fixture(scope="module")
 def live_portal() -> Iterator[LivePortal]:
     with running_portal() as portal:
-        portal.wait_for("its node", lambda: call(portal, "GET", "nodes")["results"])
+        portal.wait_for("its node", lambda: call(portal, "GET", "nodes"))
         for key in ("speech", "paid"):
             call(portal, "POST", "projects", {"key": key, "name": key.title()})
         yield portal
