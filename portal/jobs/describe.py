@@ -205,14 +205,18 @@ def _allocation(run: Run, ctx: Context) -> dict[str, Any] | None:
     }
 
 
-def _times(job: Job, run: Run, ctx: Context) -> dict[str, float]:
+def settled_times(job: Job, ctx: Context) -> dict[str, float]:
+    """Until it got into its present state: these do not grow with the clock."""
     totals = ctx.totals[job.pk]
-    times = {name: totals[name] for name in ("queueing_s", "launching_s", "running_s")}
-    state = State(run.state)
+    return {name: round(totals[name], 3) for name in ("queueing_s", "launching_s", "running_s")}
+
+
+def _times(job: Job, run: Run, ctx: Context) -> dict[str, float]:
+    times, state = settled_times(job, ctx), State(run.state)
     if state in LIVE:
         heading = "queueing_s" if state in WAITING else "running_s" if state in TRAINING else "launching_s"
-        times[heading] += max(0.0, (ctx.now - run.state_since).total_seconds())
-    return {name: round(value, 3) for name, value in times.items()}
+        times[heading] = round(times[heading] + max(0.0, (ctx.now - run.state_since).total_seconds()), 3)
+    return times
 
 
 def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None) -> float:

@@ -41,7 +41,7 @@ def _redis() -> Redis:
 
 
 def _key(stream: str) -> str:
-    return f"live:stream:{stream}"
+    return f"live:streams:{stream}"
 
 
 def group_name(stream: str) -> str:
@@ -95,12 +95,10 @@ def normalise(value: Any) -> Any:
     return [normalise(item) for item in value] if isinstance(value, list) else value
 
 
-def _load(redis: Redis, stream: str) -> tuple[int, dict[str, Any]] | None:
-    raw = redis.get(_key(stream))
-    if raw is None:
-        return None
-    kept = json.loads(raw)
-    return kept["seq"], kept["state"]
+def _load(redis: Redis, stream: str) -> tuple[int, bytes | str] | None:
+    """The stream's number, and its state as JSON."""
+    seq, state = redis.hmget(_key(stream), "seq", "state")
+    return None if seq is None or state is None else (int(seq), state)
 
 
 def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
@@ -113,7 +111,8 @@ def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
         kept = _load(redis, stream)
     if kept is None:
         return 0, normalise(live_state.build(now, only=stream).get(stream, {}))
-    return kept
+    seq, state = kept
+    return seq, json.loads(state)
 
 
 def publish_changes(now: datetime, only: str | None = None, wait: bool = False) -> float | None:
@@ -144,13 +143,13 @@ def rest_s(took_s: float) -> float:
 
 
 def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime) -> None:
-    kept = _load(redis, stream)
+    kept, text = _load(redis, stream), json.dumps(state, sort_keys=True).encode()
     # A fresh numbering starts at a time-based number, beyond any that a client may still have.
-    seq, before = kept if kept else (int(now.timestamp() * 10), {})
-    patch = merge_patch(before, state)
-    if kept and not patch:
+    seq, before = kept if kept else (int(now.timestamp() * 10), b"{}")
+    if kept and text == before:
         return
-    redis.set(_key(stream), json.dumps({"seq": seq + 1, "state": state}))
+    patch = merge_patch(json.loads(before), state)
+    redis.hset(_key(stream), mapping={"seq": seq + 1, "state": text})
     message = {"type": "diff", "stream": stream, "seq": seq + 1, "at": iso(now), "patch": patch}
     layer = get_channel_layer()
     if layer is not None:

@@ -18,7 +18,7 @@ from accounts.models import Project
 from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal.jobs import profiles
-from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, variance
+from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, settled_times, variance
 from portal.jobs.holding import product_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
 from portal.jobs.rivals import Places, could_start, first_by_node
@@ -64,11 +64,12 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def _described(jobs: list[Job], ctx: Context) -> dict[UUID, dict[str, Any]]:
-    """One job that cannot be described is left out and logged: it must not stop the streams of all others."""
+    """One job that cannot be described is left out and logged: it must not stop the streams of all others. Nothing
+    in it grows with the clock, or each publication would send all jobs anew."""
     described = {}
     for job in jobs:
         try:
-            described[job.pk] = describe_job(job, ctx)
+            described[job.pk] = describe_job(job, ctx) | {"times": settled_times(job, ctx)}
         except Exception:
             logger.exception("job %s cannot be described", job.pk)
     return described

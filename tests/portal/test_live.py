@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -31,6 +31,7 @@ from portal.jobs.live import merge_patch, normalise
 from portal.jobs.models import Job
 from tests.portal.world import World
 
+CLUSTER = "live:streams:cluster"
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=4),
@@ -91,19 +92,42 @@ def test_nothing_is_worked_out_while_nobody_looks(fresh_streams: None) -> None:
     store = redis.Redis.from_url(settings.REDIS_URL)
     world = World()
     tasks.publish_live()
-    assert not store.exists("live:stream:cluster")
+    assert not store.exists(CLUSTER)
     first, _ = live.snapshot("cluster", timezone.now())
     store.delete("live:watched", "live:rests")  # nobody has looked for a while
     job = world.submit()
     tasks.publish_live()
-    assert json.loads(store.get("live:stream:cluster") or b"")["seq"] == first
+    assert int(store.hget(CLUSTER, "seq") or b"") == first
     later, state = live.snapshot("cluster", timezone.now())
     assert later > first
     assert str(job.number) in state["jobs"]
     store.delete("live:rests")
     other = world.submit()
     tasks.publish_live()
-    assert str(other.number) in json.loads(store.get("live:stream:cluster") or b"")["state"]["jobs"]
+    assert str(other.number) in json.loads(store.hget(CLUSTER, "state") or b"")["jobs"]
+
+
+@pytest.mark.django_db
+def test_where_nothing_changes_nothing_is_sent(fresh_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.train(world.submit(gpus={"min": 4}))
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    now = timezone.now()
+    live.publish_changes(now)
+    sent: list[str] = []
+
+    class Layer:
+        async def group_send(self, group: str, message: dict[str, Any]) -> None:
+            sent.append(group)
+
+    monkeypatch.setattr(live, "get_channel_layer", lambda: Layer())
+    redis.Redis.from_url(settings.REDIS_URL).delete("live:rests")
+    live.publish_changes(now)
+    assert sent == []
+    later = now + timedelta(seconds=20)
+    before, after = (live_state.build(at)["project:vision"]["jobs"][str(waiting.number)] for at in (now, later))
+    assert before == after
 
 
 @pytest.mark.django_db

@@ -45,6 +45,13 @@ function sourceWords(job: Job): string {
   return `from ${source}`;
 }
 
+/** Times of a job that was fetched so many seconds ago: that of its present state has grown since. */
+export function timesAfter(job: Job, seconds: number): Job["times"] {
+  if (hasEnded(job.state)) return job.times;
+  const heading = job.run_state.startsWith("WAITING") ? "queueing_s" : job.state === "running" ? "running_s" : "launching_s";
+  return { ...job.times, [heading]: job.times[heading] + Math.max(0, seconds) };
+}
+
 export function waitedFigure(job: Job): Figure {
   const { queueing_s: queueing, launching_s: launching } = job.times;
   const rescales = job.rescales === 0 ? "" : `${count(job.rescales, "rescale")}, `;

@@ -7,6 +7,7 @@ import { ApiError } from "../../api/client";
 import { Fault, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { hasEnded } from "../../lib/jobState";
+import { timesAfter } from "../../lib/jobView";
 import { useLiveJobs } from "../../lib/liveContext";
 import { TopBar } from "../../shell/TopBar";
 import { CostCard } from "./CostCard";
@@ -27,14 +28,14 @@ export default function JobPage() {
   const { number = "" } = useParams();
   const query = useJob(number);
   const live = useLiveJobs().get(Number(number))?.full;
-  const job = query.data && live && live.number === query.data.number ? { ...query.data, ...live } : query.data;
+  const job = query.data && live && live.number === query.data.number ? { ...query.data, ...live, times: query.data.times } : query.data;
   const crumb = <><Link to="/jobs">Jobs</Link><i>/</i>{number}</>;
   return (
     <>
       <TopBar title={job ? `${job.number} ${job.name}` : `Job ${number}`} crumb={crumb} />
       <div className="page">
         {query.error && <Missing error={query.error} query={query} number={number} />}
-        {job ? <Body key={job.number} job={job} /> : !query.error && <Loading />}
+        {job ? <Body key={job.number} job={job} fetchedAt={query.dataUpdatedAt} /> : !query.error && <Loading />}
       </div>
     </>
   );
@@ -68,10 +69,11 @@ function useFreshParts(number: string, condition: string): void {
   }, [client, number, condition]);
 }
 
-function Body({ job }: { job: JobDetail }) {
-  const number = String(job.number);
-  const ended = hasEnded(job.state);
+function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }) {
+  const number = String(fetched.number);
+  const ended = hasEnded(fetched.state);
   const now = useNow();
+  const job = { ...fetched, times: timesAfter(fetched, (now.getTime() - fetchedAt) / 1000) };
   useFreshParts(number, `${job.state}/${job.allocation?.epoch ?? ""}/${job.rescales}`);
   const timeline = useJobTimeline(number, ended);
   const explanation = useExplanation(number, ended);
