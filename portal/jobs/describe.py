@@ -58,15 +58,12 @@ def cluster_types() -> dict[str, int]:
 
 def gather(jobs: Iterable[Job], now: datetime) -> Context:
     jobs = list(jobs)
+    # Of a job that was only just submitted there is nothing else to find.
     touched = [j for j in jobs if j.run is None or j.run.has_a_past]
-    ids, runs = [j.pk for j in touched], [j.run_id for j in touched if j.run_id]
+    ids = [j.pk for j in touched]
     types = cluster_types()
-    gpus: dict[UUID, list[Accelerator]] = defaultdict(list)
-    planned = Assignment.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
-    for assignment in planned.order_by("accelerator__node__name", "accelerator__index"):
-        gpus[assignment.run_id].append(assignment.accelerator)
     holds: dict[UUID, list[Held]] = defaultdict(list)
-    held = holding.held(holding.open_holds(Hold.objects.filter(run__job__in=ids)), now)
+    held = holding.held(holding.open_holds(Hold.objects.filter(run__job__in=ids)), now) if ids else []
     for one in held:
         holds[one.job_id].append(one)
     live = [j for j in jobs if j.run and State(j.run.state) in LIVE]
@@ -74,9 +71,9 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
     return Context(
         now=now,
         types=types,
-        gpus=gpus,
+        gpus=_planned(touched),
         holds=holds,
-        spent=ledger.products_by_job(ids),
+        spent=ledger.products_by_job(ids) if ids else {},
         book=holding.book_for(held, now),
         profiles=job_profiles(live, types),
         queue=queue_positions(waiting),
@@ -84,6 +81,15 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         totals=_totals(jobs),
         idle=describe_warnings(jobs),
     )
+
+
+def _planned(jobs: list[Job]) -> dict[UUID, list[Accelerator]]:
+    gpus: dict[UUID, list[Accelerator]] = defaultdict(list)
+    if runs := [job.run_id for job in jobs if job.run_id]:
+        planned = Assignment.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
+        for assignment in planned.order_by("accelerator__node__name", "accelerator__index"):
+            gpus[assignment.run_id].append(assignment.accelerator)
+    return gpus
 
 
 def variance(relative: list[float]) -> float | None:
@@ -95,9 +101,10 @@ def _totals(jobs: list[Job]) -> dict[UUID, dict[str, float]]:
     """Times and rescales over all attempts of each job; earlier ones are read where there are any."""
     totals: dict[UUID, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     names = ("queueing_s", "launching_s", "running_s", "rescales")
-    retried = [job for job in jobs if job.run is None or job.run.attempt > 1]
-    earlier = Run.objects.filter(job__in=[job.pk for job in retried]).exclude(pk__in=[job.run_id for job in retried])
-    rows = [*earlier.order_by(), *(job.run for job in jobs if job.run)]
+    rows = [job.run for job in jobs if job.run]
+    if retried := [job for job in jobs if job.run is None or job.run.attempt > 1]:
+        earlier = Run.objects.filter(job__in=retried).exclude(pk__in=[job.run_id for job in retried])
+        rows += earlier.order_by()
     for run in rows:
         for name in names:
             totals[run.job_id][name] += getattr(run, name)

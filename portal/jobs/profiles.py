@@ -53,6 +53,9 @@ def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dic
     From real devices; as long as the cluster's are emulated also how fast a job of which nothing is known runs there,
     which no pace was given: that is its own trial and says nothing of other jobs.
     """
+    names = list(workloads)
+    if not names:
+        return {}
     newest_first = Window(
         RowNumber(),
         partition_by=["workload", "batch_size", "accelerator_type", "count"],
@@ -61,7 +64,7 @@ def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dic
     counting = Q(emulated=False)
     if is_emulated():
         counting |= Q(workload__startswith="job:", run__pace_steps_per_s=None)
-    known = ThroughputSample.objects.filter(counting, workload__in=list(workloads))
+    known = ThroughputSample.objects.filter(counting, workload__in=names)
     rows = known.annotate(rank=newest_first).filter(rank__lte=_NEWEST).order_by("-measured_at")
     groups: dict[tuple[str, int, str, int], list[ThroughputSample]] = defaultdict(list)
     for row in rows.iterator():
