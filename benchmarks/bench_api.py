@@ -20,6 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,14 +94,14 @@ def somebody_looks(portal: LivePortal) -> Iterator[None]:
                 api.get("live/cluster").raise_for_status()
                 over.wait(10.0)
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        time.sleep(live.WATCH_S + 1)  # until it is forgotten: what is measured next is not watched
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            yield
+        finally:
+            over.set()
+        looking.result()
+    time.sleep(live.WATCH_S + 1)  # until it is forgotten: what is measured next is not watched
 
 
 def fill(portal: LivePortal, finished: int, active: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from threading import Lock
 from weakref import WeakKeyDictionary
 
@@ -21,7 +22,8 @@ from psycopg2.extensions import connection as Connection
 LONGEST_S = 600.0
 _changing = Lock()
 _idle: deque[Connection] = deque()
-_opened_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
+#: When each was opened, and how: another role, host or database gets one of its own.
+_opened: WeakKeyDictionary[Connection, tuple[float, dict[str, object]]] = WeakKeyDictionary()
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -31,11 +33,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
                 kept = _idle.pop()
             except IndexError:  # another thread was quicker
                 break
-            if _answers(kept):
+            if _opened[kept][1] == conn_params and not _is_old(kept) and _answers(kept):
                 return kept
             kept.close()
         fresh: Connection = super().get_new_connection(conn_params)
-        _opened_at[fresh] = time.monotonic()
+        _opened[fresh] = (time.monotonic(), dict(conn_params))
         return fresh
 
     def _close(self) -> None:
@@ -43,9 +45,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
             super()._close()  # type: ignore[misc]  # the stubs leave it out
 
 
+def close_idle() -> None:
+    """None is kept any longer."""
+    with suppress(IndexError):
+        while True:
+            _idle.pop().close()
+
+
 def _keeps(connection: Connection) -> bool:
     """Put away for the next request, unless there are enough."""
-    if not settings.EVENKEEL_DB_POOL:
+    if not settings.EVENKEEL_DB_POOL or connection not in _opened:
         return False
     try:
         if connection.info.transaction_status != TRANSACTION_STATUS_IDLE:
@@ -57,12 +66,17 @@ def _keeps(connection: Connection) -> bool:
         if len(_idle) >= settings.EVENKEEL_DB_POOL:
             return False
         _idle.append(connection)
+        with suppress(IndexError):  # another thread takes from the other end
+            while _is_old(_idle[0]):
+                _idle.popleft().close()
     return True
 
 
+def _is_old(connection: Connection) -> bool:
+    return time.monotonic() - _opened[connection][0] > LONGEST_S
+
+
 def _answers(connection: Connection) -> bool:
-    if time.monotonic() - _opened_at.get(connection, 0.0) > LONGEST_S:
-        return False
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")

@@ -11,8 +11,10 @@ import json
 import logging
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
@@ -32,7 +34,10 @@ INTERVAL_S = 0.5
 #: takes more than a fifth of a core from the requests and rounds that it tells of.
 _REST_FACTOR, _LONGEST_REST_S = 4.0, 10.0
 _RESTS = "live:rests"
-#: Set while somebody looks. Sockets say so at every ping, and readers when they read.
+#: So often a reader waits for whoever publishes now, before it works out the state for itself.
+_PATIENCE = 5
+#: Set while somebody looks: sockets say so at every ping, and readers when they read. Its value is another one each
+#: time that somebody is the first; a state that was published under another is as old as may be.
 _WATCHED, WATCH_S = "live:watched", 30
 
 
@@ -64,8 +69,14 @@ def existing_streams(names: Collection[str], most: int = 20) -> list[str]:
 
 def watch() -> None:
     """Somebody looks; the first to do so has the streams brought up to date."""
-    if _redis().set(_WATCHED, 1, ex=WATCH_S, get=True) is None:
-        wakeups.publish()
+    redis = _redis()
+    try:
+        if redis.set(_WATCHED, uuid4().hex, ex=WATCH_S, nx=True):
+            wakeups.publish()
+        else:
+            redis.expire(_WATCHED, WATCH_S)
+    except RedisError as error:
+        logger.warning("nobody knows that somebody looks: %s", error)
 
 
 def is_watched() -> bool:
@@ -95,29 +106,36 @@ def normalise(value: Any) -> Any:
     return [normalise(item) for item in value] if isinstance(value, list) else value
 
 
-def _load(redis: Redis, stream: str) -> tuple[int, bytes | str] | None:
-    """The stream's number, and its state as JSON."""
-    seq, state = redis.hmget(_key(stream), "seq", "state")
-    return None if seq is None or state is None else (int(seq), state)
+@dataclass(frozen=True)
+class Kept:
+    """What was last published of a stream."""
+
+    seq: int
+    state: bytes | str  # JSON
+    watched: bytes | str | None  # since when somebody looked, as `watch` has it
+
+
+def _load(redis: Redis, stream: str) -> Kept | None:
+    seq, state, watched = redis.hmget(_key(stream), "seq", "state", "watched")
+    return None if seq is None or state is None else Kept(int(seq), state, watched)
 
 
 def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
-    """The stream's number and state as last published; published first if that was never, or nobody looked."""
+    """The stream's number and state as last published; published first if that was never, or before nobody looked."""
     redis = _redis()
-    kept = _load(redis, stream) if is_watched() else None
     watch()
-    if kept is None:
-        publish_changes(now, only=stream, wait=True)
+    for _ in range(_PATIENCE):
         kept = _load(redis, stream)
-    if kept is None:
-        return 0, normalise(live_state.build(now, only=stream).get(stream, {}))
-    seq, state = kept
-    return seq, json.loads(state)
+        if kept is not None and kept.watched == redis.get(_WATCHED):
+            return kept.seq, json.loads(kept.state)
+        publish_changes(now, only=stream, wait=True)
+    return 0, normalise(live_state.build(now, only=stream).get(stream, {}))
 
 
 def publish_changes(now: datetime, only: str | None = None, wait: bool = False) -> float | None:
     """Publish one diff per stream that changed; seconds to wait where it is too soon, else None."""
     redis = _redis()
+    watched = redis.get(_WATCHED) or b""  # before the state is read
     with live_lock() as mine:
         if not mine:
             if not wait:
@@ -130,7 +148,7 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False) 
         began_s = time.thread_time()
         for stream, state in live_state.build(now, only=only).items():
             try:
-                _publish(redis, stream, normalise(state), now)
+                _publish(redis, stream, normalise(state), now, watched)
             except RedisError as error:
                 logger.warning("stream %s not published: %s", stream, error)
         redis.set(_RESTS, 1, px=int(rest_s(time.thread_time() - began_s) * 1000))
@@ -142,15 +160,17 @@ def rest_s(took_s: float) -> float:
     return min(max(INTERVAL_S, _REST_FACTOR * took_s), _LONGEST_REST_S)
 
 
-def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime) -> None:
+def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime, watched: bytes | str) -> None:
     kept, text = _load(redis, stream), json.dumps(state, sort_keys=True).encode()
-    # A fresh numbering starts at a time-based number, beyond any that a client may still have.
-    seq, before = kept if kept else (int(now.timestamp() * 10), b"{}")
-    if kept and text == before:
+    if kept and text == kept.state:
+        if kept.watched != watched:
+            redis.hset(_key(stream), "watched", watched)
         return
-    patch = merge_patch(json.loads(before), state)
-    redis.hset(_key(stream), mapping={"seq": seq + 1, "state": text})
-    message = {"type": "diff", "stream": stream, "seq": seq + 1, "at": iso(now), "patch": patch}
+    # A fresh numbering starts at a time-based number, beyond any that a client may still have.
+    seq = (kept.seq if kept else int(now.timestamp() * 10)) + 1
+    patch = merge_patch(json.loads(kept.state) if kept else {}, state)
+    redis.hset(_key(stream), mapping={"seq": seq, "state": text, "watched": watched})
+    message = {"type": "diff", "stream": stream, "seq": seq, "at": iso(now), "patch": patch}
     layer = get_channel_layer()
     if layer is not None:
         async_to_sync(layer.group_send)(group_name(stream), {"type": "live.message", "text": json.dumps(message)})

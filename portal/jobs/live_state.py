@@ -64,8 +64,8 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def _described(jobs: list[Job], ctx: Context) -> dict[UUID, dict[str, Any]]:
-    """One job that cannot be described is left out and logged: it must not stop the streams of all others. Nothing
-    in it grows with the clock, or each publication would send all jobs anew."""
+    """One job that cannot be described is left out and logged: it must not stop the streams of all others. Of one
+    that waits nothing grows with the clock, or each publication would send the whole queue anew."""
     described = {}
     for job in jobs:
         try:

@@ -62,8 +62,8 @@ class Child:
     def _stand_back(self) -> None:
         """`nice` weighs processes within a session only where the kernel groups by session (sched(7), autogroup)."""
         if self._nice and self._process is not None:
-            with contextlib.suppress(psutil.NoSuchProcess, OSError):
-                self._process.nice(self._nice)
+            with contextlib.suppress(psutil.Error, OSError):
+                self._process.nice(max(self._nice, self._process.nice()))
                 Path(f"/proc/{self._process.pid}/autogroup").write_text(str(self._nice))
 
     def alive(self) -> bool:

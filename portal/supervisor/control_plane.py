@@ -20,6 +20,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
+from portal.database.base import close_idle
 from portal.supervisor.child import Child
 from portal.supervisor.errors import SetupError
 from portal.supervisor.layout import Layout
@@ -82,6 +83,7 @@ class ControlPlane:
             raise SetupError(f"The database cannot be prepared: {str(error).strip().splitlines()[0]}") from error
         finally:
             connections.close_all()
+            close_idle()
         account = json.loads(answer.getvalue().strip().splitlines()[-1])
         logger.info("%-11s prepared in %.1f s", "Database", time.monotonic() - began)
         return Administrator(account["email"], account.get("password"))
@@ -105,7 +107,8 @@ class ControlPlane:
         ]
 
     def _child(self, name: str, command: list[str], nice: int = 0, **defaults: str) -> Child:
-        env = {**defaults, **os.environ, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
+        shared = {key: value for key, value in os.environ.items() if key != "EVENKEEL_DB_POOL" or key in defaults}
+        env = {**defaults, **shared, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
         env.pop("EVENKEEL_OWNER_DATABASE_URL", None)  # the start's alone
         layout = self._layout
         return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs, nice=nice)

@@ -115,8 +115,8 @@ def in_order(snapshot: Snapshot, policy: Policy, jobs: Sequence[Job]) -> list[Jo
 def _futures(base: Snapshot, policy: Policy, known: Known, seed: int, budget: Budget, waiting: int) -> list[Future]:
     """As many as there is time for, each within its part of it."""
     found: list[Future] = []
-    left, dearest = budget.milliseconds if waiting else 0.0, 0.0
-    while left > 0 and len(found) < budget.most_futures:
+    left, dearest = budget.milliseconds, 0.0
+    while waiting and len(found) < (budget.most_futures if left > 0 else budget.least_futures):
         rng = Random(f"{seed}/{len(found)}")  # noqa: S311  # nosec B311
         future = _future(base, policy, known, rng, budget)
         future.run()

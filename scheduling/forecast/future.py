@@ -107,7 +107,7 @@ class Future:
     @property
     def stuck(self) -> dict[str, str]:
         """Who has not started though nothing more would happen, or whom a limit kept back: the reason's token."""
-        over = self._affords()
+        over = self._affords() and not self._goes_on()  # neither its budget nor the emergency brake ended it
         tokens = {key: self._plan.reasons[key].token for key in self._open if key in self._plan.reasons}
         return {key: token for key, token in tokens.items() if over or token.startswith("quota")}
 
@@ -321,7 +321,7 @@ class Future:
         always = self._free[move.gang.type] - len(freed)
         # Which GPUs of the type it gets says little where events shared the round: who is ahead takes the first.
         taken = [heappop(freed) for _ in range(min(len(freed), max(0, len(move.gpu_ids) - always)))]
-        since = max([sim.job.submitted_at, *(at for at, _ in taken)])
+        since = max([sim.job.submitted_at, sim.job.not_before or -math.inf, *(at for at, _ in taken)])
         news = since > self._planned_at or any(rounds == self.planned - 1 for _, rounds in taken)
         return since if news else self.now
 

@@ -148,7 +148,7 @@ def test_live_streams_answer_in_every_phase_of_a_job(world: World, api: Api) -> 
     for step in (lambda: world.ready(first), world.submit, world.round, lambda: world.gone(first, "done", step=1000)):
         step()
         for stream in ("cluster", "project:vision"):
-            client.delete(f"live:stream:{stream}")
+            client.delete(f"live:streams:{stream}")
             answer = api.get(f"live/{stream}")
             assert (answer.status, answer.json["stream"]) == (200, stream)
     for unknown in ("project:other", "project:", "nonsense", "project:%00"):

@@ -20,8 +20,8 @@ def two_are_kept(settings: Any) -> Iterator[None]:
     server_process()  # the test's own connection, which no thread gets
     settings.EVENKEEL_DB_POOL = 2
     yield
-    while base._idle:
-        base._idle.pop().close()
+    base.close_idle()
+    assert not base._idle
 
 
 def server_process() -> int:
@@ -47,16 +47,20 @@ def test_the_next_request_has_the_same_connection() -> None:
     assert as_a_request() == as_a_request()
 
 
-def test_only_so_many_are_kept() -> None:
-    together = Barrier(4)
+def side_by_side(requests: int) -> None:
+    together = Barrier(requests)
 
     def hold(_: int) -> None:
         server_process()
         together.wait(30)
         connection.close()
 
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(hold, range(4)))
+    with ThreadPoolExecutor(requests) as threads:
+        list(threads.map(hold, range(requests)))
+
+
+def test_only_so_many_are_kept() -> None:
+    side_by_side(4)
     assert len(base._idle) == 2
 
 
@@ -71,6 +75,22 @@ def test_one_that_is_old_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> No
     first = as_a_request()
     monkeypatch.setattr(base, "LONGEST_S", -1.0)
     assert as_a_request() != first
+
+
+def test_one_that_was_opened_otherwise_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = as_a_request()
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"application_name": "another"})
+    assert as_a_request() != first
+
+
+def test_an_old_one_is_closed_wherever_it_lies() -> None:
+    side_by_side(2)
+    bottom = base._idle[0]
+    opened, how = base._opened[bottom]
+    base._opened[bottom] = (opened - base.LONGEST_S - 1, how)
+    as_a_request()
+    assert bottom.closed
+    assert len(base._idle) == 1
 
 
 def test_what_was_left_open_is_rolled_back() -> None:

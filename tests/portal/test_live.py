@@ -108,6 +108,17 @@ def test_nothing_is_worked_out_while_nobody_looks(fresh_streams: None) -> None:
 
 
 @pytest.mark.django_db
+def test_nobody_reads_what_was_published_before_nobody_looked(fresh_streams: None) -> None:
+    store, world = redis.Redis.from_url(settings.REDIS_URL), World()
+    for stream in ("cluster", "project:vision"):
+        live.snapshot(stream, timezone.now())
+    store.delete("live:watched")
+    job = world.submit()
+    for stream in ("cluster", "project:vision"):
+        assert str(job.number) in live.snapshot(stream, timezone.now())[1]["jobs"]
+
+
+@pytest.mark.django_db
 def test_where_nothing_changes_nothing_is_sent(fresh_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.train(world.submit(gpus={"min": 4}))

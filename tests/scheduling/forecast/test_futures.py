@@ -208,7 +208,28 @@ def test_rounds_that_events_share_lose_no_time_of_gpus() -> None:
     exact = foresee_once("fifo_gang", snapshot)
     assert rough.rounds < exact.rounds / 4
     late_s = [rough.starts[key].p50_s - start.p50_s for key, start in exact.starts.items()]
-    assert abs(fmean(late_s)) < 0.03 * max(start.p50_s for start in exact.starts.values())
+    assert fmean(map(abs, late_s)) < 0.03 * max(start.p50_s for start in exact.starts.values())
+
+
+def test_who_starts_in_a_round_that_events_share_does_not_start_before_its_back_off_ends() -> None:
+    snapshot, _ = passed_by(0.0, 400, 64)
+    jobs = [replace(job, not_before=2_000.0 + 7 * place) for place, job in enumerate(snapshot.jobs) if not job.gpu_ids]
+    running = [job for job in snapshot.jobs if job.gpu_ids]
+    starts = foresee_once("fifo_gang", replace(snapshot, jobs=(*running, *jobs)), milliseconds=100.0).starts
+    assert all(starts[job.id].p50_s + snapshot.now >= (job.not_before or 0.0) for job in jobs)
+
+
+def test_the_emergency_brake_leaves_no_job_without_a_start() -> None:
+    jobs, asked = line(*[100.0] * 21), iter(range(10**6))
+    budget = Budget(1e5, most_futures=1, least_futures=1, stopped=lambda: next(asked) >= 5)
+    found = foresee(make_snapshot(*jobs, nodes=1), load_policy("fifo_gang", {}), known(), budget=budget)
+    assert found.unsaid == {}
+    assert len(found.starts) == 20
+
+
+def test_there_are_futures_enough_for_an_interval_however_dear_one_is() -> None:
+    snapshot, what = passed_by(0.3, 100, 32)
+    assert foresee(snapshot, load_policy("multifactor", {}), what, budget=Budget(1.0)).futures == 3
 
 
 def test_behind_the_first_500_starts_follow_from_the_work_ahead() -> None:
