@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all their own set-up.
 PYTHON := .venv/bin/python
-# Whole portals wait for much of their time.
-TEST_PROCESSES ?= 3
+# More of them start more whole portals at once than two cores carry.
+TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean

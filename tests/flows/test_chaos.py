@@ -65,12 +65,13 @@ def _all_finish(portal: LivePortal, target: str, moment: str, record: Record) ->
     shape = {"model_type": "digits_mlp", "batch_size": 60, "checkpoint": {"every_steps": 40}}
     shape |= {"throughput": {"titan_xp": [1.0, 1.8, 2.4, 2.8, 3.0, 3.1]}, "retry": {"limit": 5, "backoff_s": 0.2}}
     leaving = moment in ("CHECKPOINTING", "STOPPING")
-    # A launch on a busy machine takes seconds and protects for three times that: the job must outlast it.
+    # A launch on a busy machine takes seconds and protects for three times that: the job must outlast it. Who is to
+    # leave makes room for a job that can do with nothing less, whatever others are protected.
     first = portal.submit(**shape, total_steps=900 if leaving else 300, gpus={"min": 1, "max": 2})
     if leaving:
         portal.wait_for("it to train unprotected", lambda: portal.job(first["number"])["run_state"] == "RUNNING")
+    third = portal.submit(**shape, total_steps=60, gpus={"min": 5 if leaving else 2, "max": 6})
     second = portal.submit(**shape, total_steps=200, gpus={"min": 1, "max": 5})
-    third = portal.submit(**shape, total_steps=60, gpus={"min": 2, "max": 6})
     jobs = [first["id"], second["id"], third["id"]]
     hit = _kill_at(portal, target, moment, jobs)
     seconds = (
