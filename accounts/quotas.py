@@ -128,9 +128,14 @@ def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
     scale = SCALE.get(quota.kind, 1)
     if scale == 1:
         return f"{int(value):,}"
-    hundredths = int(Fraction(value) * 100 / scale)
-    words = f"{Decimal(hundredths).scaleb(-2):,}".rstrip("0").rstrip(".") if quota.kind == Kind.GPU_HOURS else ""
-    return words or f"{Decimal(hundredths).scaleb(-2):,} {currency}".strip()
+    exact = Fraction(value) / scale
+    if quota.kind == Kind.GPU_HOURS:
+        return f"{_down(exact, 5 if exact < 1 else 2):,}".rstrip("0").rstrip(".")
+    return f"{_down(exact, 2):,} {currency}".strip()
+
+
+def _down(value: Fraction, places: int) -> Decimal:
+    return Decimal(int(value * 10**places)).scaleb(-places)
 
 
 def amount(quota: Quota, currency: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -182,3 +183,10 @@ def test_notices_ask_the_database_the_same_however_many_jobs_run(world: World) -
         world.train(world.submit(gpus={"min": 1, "max": 1}))
     assert count() == few
     assert not BudgetNotice.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("gpu_seconds", "words"), [(0, "0"), (26.1, "0.00725"), (1_800, "0.5"), (4_444_441, "1,234.56")]
+)
+def test_what_is_used_of_a_small_budget_does_not_read_as_nothing(gpu_seconds: float, words: str) -> None:
+    assert quotas.shown(Quota(kind=Quota.Kind.GPU_HOURS), Fraction(gpu_seconds)) == words
