@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from accounts.audit import record_audit
@@ -24,9 +25,17 @@ def check_start(kind: type[Rate] | type[Discount], valid_from: datetime | None, 
             f"begins at {start:%Y-%m-%d %H:%M:%S %Z}, which is past; what was held until now is billed as it was. "
             "Leave it out to begin now."
         )
-    newest = kind.objects.filter(**which).order_by("-valid_from").first()
+    newest = kind.objects.filter(**which, valid_from__lte=now).order_by("-valid_from").first()
     if newest and start <= newest.valid_from:
-        raise NotInThePast(f"must be after {newest.valid_from:%Y-%m-%d %H:%M:%S %Z}, when the newest known one begins.")
+        raise NotInThePast(f"must be after {newest.valid_from:%Y-%m-%d %H:%M:%S %Z}, when the one in force began.")
+
+
+def _begin(rows: QuerySet[Rate] | QuerySet[Discount], start: datetime) -> list[str]:
+    """Whatever would begin later is withdrawn, and what is in force until then ends; the beginnings withdrawn."""
+    withdrawn = [at.isoformat() for at in rows.filter(valid_from__gte=start).values_list("valid_from", flat=True)]
+    rows.filter(valid_from__gte=start).delete()
+    rows.filter(Q(valid_to=None) | Q(valid_to__gt=start)).update(valid_to=start)
+    return withdrawn
 
 
 @transaction.atomic
@@ -38,20 +47,26 @@ def set_rate(
     accelerator_type: str = "",
     valid_from: datetime | None = None,
 ) -> Rate:
-    """A new price; the one in force ends when it begins. Raises NotInThePast."""
+    """A new price; the one in force ends when it begins, and those that would have begun later are withdrawn.
+
+    Raises NotInThePast.
+    """
     lock_prices(exclusively=True)
     now = timezone.now()  # no entry reaches beyond this: those that were being written have been
     check_start(Rate, valid_from, now, resource=resource, accelerator_type=accelerator_type)
     start = valid_from or now
-    rows = Rate.objects.filter(resource=resource, accelerator_type=accelerator_type)
-    rows.filter(valid_to=None).update(valid_to=start)
+    withdrawn = _begin(Rate.objects.filter(resource=resource, accelerator_type=accelerator_type), start)
     rate = Rate.objects.create(
         resource=resource,
         accelerator_type=accelerator_type,
         price_micro_per_hour=price_micro_per_hour,
         valid_from=start,
     )
-    detail = {"price_micro_per_hour": price_micro_per_hour, "valid_from": start.isoformat()}
+    detail = {
+        "price_micro_per_hour": price_micro_per_hour,
+        "valid_from": start.isoformat(),
+        "withdrawn_from": withdrawn,
+    }
     record_audit(actor=actor, action="rate.set", target=accelerator_type or str(resource), detail=detail)
     return rate
 
@@ -60,13 +75,18 @@ def set_rate(
 def set_discount(
     *, actor: User | None, project: Project, percent_hundredths: int, valid_from: datetime | None = None
 ) -> Discount:
-    """A new discount of a project and all below it; 0 ends one, or an inherited one. Raises NotInThePast."""
+    """A new discount of a project and all below it; 0 ends one, or an inherited one. Those that would have begun
+    later are withdrawn. Raises NotInThePast."""
     lock_prices(exclusively=True)
     now = timezone.now()
     check_start(Discount, valid_from, now, project=project)
     start = valid_from or now
-    Discount.objects.filter(project=project, valid_to=None).update(valid_to=start)
+    withdrawn = _begin(Discount.objects.filter(project=project), start)
     discount = Discount.objects.create(project=project, percent_hundredths=percent_hundredths, valid_from=start)
-    detail = {"percent_hundredths": percent_hundredths, "valid_from": start.isoformat()}
+    detail = {
+        "percent_hundredths": percent_hundredths,
+        "valid_from": start.isoformat(),
+        "withdrawn_from": withdrawn,
+    }
     record_audit(actor=actor, action="discount.set", target=project.key, detail=detail)
     return discount

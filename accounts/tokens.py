@@ -108,6 +108,8 @@ def rotate_token(
     token = ApiToken.objects.select_for_update().get(pk=token.pk)
     if token.revoked_at or (token.expires_at and token.expires_at <= now):
         raise TokenEnded("This token works no longer: create a new one.")
+    if ApiToken.objects.filter(rotated_from=token).exists():
+        raise TokenEnded("This token has been rotated already: rotate the one that took its place.")
     lifetime = token.expires_at - token.created_at if token.expires_at else None
     lifetime = min(lifetime, timedelta(days=MAX_EXPIRY_DAYS)) if lifetime else None
     new = ApiToken(user_id=token.user_id, name=token.name, project=token.project, scopes=token.scopes)

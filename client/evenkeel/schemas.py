@@ -176,7 +176,7 @@ class Cell(TypedDict):
 
 class Change(TypedDict):
     limit: float | str
-    hard: NotRequired[bool]
+    hard: NotRequired[bool | None]
 
 
 class Checkpoint(TypedDict):
@@ -1272,7 +1272,7 @@ class WindowPage(TypedDict):
 
 class Wish(TypedDict):
     limit: float | str
-    hard: NotRequired[bool]
+    hard: NotRequired[bool | None]
     project: NotRequired[str | None]
     user: NotRequired[str | None]
     kind: Literal["gpus", "running_jobs", "queued_jobs", "gpu_hours", "money"]

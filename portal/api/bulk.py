@@ -57,6 +57,8 @@ class BulkRequest(Body):
     def _complete(self) -> BulkRequest:
         if (self.ids is None) == (self.filter is None):
             raise ValueError("give either ids or filter")
+        if self.filter is not None and not self.filter.model_dump(exclude_defaults=True):
+            raise ValueError("filter: name at least one condition; without any it would match every job that you see")
         if (self.action == "label") != (self.labels is not None):
             raise ValueError("labels go with the action label, and are needed there")
         if self.changes is not None and self.action != "resubmit":
@@ -165,4 +167,6 @@ def _audit(user: User, body: BulkRequest, results: list[dict[str, Any]]) -> None
         "refused": len(results) - len(changed),
         "filter": body.filter.model_dump(mode="json", exclude_defaults=True) if body.filter else None,
     }
-    record_audit(actor=user, action=f"jobs.{body.action}", target=f"{len(results)} jobs", detail=detail)
+    if changed:
+        target = "1 job" if len(changed) == 1 else f"{len(changed)} jobs"
+        record_audit(actor=user, action=f"jobs.{body.action}", target=target, detail=detail)

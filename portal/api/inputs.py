@@ -50,6 +50,12 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
+class SecretBody(Body):
+    """One with a value that no answer repeats, however wrong it was."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+
 def read_query(request: Request, model: type[M]) -> M:
     """The query parameters; raises Problems naming each one that is unknown, doubled or out of range."""
     values: dict[str, Any] = {}

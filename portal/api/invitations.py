@@ -35,7 +35,7 @@ from accounts.origin import address_of
 from accounts.selectors import access_project
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, PageQuery, Query
+from portal.api.inputs import Body, PageQuery, Query, SecretBody
 from portal.api.members import Email
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
@@ -56,7 +56,7 @@ class InvitationWish(Body):
     expires_in_days: int = Field(DEFAULT_DAYS, ge=1, le=MAX_DAYS)
 
 
-class Look(Body):
+class Look(SecretBody):
     secret: str = Field(min_length=1, max_length=100, description="What the link has after #.")
 
 

@@ -42,7 +42,10 @@ class Change(Body):
     limit: Decimal = Field(
         ge=0, le=_LARGEST, decimal_places=6, description="GPUs, jobs, GPU-hours, or an amount.", examples=["8"]
     )
-    hard: bool = Field(False, description="True: refuse at submission. False: let jobs wait.")
+    hard: bool | None = Field(
+        None,
+        description="True: refuse at submission. False: let jobs wait. Left out: as it is, or false for a new one.",
+    )
 
 
 class Wish(Change):
@@ -108,7 +111,7 @@ class QuotasView(APIView):
             accelerator_type=body.accelerator_type or "",
             period=body.period or "",
             limit=_units(body.kind, body.limit),
-            hard=body.hard,
+            hard=bool(body.hard),
         )
         return Response(describe([quota_changes.add_quota(actor=actor, quota=row)])[0], status=201)
 
@@ -153,7 +156,8 @@ class QuotaView(APIView):
         actor = signed_in(request)
         row = quota_changes.manageable_quotas(actor).get(pk=quota)
         limit = _units(row.kind, body.limit)
-        return Response(describe([quota_changes.change_quota(actor=actor, quota=row, limit=limit, hard=body.hard)])[0])
+        hard = row.hard if body.hard is None else body.hard
+        return Response(describe([quota_changes.change_quota(actor=actor, quota=row, limit=limit, hard=hard)])[0])
 
     @operation(
         "remove_quota",

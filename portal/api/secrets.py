@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from portal.api.access import Access
 from portal.api.editing import only
-from portal.api.inputs import Body, PageQuery, Query
+from portal.api.inputs import PageQuery, Query, SecretBody
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -26,7 +26,7 @@ from portal.material.models import Secret as SecretRow
 from portal.material.selectors import access_secret, project_for_manager, project_for_member
 
 
-class SecretWish(Body):
+class SecretWish(SecretBody):
     value: str = Field(
         min_length=secrets.MIN_BYTES,
         max_length=secrets.MAX_BYTES,

@@ -24,7 +24,7 @@ from accounts.origin import address_of
 from accounts.selectors import projects_with_roles
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, Query
+from portal.api.inputs import Query, SecretBody
 from portal.api.operations import operation
 from portal.api.parsing import JsonParser
 from portal.api.rates import RateThrottle
@@ -38,7 +38,7 @@ MOST_PROJECTS = 200
 WRONG = "Email and password do not match an active account."
 
 
-class Credentials(Body):
+class Credentials(SecretBody):
     email: str = Field(min_length=1, max_length=254, examples=["ana@example.org"])
     password: str = Field(min_length=1, max_length=1_024)
 

@@ -304,13 +304,14 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     if error["type"] == "extra_forbidden":
         known = _known_keys(location[:-1], model)
         near = difflib.get_close_matches(location[-1], known, n=1)
-        message = (
-            f"is no known key; did you mean {near[0]}?" if near else f"is no known key; there are {', '.join(known)}."
-        )
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}." if known else ""
+        message = f"is no known key; {hint}" if hint else "is no known key."
     elif error["type"] == "value_error" and (named := re.match(r"^(\w+): (.*)$", message)) and named[1] in fields:
         field, message = named[1], named[2]
     elif error["type"] == "value_error" and message == "give either model_type or command":
         field = "model_type"
+    elif model.model_config.get("hide_input_in_errors"):
+        pass
     elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
         message = f"{message}, not {error['input']!r}"
     return FieldProblem(CONTROL.sub("?", field)[:200] or whole, CONTROL.sub("?", message)[:500], error["type"])
@@ -319,7 +320,10 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
 def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:
     for part in path:
         annotation = model.model_fields[part].annotation if part in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        inner = [
+            one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)
+        ]
+        if len(inner) != 1:
             return []
-        model = annotation
+        model = inner[0]
     return list(model.model_fields)

@@ -127,12 +127,29 @@ def test_a_new_price_follows_the_one_before_and_never_begins_in_the_past() -> No
     later = timezone.now() + timedelta(days=1)
     set_rate(actor=None, accelerator_type="k1", price_micro_per_hour=1)
     set_rate(actor=None, accelerator_type="k1", price_micro_per_hour=2, valid_from=later)
-    for wrong in (later, later - timedelta(hours=1), timezone.now() - timedelta(seconds=1)):
-        with pytest.raises(NotInThePast):
-            set_rate(actor=None, accelerator_type="k1", price_micro_per_hour=3, valid_from=wrong)
+    with pytest.raises(NotInThePast):
+        set_rate(
+            actor=None,
+            accelerator_type="k1",
+            price_micro_per_hour=3,
+            valid_from=timezone.now() - timedelta(seconds=1),
+        )
     assert ledger.current_prices(timezone.now()) == {"k1": 1}
     assert ledger.current_prices(later) == {"k1": 2}
     assert AuditEntry.objects.filter(action="rate.set").count() == 2
+
+
+@pytest.mark.django_db
+def test_a_price_that_has_not_begun_is_withdrawn_by_one_that_begins_earlier() -> None:
+    tomorrow, mistyped = timezone.now() + timedelta(days=1), timezone.now() + timedelta(days=25_000)
+    set_rate(actor=None, accelerator_type="k1", price_micro_per_hour=1)
+    set_rate(actor=None, accelerator_type="k1", price_micro_per_hour=2, valid_from=mistyped)
+    set_rate(actor=None, accelerator_type="k1", price_micro_per_hour=3, valid_from=tomorrow)
+    assert ledger.current_prices(timezone.now()) == {"k1": 1}
+    assert ledger.current_prices(tomorrow) == ledger.current_prices(mistyped) == {"k1": 3}
+    assert AuditEntry.objects.latest("pk").detail["withdrawn_from"] == [mistyped.isoformat()]
+    set_rate(actor=None, accelerator_type="k1", price_micro_per_hour=4)
+    assert ledger.current_prices(timezone.now()) == ledger.current_prices(mistyped) == {"k1": 4}
 
 
 #: Moments of a random history, in quarters of an hour over five days.

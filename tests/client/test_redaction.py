@@ -47,6 +47,14 @@ def test_usual_ways_of_writing_are_hidden(text: str) -> None:
     assert "s3cr3t" not in Redactor([SECRET]).clean_text(text)
 
 
+@pytest.mark.parametrize("length", [18, 19, 20])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_of_a_value_in_base64_by_itself_nothing_is_left(length: int, end: str) -> None:
+    value = "s3cr3t-s3cr3t-s3cr3t"[:length]
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        assert Redactor([value]).clean(encode((value + end).encode())) == MASK
+
+
 def test_lines_of_a_long_value_are_hidden_each_and_in_rows() -> None:
     value = "\n".join(f"line {n} of a private key" for n in range(9))
     redactor = Redactor([value])

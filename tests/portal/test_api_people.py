@@ -206,6 +206,14 @@ def test_rotation_overlaps_and_keeps_the_rights(world: World, browser: Browser) 
     assert browser.send("post", f"tokens/{new['id']}/rotate", {}).status_code == 409
 
 
+def test_what_was_rotated_is_not_rotated_again(browser: Browser) -> None:
+    old = browser.send("post", "tokens", {"name": "ci"}).json()
+    assert browser.send("post", f"tokens/{old['id']}/rotate", {}).status_code == 201
+    again = browser.send("post", f"tokens/{old['id']}/rotate", {})
+    assert again.status_code == 409
+    assert "rotate the one that took its place" in again.json()["detail"]
+
+
 def test_rotation_never_prolongs_the_old_token(world: World, browser: Browser) -> None:
     old = browser.send("post", "tokens", {"name": "ci"}).json()
     soon = timezone.now() + timedelta(minutes=5)

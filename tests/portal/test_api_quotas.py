@@ -287,11 +287,12 @@ def test_administrators_set_limits_anywhere_and_change_and_remove_them(world: Wo
     changed = boss.request("PUT", address, {"limit": "2", "hard": True}, If_Match=tag)
     assert (changed.status, changed.json["limit"], changed.json["hard"]) == (200, "2", True)
     assert boss.request("PUT", address, {"limit": "3"}, If_Match=tag).status == 412
+    assert boss.request("PUT", address, {"limit": "4"}).json["hard"] is True  # as it was
     assert api.request("PUT", address, {"limit": "3"}).status == 404
     assert api.delete(address).status == 404
     assert boss.delete(address).status == 204
     actions = AuditEntry.objects.filter(action__startswith="quota.").order_by("pk").values_list("action", flat=True)
-    assert list(actions) == ["quota.create", "quota.change", "quota.delete"]
+    assert list(actions) == ["quota.create", "quota.change", "quota.change", "quota.delete"]
 
 
 @pytest.mark.parametrize(

@@ -152,3 +152,12 @@ def test_rotation_leaves_every_value_readable_under_a_new_key(api: Api, world: W
     path.write_text(old[0])
     with pytest.raises(encryption.CannotDecrypt):
         encryption.decrypt(Secret.objects.get().ciphertext)
+
+
+def test_a_refused_value_is_not_repeated(api: Api) -> None:
+    for wrong in ("ab1", 12_345_678, ["k3y-k3y"]):
+        refused = put(api, value=wrong)
+        assert refused.status == 400
+        assert "ab1" not in refused.text
+        assert "12345678" not in refused.text
+        assert "k3y" not in refused.text

@@ -92,6 +92,7 @@ def test_more_than_a_thousand_are_refused(world: World, api: Api, monkeypatch: p
         {"action": "cancel", "ids": [1], "labels": {"a": "1"}},
         {"action": "hold", "ids": [1], "changes": {}},
         {"action": "cancel", "filter": {"stat": ["queued"]}},
+        {"action": "cancel", "filter": {}},
         {"action": "cancel", "ids": [-1]},
         {"action": "cancel", "ids": [{}]},
     ],
@@ -125,4 +126,11 @@ def test_one_entry_says_what_was_done(world: World, api: Api) -> None:
     bulk(api, "hold", [first.number, second.number, 10**9])
     entry = AuditEntry.objects.get(action="jobs.hold")
     assert entry.detail == {"jobs": [first.number, second.number], "refused": 1, "filter": None}
-    assert entry.actor == world.user
+    assert (entry.actor, entry.target) == (world.user, "2 jobs")
+    bulk(api, "cancel", [10**9])
+    assert not AuditEntry.objects.filter(action="jobs.cancel").exists()
+
+
+def test_a_mistyped_condition_is_told_which_there_are(api: Api) -> None:
+    refused = bulk(api, "cancel", filter={"lable": ["a=1"]})
+    assert "did you mean label?" in refused.json["errors"][0]["message"]

@@ -180,7 +180,9 @@ def bulk(action: BulkAction, settings: tuple[str, ...], yes: bool, output: str, 
     client = connect()
     if not yes:
         click.confirm(f"{action} {_count(client, filters)} jobs?", abort=True, err=True)
-    more = {"labels": _changes(settings)} if action == "label" else {"changes": _changes(settings)} if settings else {}
+    more: Json = {"changes": _changes(settings)} if settings else {}
+    if action == "label":
+        more = _changes(tuple(f"labels.{setting}" for setting in settings)) or {"labels": {}}
     answer = client.operations.bulk(action, filters, **more)
     _report(answer, output)
     if answer["refused"]:

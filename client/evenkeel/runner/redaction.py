@@ -99,7 +99,12 @@ def _forms(value: bytes) -> Iterable[bytes]:
 
 
 def _base64_forms(value: bytes) -> Iterable[bytes]:
-    """As far as the value alone decides the characters, wherever in a longer text it began; and in rows."""
+    """The value by itself, with and without a newline; as far as it alone decides the characters, wherever in a longer
+    text it began; and in rows."""
+    for alone in (base64.b64encode(value), base64.b64encode(value + b"\n")):
+        for form in (alone, alone.translate(bytes.maketrans(b"+/", b"-_"))):
+            yield form
+            yield form.rstrip(b"=")
     for shift in range(3):
         whole = base64.b64encode(b"\0" * shift + value)
         first, last = -(-shift * 8 // 6), (shift + len(value)) * 8 // 6

@@ -2436,10 +2436,10 @@ export interface components {
              */
             limit: number | string;
             /**
-             * @description True: refuse at submission. False: let jobs wait.
-             * @default false
+             * @description True: refuse at submission. False: let jobs wait. Left out: as it is, or false for a new one.
+             * @default null
              */
-            hard: boolean;
+            hard: boolean | null;
         };
         Checkpoint: {
             attempt: number;
@@ -5088,10 +5088,10 @@ export interface components {
              */
             limit: number | string;
             /**
-             * @description True: refuse at submission. False: let jobs wait.
-             * @default false
+             * @description True: refuse at submission. False: let jobs wait. Left out: as it is, or false for a new one.
+             * @default null
              */
-            hard: boolean;
+            hard: boolean | null;
             /**
              * @description Key of the project that it sits on.
              * @default null

@@ -56,7 +56,7 @@ function Verdict({ ask, room, queued, options, currency }: { ask: Ask; room: Roo
         <Fig label="Free now" value={integer(room.free)} detail={`of ${integer(room.total)} allowed`} />
         <Fig label="In the queue" value={integer(queued + 1)} detail={queued === 0 ? "nothing ahead" : "last by arrival"} />
         <Fig label="Runs for" value={span(options.map((o) => o.seconds), duration)} detail={options.length === 0 ? "no curve known" : "waiting not counted"} />
-        <Fig label="Costs" value={costs.length === 0 ? EN : `${money(Math.min(...costs), currency)}${Math.max(...costs) - Math.min(...costs) < 0.005 ? "" : `${EN}${money(Math.max(...costs), currency)}`}`} detail="at today's rates" />
+        <Fig label="Costs" value={costs.length === 0 ? EN : `${money(Math.min(...costs), currency)}${Math.max(...costs) - Math.min(...costs) < 0.005 ? "" : `${EN}${money(Math.max(...costs), currency)}`}`} detail="at today's rates, before discounts" />
       </div>
     </section>
   );
