@@ -43,7 +43,7 @@ def make_job(
         "number": number,
         "project": "speech",
         "state": state,
-        "submitted_at": float(number),
+        "submitted_at": number / 1000,  # in order, and before snapshots are taken
         "curves": {type: curve or make_curve()},
         "remaining_steps": 1000.0,
         "gpu_ids": tuple(holds),

@@ -24,7 +24,7 @@ MOST_SIMULATED = 500
 #: What one round costs, in milliseconds on the machine it was measured on: in itself and per job that it is shown;
 #: where jobs are ranked and backfilled, where a linear program is solved, where the queue is served strictly in order,
 #: else. And per user of a fair-share tree.
-_RANKED, _SOLVED, _STRICT, _PLAIN, _PER_USER = (0.3, 0.028), (0.5, 0.014), (0.15, 0.005), (0.15, 0.016), 0.005
+_RANKED, _SOLVED, _STRICT, _PLAIN, _PER_USER = (0.3, 0.018), (0.5, 0.014), (0.15, 0.004), (0.15, 0.016), 0.005
 _PER_FUTURE = 0.05  # and job: to begin it
 
 
@@ -89,9 +89,10 @@ def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, bud
     futures = _futures(base, policy, known, seed, budget, len(ahead))
     # 3 put them together; what none of them reached follows from the work ahead
     road = Road(base, waiting, known.history, known.trained_s)
-    found = _together(waiting, futures, road, reach)
-    stuck = _limited(futures)
-    unsaid |= {job.id: stuck.get(job.id, "unknown") for job in waiting if job.id not in found}
+    stuck = [future.stuck() for future in futures]
+    found = _together(waiting, futures, stuck, road, reach)
+    limited = _limited(stuck)
+    unsaid |= {job.id: limited.get(job.id, "unknown") for job in waiting if job.id not in found}
     bases = Counter(known.history.basis(job, known.trained_s.get(job.id, 0.0)) for job in base.jobs)
     return Forecast(snapshot.now, found, unsaid, len(futures), sum(future.planned for future in futures), bases)
 
@@ -165,7 +166,9 @@ def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: B
 # What they say together ----------------------------------------------------------------------------
 
 
-def _together(waiting: Sequence[Job], futures: Sequence[Future], road: Road, reach: Reach) -> dict[str, Start]:
+def _together(
+    waiting: Sequence[Job], futures: Sequence[Future], stuck: Sequence[Mapping[str, str]], road: Road, reach: Reach
+) -> dict[str, Start]:
     found: dict[str, Start] = {}
     now = road.snapshot.now
     paces = [road.pace(future.starts) for future in futures]
@@ -174,7 +177,7 @@ def _together(waiting: Sequence[Job], futures: Sequence[Future], road: Road, rea
         reached = [future.starts.get(job.id) for future in futures]
         missing = sum(at is None for at in reached)
         simulated = place < MOST_SIMULATED
-        if simulated and 2 * sum(job.id in future.stuck for future in futures) > len(futures):
+        if simulated and 2 * sum(job.id in keys for keys in stuck) > len(futures):
             continue
         least_s = reach.least_s(job)
         seconds = [
@@ -186,6 +189,6 @@ def _together(waiting: Sequence[Job], futures: Sequence[Future], road: Road, rea
     return found
 
 
-def _limited(futures: Sequence[Future]) -> dict[str, str]:
-    tokens = Counter((key, "limit") for future in futures for key, token in future.stuck.items() if "quota" in token)
-    return {key: why for (key, why), times in tokens.items() if 2 * times > len(futures)}
+def _limited(stuck: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    times = Counter(key for tokens in stuck for key, token in tokens.items() if "quota" in token)
+    return {key: "limit" for key, often in times.items() if 2 * often > len(stuck)}

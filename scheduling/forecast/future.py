@@ -33,6 +33,10 @@ _PER_START, _ENOUGH_STARTS = 2.0, 4
 _HEAD_START = 1 / 3
 #: This part of the budget has to do for all that is to come, with so many rounds more.
 _RESERVE, _LAST_ROUNDS = 1 / 4, 4
+#: Where GPUs are shared in time: they are taken from some, and given to others when those have stopped.
+_ROUNDS_OF_A_TURN = 2
+#: Others come until at least so much of the budget is used.
+_DRAINABLE = 1 / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Future:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._memory: Mapping[str, Any] = base.memory
         self._node_of = {gpu: node.name for node in base.nodes for gpu in node.gpu_ids}
+        self._turned = False  # a round of fractions of time has ended, or GPUs that were to change hands are free
+        self._draining = False
         #: Of free GPUs of a type: since when they are, and how many rounds there had been when that was known.
         self._freed: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         self._blocked: set[int] = set(base.blocked_gpu_ids)
@@ -85,6 +91,7 @@ class Future:
         taken = self._blocked.union(*(job.gpu_ids for job in base.jobs))
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
         self.planned = 0  # rounds
+        self._started_in = 0  # the latest of them that let one start who waits now
         self.cost = 0.0  # of those
         self._planned_at = -math.inf  # the latest round
         self._plan = Plan()
@@ -104,7 +111,6 @@ class Future:
     def _affords(self) -> bool:
         return self._last > 0
 
-    @property
     def stuck(self) -> dict[str, str]:
         """Who has not started though nothing more would happen, or whom a limit kept back: the reason's token."""
         over = self._affords() and not self._goes_on()  # neither its budget nor the emergency brake ended it
@@ -117,17 +123,29 @@ class Future:
         heappush(self._events, (max(at, self._began_at), next(self._order), call))
 
     def _pass(self, events: int) -> None:
-        """So many that could let somebody start, and all of their moment; none beyond the edge of a window."""
+        """So many that could let somebody start, and all of their moment; none beyond the edge of a window.
+
+        Where GPUs are shared in time and somebody starts at each turn, no turn is passed over.
+        """
         edge, goal, self._middle = self._edge(), self._passed + events, self._passed + (events + 1) // 2
-        while self._events and self._events[0][0] <= (edge if self._passed < goal else self.now):
+        starting = self.planned - self._started_in < _ROUNDS_OF_A_TURN
+        by_turns, self._turned = self.policy.timed and events > 1 and starting, False
+
+        def more() -> bool:
+            return not self._turned if by_turns else self._passed < goal
+
+        while self._events and self._events[0][0] <= (edge if more() else self.now):
             at, _, call = heappop(self._events)
             self.now = max(self.now, at)
             call()
-        if self._passed < goal and not math.isinf(edge):
+        if more() and not math.isinf(edge):
             self.now = edge
 
     def _share(self) -> int:
-        """How many events share the next round: one while it can afford to."""
+        """How many events share the next round: one while it can afford to, and never more than can end before it."""
+        running = sum(sim.gang is not None for sim in self._live.values())
+        if self._drains(running):
+            return max(1, running)
         rounds = self._left / self.cost_of(len(self._live)) + self._last - len(self._edges())
         started = len(self.starts)
         each = (self._passed + _PER_START * _ENOUGH_STARTS) / (started + _ENOUGH_STARTS)
@@ -138,7 +156,15 @@ class Future:
             return 1
         passed = self._passed + _HEAD_START * (self._passed + expected)
         growth: float = (1.0 + expected / passed) ** (1.0 / max(1.0, rounds))
-        return max(1, int(passed * (growth - 1.0)))
+        return max(1, min(int(passed * (growth - 1.0)), running))
+
+    def _drains(self, running: int) -> bool:
+        """Whether the budget just does to let who is here start, as many in each round as run: nobody comes then."""
+        if not self._draining and self._left < _DRAINABLE * self.budget:
+            waiting = 2 * len(self._open) if self.policy.timed else len(self._live) - running
+            rounds = waiting / max(1, running)
+            self._draining = self._left < rounds * self.cost_of(len(self._live))
+        return self._draining
 
     def _due(self) -> bool:
         """Whether a round could move anybody."""
@@ -169,7 +195,7 @@ class Future:
         return self.now + self.times.launch_s + self.times.protect_s
 
     def _await_arrival(self) -> None:
-        job = next(self.arrivals, None) if self._arrived < MOST_ARRIVALS else None
+        job = next(self.arrivals, None) if self._arrived < MOST_ARRIVALS and not self._draining else None
         if job is not None:
             self._arrived += 1
             self._at(job.submitted_at, lambda: self._arrive(job))
@@ -228,6 +254,7 @@ class Future:
     def _unblock(self, gpus: frozenset[int]) -> Callable[[], None]:
         def call() -> None:
             self._blocked -= gpus
+            self._turned = True
             self._release(tuple(gpus), self.now)
 
         return call
@@ -262,7 +289,8 @@ class Future:
             self._at(at, self._count)
 
     def _count(self) -> None:
-        self._passed += 1
+        self._passed += not self._draining
+        self._turned = True
 
     def _edge(self) -> float:
         """When the next window begins or ends: rounds go by that exactly."""
@@ -291,12 +319,14 @@ class Future:
             at = self._started_at(sim, move)
             if sim.job.id in self._open:
                 self._open.discard(sim.job.id)
-                self.starts[sim.job.id] = at
+                self.starts[sim.job.id], self._started_in = at, self.planned
             begins = at + times.launch_s
             sim.job = replace(sim.job, held_since=at)
             self._free.subtract(self._usable[gpu] for gpu in move.gpu_ids if gpu in self._usable)
         else:
             more = set(move.gpu_ids).difference(sim.gpus)
+            if move.gang is not None:
+                self._take(move.gang.type, len(more))
             self._free.subtract(self._usable[gpu] for gpu in more if gpu in self._usable)
             sim.count(now)
             left = set(sim.gpus) - set(move.gpu_ids)
@@ -315,15 +345,21 @@ class Future:
 
     def _started_at(self, sim: Sim, move: Move) -> float:
         """Now, or where events shared the round: when it came or its GPUs became free, whichever was later."""
-        if not self._keeps or move.gang is None:
+        if self.policy.timed or move.gang is None:
             return self.now
-        freed = self._freed[move.gang.type]
-        always = self._free[move.gang.type] - len(freed)
-        # Which GPUs of the type it gets says little where events shared the round: who is ahead takes the first.
-        taken = [heappop(freed) for _ in range(min(len(freed), max(0, len(move.gpu_ids) - always)))]
+        taken = self._take(move.gang.type, len(move.gpu_ids))
         since = max([sim.job.submitted_at, sim.job.not_before or -math.inf, *(at for at, _ in taken)])
         news = since > self._planned_at or any(rounds == self.planned - 1 for _, rounds in taken)
         return since if news else self.now
+
+    def _take(self, kind: str, count: int) -> list[tuple[float, int]]:
+        """Since when GPUs of a type were free that now are given away, as far as that is known.
+
+        Which GPUs of the type somebody gets says little where events shared the round: who is ahead takes the first.
+        """
+        freed = self._freed[kind]
+        always = self._free[kind] - len(freed)
+        return [heappop(freed) for _ in range(min(len(freed), max(0, count - always)))]
 
     def _queue_again(self, sim: Sim) -> None:
         sim.leaving, sim.locked_until = False, -math.inf

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+#: Differences of times since 1970 are as exact as this.
+_ROUNDING_S = 1e-6
 
 
 class Timetable:
@@ -22,22 +24,29 @@ class Timetable:
         moments = sorted(at.keys() - {now})
         self.times: Floats = np.array([now, *moments])
         self.free: Ints = free + np.cumsum([at.get(now, 0), *(at[moment] for moment in moments)], dtype=np.int64)
+        self._enough: dict[int, tuple[Floats, Floats]] = {}  # until something is taken
 
     def earliest(self, count: int, duration_s: float) -> float:
         """When so many GPUs are free together for so long; infinite where they never are."""
+        begins, longest = self._enough[count] if count in self._enough else self._stretches(count)
+        place = int(longest.searchsorted(duration_s - _ROUNDING_S))
+        return float(begins[place]) if place < len(begins) else math.inf
+
+    def _stretches(self, count: int) -> tuple[Floats, Floats]:
+        """When so many are free begins, and the longest stretch until then: what fits into none yet fits nowhere."""
         enough = self.free >= count
-        # It suffices to look at where stretches with enough begin: what does not fit there fits nowhere in them.
         turns = np.flatnonzero(enough[1:] != enough[:-1]) + 1
         begins = self.times[np.append(0, turns)]
         ends = np.append(begins[1:], math.inf)
         first = 0 if enough[0] else 1
         begins, ends = begins[first::2], ends[first::2]
-        fits = np.flatnonzero(ends >= begins + duration_s)
-        return float(begins[fits[0]]) if len(fits) else math.inf
+        found = self._enough[count] = begins, np.maximum.accumulate(ends - begins)
+        return found
 
     def take(self, count: int, start: float, duration_s: float) -> None:
         first, last = self._cut(start), self._cut(start + duration_s)
         self.free[first:last] -= count
+        self._enough.clear()
 
     def _cut(self, at: float) -> int:
         """The index of the step that begins then, which is made where there is none."""

@@ -182,11 +182,26 @@ def passed_by(load: float, waiting: int, gpus: int) -> tuple[Snapshot, Known]:
 
 
 @pytest.mark.parametrize("name", ["fifo_gang", "multifactor", "f_scheduling", "max_min_fairness"])
-@pytest.mark.parametrize(("load", "waiting", "gpus"), [(0.9, 6, 4), (0.3, 20, 8), (0.7, 100, 32), (0.3, 450, 64)])
+@pytest.mark.parametrize(
+    ("load", "waiting", "gpus"), [(0.9, 6, 4), (2.0, 6, 4), (0.3, 20, 8), (0.3, 100, 4), (0.7, 100, 32), (0.3, 450, 64)]
+)
 def test_all_of_the_first_500_are_simulated(name: str, load: float, waiting: int, gpus: int) -> None:
     forecast = foresee_under(name, *passed_by(load, waiting, gpus))
     assert len(forecast.starts) == waiting
     assert all(start.simulated for start in forecast.starts.values())
+
+
+@pytest.mark.parametrize("name", ["multifactor", "max_min_fairness"])
+def test_a_long_queue_on_few_gpus_is_told_about_rightly_from_its_head_on(name: str) -> None:
+    """More rounds than there is time for: those that are simulated start when they would, and so do those behind."""
+    snapshot, what = passed_by(0.0, 490, 4)
+    rough = foresee_once(name, snapshot, what, milliseconds=300.0)
+    exact = foresee_once(name, snapshot, what, milliseconds=1e6)
+    assert rough.rounds < exact.rounds / 3
+    said, true = ([one.starts[job.id] for job in snapshot.jobs if not job.gpu_ids] for one in (rough, exact))
+    assert said[0].simulated
+    for one, other in zip(said, true, strict=True):
+        assert one.p50_s == pytest.approx(other.p50_s, rel=0.25, abs=1_500.0)
 
 
 def test_a_few_that_came_at_once_do_not_come_again_and_again() -> None:
