@@ -242,6 +242,21 @@ class TestLooking:
         assert json.loads(run("show", "1", "--output", "json").stdout)["number"] == 1
         assert run("show", "9").exit_code == 102
 
+    def test_show_what_was_set_of_a_job(self, run: Run, portal: Portal) -> None:
+        bounds = {"deadline_at": "2030-01-02T12:00:00Z", "nice": 7, "max_cost": "5", "max_duration_s": 5_400.0}
+        portal.jobs = {1: make_job(1, labels={"team": "x", "run": "2"}, **bounds), 2: make_job(2)}
+        said = run("show", "1").stdout
+        for part in ("2030-01-02", "  7\n", "5 USD", "1h 30m in training", "run=2, team=x"):
+            assert part in said
+        for name in ("Deadline", "Nice", "Labels", "Max cost", "Max duration"):
+            assert name in said
+            assert name not in run("show", "2").stdout
+
+    def test_a_job_without_a_most_of_gpus_takes_so_many_or_more(self, run: Run, portal: Portal) -> None:
+        portal.jobs[1] = make_job(1, gpus={"min": 2, "max": None, "types": []})
+        assert "0 of 2 or more" in run("show", "1").stdout
+        assert "0 of 2 or more" in run("ls").stdout
+
     def test_show_a_job_of_nobody_that_ended_without_a_word(self, run: Run, portal: Portal) -> None:
         silent = {"reason": None, "message": None, "exit_code": None, "signal": 9}
         portal.jobs[1] = make_job(1, state="failed", owner=None, exit=silent)

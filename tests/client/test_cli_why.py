@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import pytest
+
+from tests.client.cli_portal import make_job
 from tests.client.test_cli_resources import PAGE, Run, Scripted
 from tests.client.test_cli_resources import portal as portal
 from tests.client.test_cli_resources import run as run
@@ -41,6 +45,11 @@ DISPLACED = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _the_job(portal: Scripted) -> None:
+    portal["GET jobs/12"] = make_job(12)
+
+
 def test_why_says_the_reason_and_what_would_change_it(run: Run, portal: Scripted) -> None:
     portal["GET jobs/12/explanation"] = EXPLANATION
     said = run("why", "12").output
@@ -48,6 +57,16 @@ def test_why_says_the_reason_and_what_would_change_it(run: Run, portal: Scripted
         assert part in said
     assert "Taken by" not in said
     assert json.loads(run("why", "12", "--output", "json").output)["token"] == "resources"
+
+
+def test_why_says_what_the_job_may_take_and_until_when(run: Run, portal: Scripted) -> None:
+    portal["GET jobs/12/explanation"] = EXPLANATION | {"deadline": "It is expected to end after its deadline."}
+    bounds = {"deadline_at": "2030-01-02T12:00:00Z", "nice": 7, "max_cost": "5", "max_duration_s": 5_400.0}
+    portal["GET jobs/12"] = make_job(12, labels={"team": "x", "run": "2"}, **bounds)
+    said = run("why", "12").output
+    for part in ("2030-01-02", "after its deadline", "5 USD", "1h 30m", "run=2, team=x"):
+        assert part in said
+    assert re.search(r"^Nice +7$", said, re.MULTILINE)
 
 
 def test_why_counts_those_before_it_that_compete_for_nothing(run: Run, portal: Scripted) -> None:

@@ -15,6 +15,7 @@ from evenkeel.cli.config import connect
 from evenkeel.cli.output import (
     age,
     as_json,
+    asked_rows,
     clean,
     fitted,
     gpus_text,
@@ -141,6 +142,7 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Steps", f"{progress_text(found)} ({found['progress']:.0%})"),
                 ("GPUs", gpus_text(found)),
                 ("Placed on", _places(found)),
+                *asked_rows(found),
                 ("Throughput", _speed(found["throughput"])),
                 ("Slowdown", found["slowdown"]),
                 ("Rescales", found["rescales"]),

@@ -131,9 +131,21 @@ def state_text(job: schemas.Job) -> str:
 def gpus_text(job: schemas.Job) -> str:
     """What it holds, of what it may: `2 of 1-6 titan_xp`."""
     low, high = job["gpus"]["min"], job["gpus"]["max"]
-    span = str(low) if low == high else f"{low}-{high or ''}"
+    span = f"{low} or more" if high is None else str(low) if low == high else f"{low}-{high}"
     held = job["allocation"]
     return f"{held['count']} of {span} {held['type']}" if held else f"0 of {span}"
+
+
+def asked_rows(job: schemas.JobDetail) -> list[tuple[str, object]]:
+    """What its user set of it beyond the program and its size; what was left open is empty."""
+    longest_s, cost = job["max_duration_s"], job["max_cost"]
+    return [
+        ("Deadline", moment(job["deadline_at"])),
+        ("Max duration", "" if longest_s is None else f"{span_text(longest_s)} in training"),
+        ("Max cost", "" if cost is None else f"{cost} {job['cost']['currency']}"),
+        ("Nice", job["nice"] or ""),
+        ("Labels", ", ".join(f"{clean(key)}={clean(value)}" for key, value in sorted(job["labels"].items()))),
+    ]
 
 
 def progress_text(job: schemas.Job) -> str:

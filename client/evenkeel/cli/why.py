@@ -9,7 +9,7 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, job_name, moment, pairs, print_json, print_rows, waits_for
+from evenkeel.cli.output import as_json, asked_rows, clean, job_name, moment, pairs, print_json, print_rows, waits_for
 from evenkeel.client import Client
 
 ARRAY_HEADS = {"REASON": "reason", "JOBS": "jobs", "FIRST": "first", "WHY THE FIRST WAITS": "text"}
@@ -31,10 +31,11 @@ def why(job: str, output: str) -> None:
       evenkeel why 12 --output json | jq .displaced
     """
     client = connect()
-    job_or_array(job, lambda: _why(client.explain(job), output), lambda number: _array_why(client, number, output))
+    job_or_array(job, lambda: _why(client, job, output), lambda number: _array_why(client, number, output))
 
 
-def _why(found: schemas.Explanation, output: str) -> None:
+def _why(client: Client, job: str, output: str) -> None:
+    found = client.explain(job)
     if output == "json":
         print_json(found)
         return
@@ -46,6 +47,8 @@ def _why(found: schemas.Explanation, output: str) -> None:
         ("Ahead", _ahead(found)),
         ("Next", clean(found["would_change"] or "")),
         ("Checked", moment(found["checked_at"])),
+        ("Late", clean(found["deadline"] or "")),
+        *asked_rows(client.job(job)),
     ]
     click.echo(pairs(rows + (_lost(found["displaced"]) if found["displaced"] else [])))
 
