@@ -75,6 +75,46 @@ def test_what_may_not_be_changed_is_named(
     assert api.get(f"jobs/{job.number}").json["name"] == "command"
 
 
+def test_a_deadline_in_the_past_is_refused_wherever_it_is_given(world: World, api: Api) -> None:
+    past, later = "2026-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
+    body = {"command": "train", "project": "vision", "total_steps": 9}
+    for refused in (
+        api.post("jobs", body | {"deadline": past}),
+        api.post("jobs", body | {"deadline": past, "array": {"indices": "0-3"}}),
+        patch(api, world.submit(), deadline=past, name="other"),
+    ):
+        assert (refused.status, refused.fields) == (400, ["deadline"])
+        assert "2026-01-01 00:00:00 UTC has passed" in refused.text
+        assert "still to come" in refused.text
+    assert list(Job.objects.values_list("name", flat=True)) == ["command"]
+    assert api.post("jobs", body | {"deadline": later}).status == 201
+
+
+def test_the_rest_of_a_job_is_changed_after_its_deadline(world: World, api: Api) -> None:
+    job = overdue(world)
+    assert patch(api, job, nice=3, deadline=job.spec["deadline"]).status == 200
+    assert patch(api, job, deadline=None).json["deadline_at"] is None
+
+
+def test_resubmitting_after_the_deadline_says_how_to_set_another(world: World, api: Api) -> None:
+    old = overdue(world)
+    refused = api.post(f"jobs/{old.number}/resubmit", {})
+    assert (refused.status, refused.fields) == (400, ["deadline"])
+    assert "--set deadline=" in refused.text
+    bulk = api.post("jobs/bulk", {"action": "resubmit", "ids": [old.number]}).json["results"][0]
+    assert (bulk["status"], bulk["detail"]) == (400, refused.json["detail"])
+    for deadline in ("2100-01-01T00:00:00Z", None):
+        assert api.post(f"jobs/{old.number}/resubmit", {"deadline": deadline}).json["deadline_at"] == deadline
+
+
+def overdue(world: World) -> Job:
+    """A job whose deadline came after its submission and has passed."""
+    job = world.submit()
+    job.spec["deadline"] = "2026-01-01T00:00:00Z"
+    job.save(update_fields=["spec"])
+    return job
+
+
 def test_administrators_change_the_priority_and_leave_an_entry(world: World) -> None:
     job = world.submit(nice=5)
     root = Api(User.objects.create_superuser("root@example.org", "x"))

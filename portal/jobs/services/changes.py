@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from portal.jobs import events, wakeups
+from portal.jobs.due import check_deadline
 from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import HoldKind, Job, Run
 from portal.jobs.schema import FieldProblem, Problems, parse_job_file
@@ -32,6 +33,8 @@ def patch_job(*, actor: User, job: Job, patch: JobPatch) -> Job:
         changed = {key: value for key, value in spec.items() if value != job.spec.get(key)}
         changed |= {key: None for key in job.spec if key not in spec}
         _check(actor, job, run, changed)
+        if "deadline" in changed:
+            check_deadline(patch.deadline, now)
         if not changed:
             return job
         before = {key: job.spec.get(key) for key in changed}

@@ -18,6 +18,7 @@ from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
 from portal.jobs import events, wakeups
 from portal.jobs.dependencies import find_dependencies, store_dependencies
+from portal.jobs.due import check_deadline
 from portal.jobs.models import (
     Assignment,
     Cluster,
@@ -70,6 +71,7 @@ def submit_job(
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False
+    check_deadline(job_file.deadline, timezone.now(), again=resubmit_of is not None)
     project, model_type = resolve(user, job_file)
     start = find_start(user, project, job_file)
     dependencies = find_dependencies(user, job_file)
