@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from portal.api.access import Access
 from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.shapes.arrays import ArrayCancelled, JobArray, JobArrayPage
@@ -37,13 +38,14 @@ def _limit(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 class ArraysView(APIView):
-    @operation("list_arrays", JobArrayPage, access=Access.SIGNED_IN, tag="jobs", query=ArraysQuery)
+    @operation("list_arrays", JobArrayPage, access=Access.SIGNED_IN, tag="jobs", query=ArraysQuery, problems=(404,))
     def get(self, request: Request, query: ArraysQuery) -> Response:
         """Arrays of my projects, newest first."""
         jobs = visible_jobs(signed_in(request))
         rows = visible_arrays(signed_in(request))
         if query.project is not None:
-            rows = rows.filter(pk__in=jobs.filter(project__key=query.project).order_by().values("array"))
+            project = named_project(signed_in(request), query.project)
+            rows = rows.filter(pk__in=jobs.filter(project=project).order_by().values("array"))
         arrays, links = take_page(request, rows, query)
         return Response({**links, "results": describe_arrays(arrays, jobs)})
 

@@ -81,7 +81,15 @@ class BulkAnswer(Shape):
 
 
 class BulkView(APIView):
-    @operation("change_jobs", BulkAnswer, access=Access.SIGNED_IN, tag="jobs", body=BulkRequest, examples=[EXAMPLE])
+    @operation(
+        "change_jobs",
+        BulkAnswer,
+        access=Access.SIGNED_IN,
+        tag="jobs",
+        body=BulkRequest,
+        problems=(404,),
+        examples=[EXAMPLE],
+    )
     def post(self, request: Request, query: Query, body: BulkRequest) -> Response:
         """Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each."""
         user = signed_in(request)

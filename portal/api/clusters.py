@@ -14,6 +14,7 @@ from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -46,12 +47,12 @@ class EventsQuery(PageQuery):
 
 
 class EventsView(APIView):
-    @operation("list_events", EventPage, access=Access.SIGNED_IN, tag="cluster", query=EventsQuery)
+    @operation("list_events", EventPage, access=Access.SIGNED_IN, tag="cluster", query=EventsQuery, problems=(404,))
     def get(self, request: Request, query: EventsQuery) -> Response:
         """What happened to my projects' jobs and to the cluster, newest first."""
         rows = visible_events(signed_in(request))
         if query.project:
-            rows = rows.filter(project__key=query.project)
+            rows = rows.filter(project=named_project(signed_in(request), query.project))
         if query.kind:
             rows = rows.filter(kind=query.kind)
         events, links = take_page(request, rows, query, key="id")

@@ -20,6 +20,7 @@ from portal.jobs.selectors import jobs_named, visible_arrays, visible_jobs
 
 #: More names of one request are not looked at.
 MAX_NAMES = 1_000
+_LONGEST_NAME = 80
 
 
 def _hides_job(user: User, reference: str) -> bool:
@@ -57,6 +58,7 @@ _HIDES: dict[str, Callable[[User, str], bool]] = {
 #: What is there and all the same not found is hidden.
 _THERE: dict[str, type[ApiToken | Quota]] = {"token": ApiToken, "quota": Quota}
 _IN_QUERY = _IN_BODY = ("project", "parent", "job")
+_WITHIN_BODY = ("resume_from", "filter")
 
 
 def note_denial(request: Request, status: int) -> None:
@@ -64,10 +66,10 @@ def note_denial(request: Request, status: int) -> None:
         return
     user = getattr(request, "_user", None)  # as far as it is known: asking might raise again
     actor = user if isinstance(user, User) else None
-    hidden = actor is not None and (_hides_something(actor, request) or (status == 404 and _is_there(request)))
-    if status != 403 and not hidden:
+    hidden = _hidden(actor, request) if actor is not None else {}
+    if status != 403 and not hidden and not (status == 404 and actor is not None and _is_there(request)):
         return
-    _note(request, actor, status)
+    _note(request, actor, status, {"hidden": hidden} if hidden else None)
 
 
 def note_hidden_jobs(request: Request, user: User, references: Iterable[str]) -> None:
@@ -89,8 +91,10 @@ def _note(request: Request | HttpRequest, actor: User | None, status: int, more:
     record_denial(actor=actor, target=request.path, detail=detail, who=who)
 
 
-def _hides_something(user: User, request: Request) -> bool:
-    return any(_HIDES[name](user, value) for name, value in _named(request) if "\0" not in value)
+def _hidden(user: User, request: Request) -> dict[str, str]:
+    """What the request asks for that is there and that the user may not see; the address is in the entry anyhow."""
+    asked = [(name, value) for name, value in _named(request) if "\0" not in value]
+    return {name: value[:_LONGEST_NAME] for name, value in asked if _HIDES[name](user, value)}
 
 
 def _is_there(request: Request) -> bool:
@@ -105,11 +109,9 @@ def _named(request: Request) -> Iterator[tuple[str, str]]:
     yield from ((name, request.query_params[name]) for name in _IN_QUERY if name in request.query_params)
     body = getattr(request, "_full_data", None)  # None: not read, or not readable
     if isinstance(body, Mapping):
-        start = body.get("resume_from")
-        values = {name: body.get(name) for name in _IN_BODY} | (
-            {"job": start.get("job")} if isinstance(start, Mapping) else {}
-        )
-        yield from ((name, str(value)) for name, value in values.items() if isinstance(value, str | int))
+        for part in (body, *(body.get(name) for name in _WITHIN_BODY)):
+            values = {name: part.get(name) for name in _IN_BODY} if isinstance(part, Mapping) else {}
+            yield from ((name, str(value)) for name, value in values.items() if isinstance(value, str | int))
 
 
 class PageDenials(MiddlewareMixin):

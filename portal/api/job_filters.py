@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from accounts.models import User
 from portal.api.inputs import At, Body, PageQuery, Several, Word
+from portal.api.named import named_project
 from portal.api.shapes.base import JobState
 from portal.jobs.models import LIVE_VALUES, Job
 from portal.jobs.selectors import in_people_states, in_states
@@ -57,7 +58,7 @@ class JobsFilter(_Filters, Body):
 
 def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) -> QuerySet[Job]:
     plain = {
-        "project__key": query.project,
+        "project": named_project(user, query.project) if query.project is not None else None,
         "model_type__name": query.model_type,
         "array__number": query.array,
         "partition__name": query.partition,

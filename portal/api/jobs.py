@@ -77,7 +77,7 @@ class Destination(Body):
 class JobsView(APIView):
     parser_classes = [JsonParser, YamlParser]
 
-    @operation("list_jobs", JobPage, access=Access.SIGNED_IN, tag="jobs", query=JobsQuery)
+    @operation("list_jobs", JobPage, access=Access.SIGNED_IN, tag="jobs", query=JobsQuery, problems=(404,))
     def get(self, request: Request, query: JobsQuery) -> Response:
         """Jobs of my projects, newest first."""
         rows = find_jobs(visible_jobs(signed_in(request)), query, signed_in(request))

@@ -21,6 +21,7 @@ from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import At, Body, PageQuery, Query, Word
+from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -109,12 +110,14 @@ class DiscountsView(APIView):
     parser_classes = [JsonParser]
     get_permissions = readers_and_administrators
 
-    @operation("list_discounts", DiscountPage, access=Access.SIGNED_IN, tag="prices", query=DiscountsQuery)
+    @operation(
+        "list_discounts", DiscountPage, access=Access.SIGNED_IN, tag="prices", query=DiscountsQuery, problems=(404,)
+    )
     def get(self, request: Request, query: DiscountsQuery) -> Response:
         """Discounts of my projects and of those above them, newest first."""
         mine = visible_projects(signed_in(request))
         if query.project:
-            mine = mine.filter(key=query.project)
+            mine = mine.filter(pk=named_project(signed_in(request), query.project).pk)
         above = {level for chain in mine.values_list("ancestry", flat=True) for level in chain}
         rows = DiscountRow.objects.filter(project__in=above).select_related("project")
         found, links = take_page(request, rows, query, key="id")

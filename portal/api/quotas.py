@@ -21,6 +21,7 @@ from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -76,12 +77,12 @@ class QuotasQuery(PageQuery):
 class QuotasView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("list_quotas", QuotaPage, access=Access.SIGNED_IN, tag="quotas", query=QuotasQuery)
+    @operation("list_quotas", QuotaPage, access=Access.SIGNED_IN, tag="quotas", query=QuotasQuery, problems=(404,))
     def get(self, request: Request, query: QuotasQuery) -> Response:
         """Limits that I may change, newest first: all for administrators, those below their projects for managers."""
         rows = quota_changes.manageable_quotas(signed_in(request))
         if query.project:
-            rows = rows.filter(project__key=query.project)
+            rows = rows.filter(project=named_project(signed_in(request), query.project))
         if query.user:
             rows = rows.filter(user__email__iexact=query.user)
         found, links = take_page(request, rows, query, key="id")

@@ -15,6 +15,7 @@ from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.inputs import PageQuery, Query, Word
+from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes import shares as shapes
@@ -31,7 +32,7 @@ class TreeQuery(PageQuery):
 
 
 def _top(user: User, query: TreeQuery) -> Project | None:
-    return visible_projects(user).get(key=query.project) if query.project else None
+    return named_project(user, query.project) if query.project else None
 
 
 class PrioritiesView(APIView):

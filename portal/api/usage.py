@@ -23,6 +23,7 @@ from accounts.usage import GroupBy, Question
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import PageQuery, Query, Word, known_era
+from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes.money import UsagePage
@@ -89,7 +90,7 @@ class UsageExportView(APIView):
 
 
 def _question(user: User, query: UsageFilters, now: datetime) -> Question:
-    """Raises Project.DoesNotExist for a project that the user may not see, Refused for days in the wrong order."""
+    """Raises Refused for a project that the user may not see, and for days in the wrong order."""
     today = now.astimezone(timezone.get_default_timezone()).date()
     last = query.to_day or today
     first = query.from_day or last.replace(day=1)
@@ -98,7 +99,7 @@ def _question(user: User, query: UsageFilters, now: datetime) -> Question:
         raise Refused(400, f"from_day {wrong.message}", [wrong])
     projects = visible_projects(user)
     if query.project:
-        top = projects.get(key=query.project)
+        top = named_project(user, query.project)
         projects = projects.filter(ancestry__contains=[top.pk])
     return Question(
         group_by=query.group_by,

@@ -138,6 +138,9 @@ async def _subscribe(user: User, session: SessionBase, streams: list[str]) -> No
     ("method", "path", "body", "status"),
     [
         ("GET", "usage?project=hidden", None, 404),
+        ("GET", "jobs?project=hidden", None, 404),
+        ("GET", "events?project=hidden", None, 404),
+        ("POST", "jobs/bulk", {"action": "cancel", "filter": {"project": "hidden"}}, 404),
         ("GET", "quotas/QUOTA", None, 404),
         ("DELETE", "tokens/TOKEN", None, 404),
         ("POST", "jobs", {"command": "x", "project": "hidden", "total_steps": 1}, 400),
@@ -161,6 +164,11 @@ def test_what_a_query_or_body_names_is_noticed(
     sent = json.loads(json.dumps(body).replace('"JOB"', str(job.number)))
     assert Api(eve).request(method, f"{path}", sent).status == status
     assert [who for who, *_ in denied()] == ["eve@example.org"]
+    asked = AuditEntry.objects.latest("id").detail.get("hidden", {})
+    if "hidden" in f"{path} {sent}":
+        assert asked == {"project": "hidden"}
+    if "resume_from" in str(sent):
+        assert asked == {"job": str(job.number)}
 
 
 def test_a_wrong_body_is_no_denial(world: World, boss: Api) -> None:
