@@ -90,6 +90,7 @@ def test_why_and_prio_name_the_job_of_an_array(run: Run, portal: Scripted) -> No
     place = {"number": 18, "index": 3, "size": 4}
     before = {"number": 18, "index": 2, "size": 4}
     ahead = [{"number": 21, "name": None, "project": "Speech", "array": before, "gpus": 2, "state": "queued"}]
+    portal["GET jobs/18_3"] = make_job(22, array=place)
     portal["GET jobs/18_3/explanation"] = EXPLANATION | {"number": 22, "array": place, "ahead": ahead}
     said = run("why", "18_3").output
     assert "18_3" in said
