@@ -51,13 +51,19 @@ def _steps(job: Job) -> list[int]:
 
 def _given(job: Job, step: int) -> int:
     if not Checkpoint.objects.filter(run__job=job, step=step).exists():
-        known = ", ".join(f"{step:,}" for step in _steps(job)[:10]) or "none"
-        message = f"#{job.number} wrote no checkpoint at step {step:,}; its newest are: {known}."
+        message = f"#{job.number} wrote no checkpoint at step {step:,}; {_what_there_is(job)}."
         raise Problems([FieldProblem("resume_from.step", message, "invalid")])
     if problem := problem_with(job.pk, step):
-        message = f"The checkpoint of #{job.number} at step {step:,} cannot be used: {problem}."
+        message = f"The checkpoint of #{job.number} at step {step:,} cannot be used: {problem}; {_what_there_is(job)}."
         raise Problems([FieldProblem("resume_from.step", message, "gone")])
     return step
+
+
+def _what_there_is(job: Job) -> str:
+    """The steps that may be resumed from: what a program no longer keeps is not offered."""
+    keep = int(job.spec.get("checkpoint", {}).get("keep", 3))
+    kept = [step for step in _steps(job) if problem_with(job.pk, step) is None][:keep]
+    return f"it has those at {', '.join(f'{step:,}' for step in kept)}" if kept else "it has none"
 
 
 def _newest(job: Job) -> int:
