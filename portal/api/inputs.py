@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import date
 from typing import Annotated, Any, TypeVar
 
@@ -11,7 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from rest_framework.request import Request
 
 from portal.jobs.fields import no_control
-from portal.jobs.schema import FieldProblem, Problems, problems_of
+from portal.jobs.schema import FieldProblem, Problems, hint_at, problems_of
 
 M = TypeVar("M", bound=BaseModel)
 When = TypeVar("When", bound=date)
@@ -80,10 +79,8 @@ def read_query(request: Request, model: type[M]) -> M:
 
 
 def _unknown(name: str, known: list[str]) -> FieldProblem:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none'}."
     shown = "".join(c if c.isprintable() else "?" for c in name[:100])
-    return FieldProblem(shown, f"is no known parameter; {hint}", "unknown")
+    return FieldProblem(shown, f"is no known parameter; {hint_at(name, known)}", "unknown")
 
 
 def read_body(document: Any, model: type[M]) -> M:

@@ -23,6 +23,8 @@ from pydantic import (
 from portal.jobs.fields import CONTROL, Array, Line, Memory, Part, Seconds, Text, Word, no_control
 
 MAX_BYTES = 256 * 1024
+#: From here on a name is another one mistyped (difflib's ratio): `nmae` is name, and `bogus` is not gpus.
+_ALIKE = 0.75
 _LABEL_KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}\Z")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
@@ -303,9 +305,7 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         known = _known_keys(location[:-1], model)
-        near = difflib.get_close_matches(location[-1], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}." if known else ""
-        message = f"is no known key; {hint}" if hint else "is no known key."
+        message = f"is no known key; {hint_at(location[-1], known)}" if known else "is no known key."
     elif error["type"] == "value_error" and (named := re.match(r"^(\w+): (.*)$", message)) and named[1] in fields:
         field, message = named[1], named[2]
     elif error["type"] == "value_error" and message == "give either model_type or command":
@@ -315,6 +315,12 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
         message = f"{message}, not {error['input']!r}"
     return FieldProblem(CONTROL.sub("?", field)[:200] or whole, CONTROL.sub("?", message)[:500], error["type"])
+
+
+def hint_at(name: str, known: list[str]) -> str:
+    """The one that was meant, where it is written much like `name`; or all there are."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none'}."
 
 
 def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:

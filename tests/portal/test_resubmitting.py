@@ -106,7 +106,34 @@ def test_it_resumes_from_a_chosen_checkpoint(world: World, api: Api) -> None:
     old = trained(world, 200, 400)
     assert resubmit(api, old, resume_from={"step": 200}).json["step"] == 200
     refused = resubmit(api, old, resume_from={"step": 300})
-    assert "its newest are: 400, 200" in refused.json["detail"]
+    assert "wrote no checkpoint at step 300; it has those at 400, 200." in refused.json["detail"]
+
+
+def test_only_checkpoints_that_are_kept_are_offered(world: World, api: Api, tmp_path: Path) -> None:
+    elsewhere = trained(world, *range(100, 600, 100))
+    assert "it has those at 500, 400, 300." in resubmit(api, elsewhere, resume_from={"step": 7}).json["detail"]
+    here = trained(world, *range(100, 600, 100))
+    put_files(tmp_path, here, 400)
+    put_files(tmp_path, here, 500, size=3)
+    for step in (7, 100, 500):
+        assert "it has those at 400." in resubmit(api, here, resume_from={"step": step}).json["detail"]
+    none = resubmit(api, trained(world), resume_from={"step": 7})
+    assert (none.fields, "it has none." in none.json["detail"]) == (["resume_from.step"], True)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("bogus", "there are name, project, "),
+        ("gpu", "did you mean gpus?"),
+        ("batchsize", "did you mean batch_size?"),
+        ("total_setps", "did you mean total_steps?"),
+    ],
+)
+def test_a_key_is_suggested_only_where_it_is_alike(world: World, api: Api, key: str, said: str) -> None:
+    detail = resubmit(api, world.submit(), **{key: 1}).json["detail"]
+    assert said in detail
+    assert ("did you mean" in detail) == ("did you mean" in said)
 
 
 def test_a_job_file_names_another_jobs_checkpoint(world: World, api: Api) -> None:
