@@ -131,7 +131,13 @@ def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
     exact = Fraction(value) / scale
     if quota.kind == Kind.GPU_HOURS:
         return f"{_down(exact, 5 if exact < 1 else 2):,}".rstrip("0").rstrip(".")
-    return f"{_down(exact, 2):,} {currency}".strip()
+    return f"{_down(exact, _places(quota.limit)):,} {currency}".strip()
+
+
+def _places(limit_micro: int) -> int:
+    """Digits after the point that a limit of money has, cents at least: use beside it is written as finely."""
+    exponent = Decimal(limit_micro).scaleb(-6).normalize().as_tuple().exponent
+    return max(2, -exponent) if isinstance(exponent, int) else 2
 
 
 def _down(value: Fraction, places: int) -> Decimal:
@@ -173,7 +179,21 @@ def refusal(
         return f"The limit of {limit} on {where} has {now} in use, and these are {count:,} jobs more."
     if not quota.hard or (present < quota.limit and not closed):
         return None
-    return f"The limit of {limit} on {where} is reached: {now} in use."
+    if quota.kind in AT_ONCE:
+        more = f"these are {count:,} more" if count > 1 else "this is one more"
+        return f"The limit of {limit} on {where} is reached: {now} in use, and {more}."
+    said = _spent(quota, present, currency)
+    return f"{said} What this job uses would come on top: wait for the {quota.period}'s end, or have the limit raised."
+
+
+def _spent(quota: Quota, present: Fraction, currency: str) -> str:
+    """What is used against a period's limit that is reached, or is by the time that jobs have left."""
+    limit, now = f"The limit of {amount(quota, currency)} on {level_of(quota)}", shown(quota, present, currency)
+    if present < quota.limit:
+        return f"{limit} counts as reached: {now} used, the rest is kept for jobs to write a checkpoint and leave."
+    over = present - quota.limit
+    more = f", {shown(quota, over, currency)} more than it" if shown(quota, over) != shown(quota, 0) else ""
+    return f"{limit} is reached: {now} used{more}."
 
 
 def spent_sentence(
@@ -184,9 +204,8 @@ def spent_sentence(
     if quota.kind in AT_ONCE or (present < quota.limit and not closed):
         return None
     _, end = period_of(quota.period, now)
-    used_now = shown(quota, present, currency)
-    text = f"The limit of {amount(quota, currency)} on {level_of(quota)} is reached: {used_now} in use."
-    return f"{text} It starts when the {quota.period} ends, {end:%Y-%m-%d %H:%M %Z}, or when the limit is raised."
+    starts = f"It starts when the {quota.period} ends, {end:%Y-%m-%d %H:%M %Z}, or when the limit is raised."
+    return f"{_spent(quota, present, currency)} {starts}"
 
 
 def closed_budgets(now: datetime) -> set[int]:

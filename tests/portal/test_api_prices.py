@@ -119,7 +119,9 @@ def test_an_estimate_names_price_and_source(world: World) -> None:
     assert (least["source"], least["price"]["discount_percent"]) == ("user", "50")
     assert "36,000 steps at 10 steps/s (user) on 1 × k1, at 1.234567 USD per GPU-hour less 50 %" in least["basis"]
     assert float(found["low"]) < 0.617284 < float(found["high"])
-    assert found["refused_by"] == ["The limit of 0 queued jobs on project Vision is reached: 0 in use."]
+    assert found["refused_by"] == [
+        "The limit of 0 queued jobs on project Vision is reached: 0 in use, and this is one more."
+    ]
     assert not Job.objects.exists()
 
 

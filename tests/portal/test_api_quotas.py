@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from accounts.models import AuditEntry, BudgetNotice, Membership, Project, Quota, User
-from accounts.quotas import amount, period_of
+from accounts.quotas import amount, period_of, refusal, spent_sentence
 from portal.api import quotas
 from portal.jobs.models import Hold, Job, JobEvent
 from portal.jobs.services.budgets import give_notices
@@ -71,7 +72,7 @@ def test_a_hard_limit_is_named_with_its_level_and_use(
     assert (refused.status, refused.fields) == (409, ["project"])
     names = {"project": "project Vision", "above": "project Lab", "user": "user ana@example.org"}
     name = names.get(level, "user ana@example.org in project Vision")
-    assert refused.json["detail"] == f"The limit of 1 {words} on {name} is reached: 1 in use."
+    assert refused.json["detail"] == f"The limit of 1 {words} on {name} is reached: 1 in use, and this is one more."
     assert refused.json["errors"][0]["code"] == "quota"
 
 
@@ -124,6 +125,28 @@ def test_gpu_hours_are_kept_in_whole_seconds(world: World, written: str, kept: i
 )
 def test_limits_are_worded_for_people(kind: str, period: str, limit: int, said: str) -> None:
     assert amount(Quota(kind=kind, period=period, limit=limit), "USD").lower() == said.lower()
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "said"),
+    [
+        (50_000, 50_000, "The limit of 0.05 USD per month on project Vision is reached: 0.05 USD used."),
+        (50_000, 64_000, "0.05 USD per month on project Vision is reached: 0.06 USD used, 0.01 USD more than it."),
+        (55_000, 55_400, "0.055 USD per month on project Vision is reached: 0.055 USD used."),
+        (
+            50_000,
+            40_000,
+            "counts as reached: 0.04 USD used, the rest is kept for jobs to write a checkpoint and leave.",
+        ),
+    ],
+)
+def test_use_and_limit_of_money_agree(world: World, limit: int, used: int, said: str) -> None:
+    row = Quota(project=world.project, kind="money", period="month", limit=limit, hard=True)
+    waits = spent_sentence(row, Fraction(used), timezone.now(), "USD", closed=True)
+    refused = refusal(row, Fraction(used), min_gpus=1, types=[], currency="USD", closed=True)
+    assert said in str(waits)
+    assert said in str(refused)
+    assert "this job uses would come on top" in str(refused)
 
 
 def now_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_a_hard_budget_parks_what_runs_before_it_is_crossed(world: World) -> Non
     wish = {"project": "vision", "command": "train", "total_steps": 10}
     refused = Api(world.user).post("jobs", wish)
     assert (refused.status, refused.fields) == (409, ["project"])
-    assert "1 GPU-hour per day on project Vision is reached" in refused.json["detail"]
+    assert "1 GPU-hour per day on project Vision counts as reached: 0.99" in refused.json["detail"]
     for _ in range(2):  # what was left over starts nobody again
         round_with_budgets(world)
         assert world.state(job) is State.WAITING_FOR_RESOURCE

@@ -87,8 +87,7 @@ def release_job(*, actor: User, job: Job) -> Job:
         if job.hold_kind == HoldKind.ADMIN and not actor.is_superuser:
             raise PermissionError(f"{job.hold_text} Only administrators release it.")
         if job.hold_kind == HoldKind.COST and has_cost_its_limit(job, now):
-            message = f"{job.hold_text} Raise max_cost: that releases it."
-            raise JobConflict.of("max_cost", message, "max_cost_reached")
+            raise JobConflict.of("max_cost", job.hold_text, "max_cost_reached")
         kind = job.hold_kind
         lift_hold(job, run, text=f"Released by {actor}; the next round looks at it.", now=now)
         audit_for_others(actor, job, "job.release", {"kind": kind})

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, Sum
 
-from accounts.pricing import PRODUCTS_PER_UNIT
+from accounts.pricing import PRODUCTS_PER_UNIT, amount
 from portal.jobs import events
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
@@ -70,9 +70,13 @@ def _is_overdue(job: Job, run: Run, now: datetime) -> bool:
 
 def _park_if_spent(job: Job, ctx: Context) -> None:
     limit = Decimal(str(job.spec["max_cost"]))
-    if so_far_products(job, ctx) < limit * PRODUCTS_PER_UNIT:
+    spent = so_far_products(job, ctx)
+    if spent < limit * PRODUCTS_PER_UNIT:
         return
-    text = f"It has cost the {limit.normalize():f} {CURRENCY} that it may cost; raise max_cost to let it go on."
+    text = (
+        f"It has cost {amount(spent).normalize():f} {CURRENCY} and may cost {limit.normalize():f} {CURRENCY}, and what "
+        "it costs while it writes a checkpoint and leaves comes on top. Raise max_cost to let it go on."
+    )
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_current(job.pk)
         # Patched meanwhile: the next round looks again.
