@@ -21,7 +21,7 @@ from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import At, Body, PageQuery, Query, Word
-from portal.api.named import named_project
+from portal.api.named import check_accelerator_type, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -83,6 +83,7 @@ class RatesView(APIView):
     )
     def post(self, request: Request, query: Query, body: RateWish) -> Response:
         """A new price; the one in force ends when it begins. 409 where that would be in the past."""
+        check_accelerator_type(body.accelerator_type)
         try:
             rate = set_rate(
                 actor=signed_in(request),

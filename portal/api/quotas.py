@@ -21,7 +21,7 @@ from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
-from portal.api.named import named_project
+from portal.api.named import check_accelerator_type, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -102,6 +102,7 @@ class QuotasView(APIView):
     def post(self, request: Request, query: Query, body: Wish) -> Response:
         """Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds."""
         actor = signed_in(request)
+        check_accelerator_type(body.accelerator_type)
         project = visible_projects(actor).get(key=body.project) if body.project else None
         user = _user(actor, body.user, project)
         quota_changes.check_may_set(actor, project, user)

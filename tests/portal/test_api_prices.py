@@ -57,6 +57,7 @@ def test_the_past_is_not_priced_anew(world: World, boss: Api, days: float) -> No
         {"resource": "cpu"},
         {"accelerator_type": None},
         {"accelerator_type": "a b"},
+        {"accelerator_type": "titan_px"},
         {"resource": "disk"},
         {"valid_from_at": "tomorrow"},
     ],

@@ -327,6 +327,7 @@ def test_administrators_set_limits_anywhere_and_change_and_remove_them(world: Wo
         ({"kind": "money", "limit": "1", "project": "vision"}, "body"),
         ({"kind": "money", "limit": "1", "project": "vision", "period": "day", "accelerator_type": "k1"}, "body"),
         ({"kind": "gpus", "limit": "1"}, "body"),
+        ({"kind": "gpus", "limit": "1", "project": "vision", "accelerator_type": "titan_px"}, "accelerator_type"),
         ({"kind": "gpus", "limit": "1", "user": "nobody@example.org"}, "user"),
     ],
 )
