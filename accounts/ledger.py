@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet, Sum
 from accounts import usage
 from accounts.levels import Levels
 from accounts.models import Discount, LedgerEntry, Rate, Resource
-from accounts.pricing import WEIGHTS, WHOLE, Charge, Price, Reduction, charge
+from accounts.pricing import WEIGHTS, WHOLE, Charge, Price, Reduction, charge, nearest_at
 
 #: Advisory lock: entries are written under it shared, prices change under it alone.
 _PRICES = 7_203
@@ -103,6 +103,12 @@ class PriceBook:
         later = datetime.max.replace(tzinfo=at.tzinfo)
         one = self.charges(project_id, resource, accelerator_type, at, later)[0]
         return one.price_micro_per_hour, one.kept_hundredths
+
+    def discount_at(self, project_id: int, at: datetime) -> tuple[int, int] | None:
+        """(project whose discount this one has, itself or one above, what it keeps); None where it has none."""
+        chain = list(reversed(self._levels.chain(project_id)))
+        nearest = nearest_at(at, [self._reductions.get(level, []) for level in chain])
+        return (chain[nearest[0]], nearest[1]) if nearest and nearest[1] < WHOLE else None
 
     def product_per_us(
         self, project_id: int, accelerator_type: str, at: datetime, *, gpus: int, cpus: int = 0, memory_mib: int = 0

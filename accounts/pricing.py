@@ -87,11 +87,17 @@ def _price_at(at: datetime, prices: Sequence[Price]) -> int:
 
 
 def _kept_at(at: datetime, levels: Sequence[Sequence[Reduction]]) -> int:
-    for level in levels:
+    nearest = nearest_at(at, levels)
+    return nearest[1] if nearest else WHOLE
+
+
+def nearest_at(at: datetime, levels: Sequence[Sequence[Reduction]]) -> tuple[int, int] | None:
+    """(place of the nearest level with a discount in force, what that keeps of a price)"""
+    for place, level in enumerate(levels):
         valid = [r for r in level if _in_force(r, at)]
         if valid:
-            return max(valid, key=lambda r: r.valid_from).kept_hundredths
-    return WHOLE
+            return place, max(valid, key=lambda r: r.valid_from).kept_hundredths
+    return None
 
 
 def total_product(charges: Iterable[Charge], resource: str = "gpu", quantity: int = 100) -> int:

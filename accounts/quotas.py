@@ -166,18 +166,29 @@ def refusal(
 ) -> str | None:
     """The sentence with which the limit refuses a new job, or so many of the kind at once, if it does. `closed`: as
     for `spent_sentence`."""
+    needs = least(quota, min_gpus, types) if quota.kind == Kind.GPUS else 0
+    if needs > quota.limit:
+        where, limit, now = level_of(quota), amount(quota, currency), shown(quota, present, currency)
+        return f"The limit of {limit} on {where} ({now} in use) can never hold this job, which needs {needs}."
+    if not quota.hard:
+        return None
+    return shortage(quota, present, needs=needs, currency=currency, count=count, closed=closed)
+
+
+def shortage(
+    quota: Quota, present: Fraction, *, needs: int, currency: str, count: int = 1, closed: bool = False
+) -> str | None:
+    """What the limit lacks for a new job, or so many at once; of a soft one, for which they wait. `needs`: GPUs that
+    it counts of one."""
     where, limit, now = level_of(quota), amount(quota, currency), shown(quota, present, currency)
     if quota.kind == Kind.GPUS:
-        needs = least(quota, min_gpus, types)
-        if needs > quota.limit:
-            return f"The limit of {limit} on {where} ({now} in use) can never hold this job, which needs {needs}."
-        if quota.hard and needs and present + count * needs > quota.limit:
+        if needs and present + count * needs > quota.limit:
             who = f"these {count:,} jobs need {count * needs:,}" if count > 1 else f"this job needs {needs}"
             return f"The limit of {limit} on {where} has {now} in use, and {who} more."
         return None
-    if quota.hard and count > 1 and quota.kind in AT_ONCE and present < quota.limit < present + count:
+    if count > 1 and quota.kind in AT_ONCE and present < quota.limit < present + count:
         return f"The limit of {limit} on {where} has {now} in use, and these are {count:,} jobs more."
-    if not quota.hard or (present < quota.limit and not closed):
+    if present < quota.limit and not closed:
         return None
     if quota.kind in AT_ONCE:
         more = f"these are {count:,} more" if count > 1 else "this is one more"

@@ -248,6 +248,12 @@ class Discount(TypedDict):
     valid_to_at: str | None
 
 
+class DiscountInForce(TypedDict):
+    percent: str
+    project: str
+    name: str
+
+
 class DiscountPage(TypedDict):
     next: str | None
     previous: str | None
@@ -1897,7 +1903,10 @@ class Estimate(TypedDict):
     low: str | None
     high: str | None
     basis: str
+    discount: DiscountInForce | None
+    jobs: int
     refused_by: list[str]
+    waits_for: list[str]
 
 
 class JobDetail(TypedDict):

@@ -6,18 +6,15 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db import transaction
-
 from accounts.ledger import PriceBook
 from accounts.models import Project, User
 from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
-from accounts.quotas import QuotaExceeded
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
 from portal.jobs.ends import SPREAD
 from portal.jobs.models import Accelerator, Cluster, Job, ModelType
 from portal.jobs.schema import JobFile
-from portal.jobs.services.admission import admit
+from portal.jobs.services.admission import Asked, foresee
 from portal.jobs.services.partitions import choose_partition, gpus_by_type, limits_of
 from scheduling.throughput import Profile
 
@@ -61,6 +58,9 @@ def estimate(
         if (option := _option(job, kind, count, profile, book, largest.get(kind, 1), now)) is not None
     ]
     amounts = [Decimal(option[end]) for option in options for end in ("low", "high")]
+    count = len(job_file.array.numbers) if job_file.array else 1
+    asked = Asked(job_file.gpus.min, job_file.gpus.types, count)
+    refused_by, waits_for = foresee(user=user, project=project, asked=asked)
     return {
         "currency": CURRENCY,
         "project": project.key,
@@ -68,7 +68,10 @@ def estimate(
         "low": str(min(amounts)) if amounts else None,
         "high": str(max(amounts)) if amounts else None,
         "basis": _basis(options),
-        "refused_by": _refused_by(user, project, job_file),
+        "discount": _discount(book, project, now),
+        "jobs": count,
+        "refused_by": refused_by,
+        "waits_for": waits_for,
     }
 
 
@@ -133,11 +136,11 @@ def _basis(options: list[dict[str, Any]]) -> str:
     return "The job keeps the GPUs of the option from its start to its end, at the prices of now; waiting is free."
 
 
-def _refused_by(user: User, project: Project, job_file: JobFile) -> list[str]:
-    try:
-        with transaction.atomic():
-            count = len(job_file.array.numbers) if job_file.array else 1
-            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types, count=count)
-    except QuotaExceeded as error:
-        return [text for _, text in error.refusals]
-    return []
+def _discount(book: PriceBook, project: Project, now: datetime) -> dict[str, Any] | None:
+    """What the options' amounts are less, and whose discount it is."""
+    found = book.discount_at(project.pk, now)
+    if found is None:
+        return None
+    level, kept = found
+    whose = project if level == project.pk else Project.objects.get(pk=level)
+    return {"percent": str(Decimal(WHOLE - kept) / 100), "project": whose.key, "name": whose.name}

@@ -142,10 +142,14 @@ def test_states_of_a_bulk_act_may_be_one_word(run: Run, portal: Scripted) -> Non
     assert portal.last[1]["filter"] == {"state": ["queued", "running"]}
 
 
-def test_an_estimate_says_what_would_refuse_the_job(run: Run, portal: Scripted) -> None:
+def test_an_estimate_says_what_would_refuse_the_job_and_what_it_would_wait_for(run: Run, portal: Scripted) -> None:
     refusal = "The limit of 4 GPUs at once on project Vision has 4 in use, and this job needs 1 more."
-    portal["POST jobs/estimate"] = {"options": [], "basis": "Nothing is known.", "refused_by": [refusal]}
-    assert refusal in run("cost", "estimate", "-", stdin="command: x\ntotal_steps: 1\n").output
+    spent = "The limit of 2 GPU-hours per day on project Vision is reached: 2 in use."
+    answer = {"options": [], "basis": "Nothing is known.", "refused_by": [refusal], "waits_for": [spent]}
+    portal["POST jobs/estimate"] = answer
+    said = run("cost", "estimate", "-", stdin="command: x\ntotal_steps: 1\n").output
+    assert f"It would be refused now: {refusal}" in said
+    assert f"It would wait: {spent}" in said
 
 
 def test_many_jobs_at_once_are_asked_about_first(run: Run, portal: Scripted) -> None:

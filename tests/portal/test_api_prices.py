@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from accounts.models import AuditEntry, Discount, Membership, Project, Quota, Rate, User
 from accounts.rates import set_discount, set_rate
+from accounts.services import create_project
 from portal.jobs.describe import iso
 from portal.jobs.models import Job
 from tests.portal.api import Api
@@ -124,6 +125,63 @@ def test_an_estimate_names_price_and_source(world: World) -> None:
         "The limit of 0 queued jobs on project Vision is reached: 0 in use, and this is one more."
     ]
     assert not Job.objects.exists()
+
+
+def test_an_estimate_says_whose_discount_it_is(world: World) -> None:
+    api = Api(world.user)
+    assert api.post("jobs/estimate", FILE).json["discount"] is None
+    set_discount(actor=None, project=world.project, percent_hundredths=2_000)
+    own = {"percent": "20", "project": "vision", "name": "Vision"}
+    assert api.post("jobs/estimate", FILE).json["discount"] == own
+    below = create_project(actor=None, key="ocr", name="OCR", parent=world.project)
+    Membership.objects.get_or_create(user=world.user, project=below, defaults={"role": "member"})
+    assert api.post("jobs/estimate", FILE | {"project": "ocr"}).json["discount"] == own
+
+
+def limit(world: World, kind: str, most: int, *, hard: bool, **columns: Any) -> Quota:
+    return Quota.objects.create(project=world.project, kind=kind, limit=most, hard=hard, **columns)
+
+
+def test_an_estimate_names_the_soft_limits_that_the_job_would_wait_for(world: World) -> None:
+    limit(world, "running_jobs", 0, hard=False)
+    limit(world, "gpus", 2, hard=False)
+    limit(world, "money", 0, hard=False, period="month")
+    api = Api(world.user)
+    found = api.post("jobs/estimate", FILE).json
+    jobs, money = found["waits_for"]
+    assert jobs == "The limit of 0 running jobs on project Vision is reached: 0 in use, and this is one more."
+    assert money.startswith(
+        "The limit of 0.00 USD per month on project Vision is reached: 0.00 USD used. It starts when"
+    )
+    assert (found["refused_by"], api.post("jobs", FILE).status) == ([], 201)
+
+
+def test_an_estimate_counts_all_jobs_of_an_array(world: World) -> None:
+    limit(world, "gpus", 2, hard=False)
+    array = FILE | {"array": {"indices": "0-2"}}
+    found = Api(world.user).post("jobs/estimate", array).json
+    text = "The limit of 2 GPUs at once on project Vision has 0 in use, and these 3 jobs need 3 more."
+    assert (found["jobs"], found["waits_for"], found["refused_by"]) == (3, [text], [])
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_what_an_estimate_says_of_limits_is_what_refuses(world: World, hard: bool) -> None:
+    limit(world, "gpus", 1, hard=hard)
+    limit(world, "running_jobs", 0, hard=hard)
+    api, wide = Api(world.user), FILE | {"gpus": {"min": 2}}
+    found, refused = api.post("jobs/estimate", wide).json, api.post("jobs", wide)
+    assert found["refused_by"] == [error["message"] for error in refused.json["errors"]]
+    assert len(found["refused_by"]) == (2 if hard else 1)  # more than there can ever be is refused by a soft one too
+    assert len(found["waits_for"]) == (0 if hard else 1)
+
+
+def test_an_estimate_locks_no_limit(world: World, django_assert_max_num_queries: Any) -> None:
+    limit(world, "gpus", 1, hard=True)
+    api = Api(world.user)
+    api.post("jobs/estimate", FILE)
+    with django_assert_max_num_queries(16) as asked:
+        api.post("jobs/estimate", FILE)
+    assert not [one for one in asked.captured_queries if "FOR NO KEY UPDATE" in one["sql"]]
 
 
 def test_of_an_unknown_program_nothing_is_estimated(world: World) -> None:

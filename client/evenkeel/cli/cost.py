@@ -84,6 +84,8 @@ def estimate(file: str, output: str) -> None:
     print_rows(answer["options"], heads | {"LOW": "low", "HIGH": "high", "BASIS": "basis"}, output, none="")
     for refusal in answer["refused_by"]:
         note(f"It would be refused now: {clean(refusal)}")
+    for limit in answer["waits_for"]:
+        note(f"It would wait: {clean(limit)}")
     note(clean(answer["basis"]))
 
 

@@ -2646,6 +2646,17 @@ export interface components {
             valid_from_at: string;
             valid_to_at: string | null;
         };
+        DiscountInForce: {
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            percent: string;
+            /** @description Key of the project whose discount it is: the job's, or the nearest above. */
+            project: string;
+            /** @description Its name. */
+            name: string;
+        };
         DiscountPage: {
             /** @description Address of the next page. */
             next: string | null;
@@ -2754,8 +2765,14 @@ export interface components {
             low: string | null;
             high: string | null;
             basis: string;
-            /** @description Limits that would refuse it now. */
+            /** @description What all amounts are less already; null: there is none. */
+            discount: components["schemas"]["DiscountInForce"] | null;
+            /** @description 1, or those of the array; all amounts are of one of them. */
+            jobs: number;
+            /** @description What submitting it would be refused with now, by limit. */
             refused_by: string[];
+            /** @description What soft limits lack that it, or some of the array, would wait for now, by limit. */
+            waits_for: string[];
         };
         Event: {
             id: number;

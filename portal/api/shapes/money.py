@@ -115,6 +115,12 @@ class Option(Shape):
     basis: str
 
 
+class DiscountInForce(Shape):
+    percent: Money
+    project: str = Field(description="Key of the project whose discount it is: the job's, or the nearest above.")
+    name: str = Field(description="Its name.")
+
+
 class Estimate(Shape):
     currency: str
     project: str
@@ -122,4 +128,9 @@ class Estimate(Shape):
     low: Money | None = Field(description="The least of all options; null where nothing is known of its speed.")
     high: Money | None
     basis: str
-    refused_by: list[str] = Field(description="Limits that would refuse it now.")
+    discount: DiscountInForce | None = Field(description="What all amounts are less already; null: there is none.")
+    jobs: int = Field(description="1, or those of the array; all amounts are of one of them.")
+    refused_by: list[str] = Field(description="What submitting it would be refused with now, by limit.")
+    waits_for: list[str] = Field(
+        description="What soft limits lack that it, or some of the array, would wait for now, by limit."
+    )

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Project, Quota, User
-from accounts.quotas import AT_ONCE, QuotaExceeded, binding, closed_budgets, refusal
+from accounts.quotas import (
+    AT_ONCE,
+    QuotaExceeded,
+    binding,
+    closed_budgets,
+    least,
+    refusal,
+    shortage,
+    spent_sentence,
+)
 from portal.jobs.holding import CURRENCY
 from portal.jobs.quota_use import Uses
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What limits count of a new job, or of each of `count` jobs of an array."""
+
+    min_gpus: int
+    types: Sequence[str]
+    count: int = 1
 
 
 def admit(
@@ -38,19 +58,53 @@ def admit(
             if row.pk in fresh:
                 row.limit, row.hard = fresh[row.pk].limit, fresh[row.pk].hard
     counted = [row for row in rows if row.hard or row.kind == Quota.Kind.GPUS]
-    if not counted:
-        return
-    now = timezone.now()
-    uses = Uses.of(counted, now, _jobs_of(counted))
-    closed = closed_budgets(now) if any(row.kind not in AT_ONCE for row in counted) else set()
-    refusals = []
-    for row in counted:
-        shut, used = row.pk in closed, uses.used(row)
-        text = refusal(row, used, min_gpus=min_gpus, types=types, count=count, currency=CURRENCY, closed=shut)
-        if text:
-            refusals.append(("gpus.min" if row.kind == Quota.Kind.GPUS else "project", text))
-    if refusals:
-        raise QuotaExceeded(refusals)
+    if refused := _refusals(counted, Asked(min_gpus, types, count)):
+        raise QuotaExceeded(refused)
+
+
+def foresee(*, user: User, project: Project, asked: Asked) -> tuple[list[str], list[str]]:
+    """What `admit` would refuse the job with now, and what soft limits lack that it would wait for; nothing is
+    locked."""
+    rows, now = list(binding(project, user)), timezone.now()
+    if not rows:
+        return [], []
+    uses, closed = _uses(rows, now)
+    refused = [text for row in rows if (text := _refusal(row, uses, closed, asked))]
+    lacking = [text for row in rows if not row.hard and (text := _shortage(row, uses, asked))]
+    return refused, lacking
+
+
+def _refusals(rows: list[Quota], asked: Asked) -> list[tuple[str, str]]:
+    """(field of the job file, sentence)"""
+    if not rows:
+        return []
+    uses, closed = _uses(rows, timezone.now())
+    texts = ((row, _refusal(row, uses, closed, asked)) for row in rows)
+    return [("gpus.min" if row.kind == Quota.Kind.GPUS else "project", text) for row, text in texts if text]
+
+
+def _uses(rows: list[Quota], now: datetime) -> tuple[Uses, set[int]]:
+    """How much of each is used, and which budgets are closed."""
+    closed = closed_budgets(now) if any(row.kind not in AT_ONCE for row in rows) else set()
+    return Uses.of(rows, now, _jobs_of(rows)), closed
+
+
+def _refusal(row: Quota, uses: Uses, closed: set[int], asked: Asked) -> str | None:
+    shut, used = row.pk in closed, uses.used(row)
+    return refusal(
+        row, used, min_gpus=asked.min_gpus, types=asked.types, count=asked.count, currency=CURRENCY, closed=shut
+    )
+
+
+def _shortage(row: Quota, uses: Uses, asked: Asked) -> str | None:
+    """Of a soft limit. A budget says in its own words until when."""
+    needs = least(row, asked.min_gpus, asked.types) if row.kind == Quota.Kind.GPUS else 0
+    if needs > row.limit:  # that refuses it
+        return None
+    used = uses.used(row)
+    if row.kind in AT_ONCE:
+        return shortage(row, used, needs=needs, currency=CURRENCY, count=asked.count)
+    return spent_sentence(row, used, uses.now, CURRENCY)
 
 
 def _jobs_of(rows: list[Quota]) -> Q:
