@@ -1,3 +1,4 @@
+import stripAnsi from "strip-ansi";
 import { memo } from "react";
 
 const SHOWN = 3000;
@@ -34,9 +35,9 @@ const Line = memo(function Line({ line, search }: { line: string; search: string
   );
 });
 
-/** The last lines of a log, coloured by level. */
+/** The last lines of a log, coloured by level; a terminal's colour codes are left out. */
 export const LogText = memo(function LogText({ text, search }: { text: string; search: string }) {
   const lines = text.replace(/\n$/, "").split("\n");
   const first = Math.max(0, lines.length - SHOWN);
-  return <>{lines.slice(first).map((line, i) => <Line key={first + i} line={line} search={search} />)}</>;
+  return <>{lines.slice(first).map((line, i) => <Line key={first + i} line={stripAnsi(line)} search={search} />)}</>;
 });
