@@ -75,6 +75,20 @@ function submit(text: string): Answer {
   return { status: 201, body: jobJson(job, now) };
 }
 
+/** Of the model job's program on one GPU; the limit refuses whoever asks for more than twelve. */
+function estimate(text: string): Answer {
+  const given = JSON.parse(text) as { total_steps?: number; project?: string; gpus?: { min?: number } };
+  const steps = Number(given.total_steps);
+  if (!(steps > 0)) return problem(400, "The job file has a mistake.", [{ field: "total_steps", message: "Give a number of steps, at least 1.", code: "invalid" }]);
+  const gpus = given.gpus?.min ?? 1;
+  const seconds = steps / (8 * gpus);
+  const cost = (seconds / 3600) * gpus * 1.6;
+  const price = { per_gpu_hour: "2.000000", per_cpu_hour: "0", per_gib_hour: "0", discount_percent: "20" };
+  const option = { type: "h200", gpus, steps_per_s: 8 * gpus, source: "measured", age_s: 60, samples: 9, duration_s: seconds, price, rate_per_hour: String(1.6 * gpus), amount: cost.toFixed(6), low: (cost * 0.9).toFixed(6), high: (cost * 1.1).toFixed(6), basis: `${steps} steps at ${8 * gpus} steps/s` };
+  const refused = gpus > 12 ? [`The limit of 12 GPUs at once on project Vision (6 in use) can never hold this job, which needs ${gpus}.`] : [];
+  return { body: { currency: "USD", project: given.project ?? "vision", options: [option], low: option.low, high: option.high, basis: "", discount: { percent: "20", project: "vision", name: "Vision" }, jobs: 1, refused_by: refused, waits_for: [] } };
+}
+
 function jobRoute(parts: string[], query: URLSearchParams, now: number): Answer {
   const job = jobs.get(Number(parts[1]));
   if (!job) return problem(404, "There is no such job.");
@@ -100,6 +114,7 @@ async function answer(request: IncomingMessage, path: string, query: URLSearchPa
     return method === "DELETE" ? { status: 204, body: null } : { body: session() };
   }
   if (path === "jobs") return method === "POST" ? submit(text) : listJobs(query, now);
+  if (path === "jobs/estimate") return estimate(text);
   if (parts[0] === "jobs") return jobRoute(parts, query, now);
   if (parts[0] === "live") {
     const stream = decodeURIComponent(parts[1] ?? "");

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limit, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Estimate, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limit, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -161,6 +161,16 @@ export const useHold = (number: number) => useJobChange(number, (_: void) => sen
 export const useRelease = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/release`, {}));
 export const useExtend = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/extend`, {}));
 export const usePatchJob = (number: number) => useJobChange(number, (patch: Record<string, unknown>) => send<Job>("PATCH", `jobs/${number}`, patch));
+
+/** What a job file would cost, and what limits say of it; while it changes the answer before stays. */
+export function useEstimate(file: Record<string, unknown>) {
+  return useQuery({
+    queryKey: ["estimate", file],
+    queryFn: ({ signal }) => request<Estimate>(url("jobs/estimate"), { method: "POST", body: file, signal }),
+    placeholderData: keepPreviousData,
+    refetchInterval: 30_000,
+  });
+}
 
 export interface Submission {
   body: string | Record<string, unknown>;

@@ -17,6 +17,7 @@ export type JobArray = S["JobArray"];
 export type JobTimeline = S["JobTimeline"];
 export type Metrics = S["Metrics"];
 export type JobCost = S["Cost"];
+export type Estimate = S["Estimate"];
 export type Explanation = S["Explanation"];
 export type LogChunk = S["Log"];
 export type ClusterTimeline = S["Timeline"];

@@ -1,6 +1,6 @@
-import type { AcceleratorType, CurvePoint, ModelType, Partition } from "../api/types";
+import type { AcceleratorType, CurvePoint, Estimate, ModelType, Partition } from "../api/types";
 import type { ClusterState } from "./blanks";
-import { basisOf, count, inWords, typeName } from "./format";
+import { basisOf, capital, count, inWords, trimmed, typeName, withUnit } from "./format";
 import type { JobFile } from "./jobFile";
 import { readPath } from "./jobFile";
 
@@ -53,33 +53,6 @@ export function curvesOf(file: JobFile, models: ModelType[]): KnownCurve[] {
   }));
 }
 
-export interface Option {
-  type: string;
-  gpus: number;
-  steps_per_s: number;
-  seconds: number;
-  cost: number | null;
-}
-
-export function optionFor(curve: KnownCurve, gpus: number, steps: number, accelerators: AcceleratorType[]): Option | null {
-  const speed = curve.steps[gpus - 1];
-  if (speed === undefined || !(speed > 0)) return null;
-  const price = accelerators.find((type) => type.name === curve.type)?.price_per_gpu_hour;
-  const seconds = steps / speed;
-  return { type: curve.type, gpus, steps_per_s: speed, seconds, cost: price == null ? null : (seconds / 3600) * gpus * Number(price) };
-}
-
-/** What the job would take if it kept its fewest, and its most, GPUs the whole time. */
-export function optionsFor(ask: Ask, curves: KnownCurve[], accelerators: AcceleratorType[]): Option[] {
-  const { steps } = ask;
-  if (steps === null) return [];
-  return curves.filter((curve) => ask.types.includes(curve.type)).flatMap((curve) => {
-    const most = Math.min(ask.max, curve.steps.length);
-    const counts = [...new Set([ask.min, most])].filter((n) => n >= ask.min && n <= most);
-    return counts.map((n) => optionFor(curve, n, steps, accelerators)).filter((option): option is Option => option !== null);
-  });
-}
-
 export interface Room {
   free: number;
   bestNode: number;
@@ -121,8 +94,21 @@ export interface Verdict {
   tone: "good" | "warn" | "bad";
 }
 
+/** What the portal says of limits on a job file. */
+export type LimitsSaid = Pick<Estimate, "refused_by" | "waits_for">;
+
 /** What can be said before submitting, from the present state alone; no forecast of the start. */
-export function verdict(ask: Ask, room: Room, queued: number): Verdict {
+export function verdict(ask: Ask, room: Room, queued: number, limits?: LimitsSaid): Verdict {
+  const refused = limits?.refused_by ?? [];
+  if (refused.length > 0) return { tone: "bad", title: refused.length === 1 ? "A limit refuses it now" : `${capital(inWords(refused.length))} limits refuse it now`, text: refused.join(" ") };
+  const placed = verdictOfRoom(ask, room, queued);
+  const waits = limits?.waits_for ?? [];
+  if (waits.length === 0 || placed.tone === "bad") return placed;
+  const title = waits.length === 1 ? "It will wait for a limit" : `It will wait for ${inWords(waits.length)} limits`;
+  return { tone: "warn", title, text: `${waits.join(" ")} It can be submitted and starts when ${waits.length === 1 ? "the limit lets" : "they let"} it.` };
+}
+
+function verdictOfRoom(ask: Ask, room: Room, queued: number): Verdict {
   const kind = ask.types.length === 1 ? typeName(ask.types[0] ?? "") : "GPU";
   const kinds = ask.types.length === 1 ? kind : "GPUs of the types allowed";
   const ahead = queued === 0 ? "nothing waits ahead of it" : `${inWords(queued)} ${queued === 1 ? "job waits" : "jobs wait"} already`;
@@ -133,4 +119,10 @@ export function verdict(ask: Ask, room: Room, queued: number): Verdict {
   if (room.free >= ask.min) return { tone: "good", title: "There is room now", text: `${count(room.free, kind, kinds)} ${are(room.free)} free, but ${ahead}; the policy decides who gets them.` };
   const lacks = room.free === 0 ? `No ${kind} is free` : `Only ${count(room.free, kind, kinds)} ${are(room.free)} free and it needs ${ask.min}`;
   return { tone: "warn", title: "It will wait, or others make room", text: `${lacks}, and ${ahead}. The policy may shrink running jobs for it.` };
+}
+
+/** Said under the cost: of what the amounts are, and what they are less already. */
+export function costBasis({ discount, jobs }: Pick<Estimate, "discount" | "jobs">): string {
+  const of = jobs > 1 ? `each of ${count(jobs, "job")}, ` : "";
+  return `${of}at today's rates, ${discount ? `less ${withUnit(trimmed(Number(discount.percent)), "%")} discount of project ${discount.name}` : "without a discount"}`;
 }

@@ -7,6 +7,8 @@ const HEIGHT = 190;
 const LEFT = 34;
 const TOP = 10;
 const BOTTOM = 24;
+/** Widest that a letter of a curve's name is, on average. */
+const LETTER = 6.5;
 
 function niceTop(value: number): number {
   const step = 10 ** Math.floor(Math.log10(value));
@@ -48,7 +50,7 @@ export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) 
           ))}
           {Array.from({ length: longest }, (_, i) => i + 1).filter((n) => n === 1 || n === longest || (n % every === 0 && longest - n >= every / 2)).map((n) => <text key={n} x={x(n)} y={HEIGHT - 6} textAnchor="middle">{n}</text>)}
           {single !== undefined && <Linear single={single} longest={longest} top={top} ends={curves.map((curve) => ({ x: x(curve.steps.length), y: y(curve.steps.at(-1) ?? 0) }))} x={x} y={y} />}
-          {curves.map((curve, i) => <Line key={curve.type} curve={curve} main={i === 0} x={x} y={y} />)}
+          {curves.map((curve, i) => <Line key={curve.type} curve={curve} main={i === 0} x={x} y={y} width={width} />)}
           {value !== undefined && (
             <g pointerEvents="none">
               <path d={`M${x(at)} ${y(value)}V${HEIGHT - BOTTOM}`} stroke="var(--accent)" strokeDasharray="2 3" />
@@ -94,15 +96,23 @@ function Linear({ single, longest, top, ends, x, y }: DrawProps & { single: numb
   );
 }
 
-function Line({ curve, main, x, y }: DrawProps & { curve: KnownCurve; main: boolean }) {
+/** A name longer than the margin beside a curve's end stands above it, ending at the chart's edge. */
+export function nameAt(end: Spot, name: string, width: number): Spot & { anchor: "start" | "end" } {
+  const fits = end.x + 8 + name.length * LETTER <= width;
+  return fits ? { x: end.x + 8, y: end.y + 4, anchor: "start" } : { x: width, y: Math.max(TOP + 4, end.y - 10), anchor: "end" };
+}
+
+function Line({ curve, main, x, y, width }: DrawProps & { curve: KnownCurve; main: boolean; width: number }) {
   const colour = main ? "var(--ink)" : "var(--ink-2)";
   const path = curve.steps.map((value, i) => `${i === 0 ? "M" : "L"}${x(i + 1).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   const last = curve.steps.length;
+  const name = typeName(curve.type);
+  const place = nameAt({ x: x(last), y: y(curve.steps[last - 1] ?? 0) }, name, width);
   return (
     <g>
       <path d={path} fill="none" stroke={colour} strokeWidth="1.8" strokeDasharray={curve.measured ? undefined : "4 3"} />
       {curve.measured && curve.steps.map((value, i) => <circle key={i} cx={x(i + 1)} cy={y(value)} r={2.2} fill={colour} />)}
-      <text x={x(last) + 8} y={y(curve.steps[last - 1] ?? 0) + 4} style={{ fill: colour, fontWeight: main ? 600 : 400 }}>{typeName(curve.type)}</text>
+      <text x={place.x} y={place.y} textAnchor={place.anchor} style={{ fill: colour, fontWeight: main ? 600 : 400 }}>{name}</text>
     </g>
   );
 }

@@ -7,6 +7,7 @@ import { Field, NumberField, TextField, errorAt, type FieldError } from "./field
 import { GpuFields } from "./GpuFields";
 import { LimitFields } from "./LimitFields";
 import { PartitionField } from "./PartitionField";
+import css from "./submit.module.css";
 import type { Draft } from "./useDraft";
 
 interface Props {
@@ -24,7 +25,7 @@ export function FormTab({ draft, errors }: Props) {
       </div>
       <div className="block">
         <Program draft={draft} errors={errors} />
-        <div className="g3">
+        <div className={`g3 ${css.steps}`}>
           <NumberField draft={draft} errors={errors} label="Steps" path="total_steps" unit="steps" />
           <NumberField draft={draft} errors={errors} label="Global batch" path="batch_size" unit="samples" placeholder={defaultBatch(draft, useModelTypes().data ?? [])} />
           <NumberField draft={draft} errors={errors} label="Checkpoint every" path="checkpoint.every_steps" unit="steps" placeholder="200" />

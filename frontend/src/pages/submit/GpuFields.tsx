@@ -5,6 +5,7 @@ import { money } from "../../lib/format";
 import { useCluster } from "../../lib/liveContext";
 import { typesWithin } from "../../lib/preview";
 import { errorAt, type FieldError } from "./fields";
+import css from "./submit.module.css";
 import type { Draft } from "./useDraft";
 
 const MOST_SHOWN = 64;
@@ -51,7 +52,7 @@ export function GpuFields({ draft, errors }: { draft: Draft; errors: FieldError[
       {accelerators.length > 0 && (
         <div className="f">
           <span className="lab1" id="types-label">Types allowed</span>
-          <div className="pick" role="group" aria-labelledby="types-label" style={{ gridTemplateColumns: "repeat(auto-fill,minmax(190px,1fr))" }}>
+          <div className={`pick ${css.types}`} role="group" aria-labelledby="types-label" style={{ gridTemplateColumns: "repeat(auto-fill,minmax(190px,1fr))" }}>
             {accelerators.map((type) => (
               <button key={type.name} type="button" className="card line" aria-pressed={types.length === 0 || types.includes(type.name)} onClick={() => toggle(type.name)}>
                 {type.title}

@@ -1,11 +1,15 @@
+import { useDebouncedValue } from "@mantine/hooks";
+import type { ReactNode } from "react";
+import { ApiError } from "../../api/client";
 import { usePartitions } from "../../api/clusterHooks";
-import { useAcceleratorTypes, useModelTypes } from "../../api/hooks";
-import { Panel } from "../../components/Panel";
+import { useAcceleratorTypes, useEstimate, useModelTypes } from "../../api/hooks";
+import type { Estimate } from "../../api/types";
+import { Fault, Panel, Skeleton } from "../../components/Panel";
 import { StateGlyph } from "../../components/icons";
 import { duration, integer, money, number, THIN, typeName } from "../../lib/format";
 import type { JobFile } from "../../lib/jobFile";
 import { useCluster } from "../../lib/liveContext";
-import { askOf, curvesOf, optionsFor, roomFor, typesWithin, verdict, type Ask, type Option, type Room } from "../../lib/preview";
+import { askOf, costBasis, curvesOf, roomFor, typesWithin, verdict, type Ask, type Room } from "../../lib/preview";
 import { CurveChart } from "./CurveChart";
 import css from "./submit.module.css";
 
@@ -18,6 +22,8 @@ function span(values: number[], show: (value: number) => string): string {
   return low === high ? low : `${low}${EN}${high}`;
 }
 
+const SETTLES_MS = 400;
+
 /** What can be known before submitting, and nothing more: no start is promised here. */
 export function Preview({ file }: { file: JobFile }) {
   const accelerators = useAcceleratorTypes().data ?? [];
@@ -27,22 +33,32 @@ export function Preview({ file }: { file: JobFile }) {
   const ask = askOf(file, accelerators);
   const there = { ...ask, types: typesWithin(ask.types, cluster, partitions, file.partition) };
   const curves = curvesOf(file, models);
-  const options = optionsFor(there, curves, accelerators);
+  const [settled] = useDebouncedValue(file, SETTLES_MS);
+  const estimate = useEstimate(settled);
+  const old = settled !== file || estimate.isPlaceholderData;
   const room = roomFor(ask.types, cluster, partitions, file.partition);
   const queued = cluster?.tiles.queued ?? 0;
-  const currency = accelerators[0]?.currency ?? "USD";
   return (
     <div className={css.right}>
-      <Verdict ask={ask} room={room} queued={queued} options={options} currency={currency} />
+      <Verdict ask={ask} room={room} queued={queued} estimate={estimate} old={old} />
       <CurvePanel curves={curves} ask={there} model={ask.model} />
-      <OptionTable ask={ask} options={options} currency={currency} />
+      {estimate.data && <OptionTable estimate={estimate.data} steps={ask.steps ?? 1} old={old} />}
     </div>
   );
 }
 
-function Verdict({ ask, room, queued, options, currency }: { ask: Ask; room: Room; queued: number; options: Option[]; currency: string }) {
-  const says = verdict(ask, room, queued);
-  const costs = options.map((option) => option.cost).filter((cost): cost is number => cost !== null);
+interface VerdictProps {
+  ask: Ask;
+  room: Room;
+  queued: number;
+  estimate: ReturnType<typeof useEstimate>;
+  /** The file has changed since: a new answer is on its way. */
+  old: boolean;
+}
+
+function Verdict({ ask, room, queued, estimate, old }: VerdictProps) {
+  const { data } = estimate;
+  const says = verdict(ask, room, queued, data);
   return (
     <section className="panel" aria-label="What is known now">
       <div className={css.verdict}>
@@ -52,18 +68,43 @@ function Verdict({ ask, room, queued, options, currency }: { ask: Ask; room: Roo
           <p>{says.text}</p>
         </div>
       </div>
-      <div className="strip" style={{ borderTop: "1px solid var(--line)" }}>
+      <div className={`strip ${css.figs} ${old ? css.old : ""}`} aria-busy={old || estimate.isPending}>
         <Fig label="Free now" value={integer(room.free)} detail={`of ${integer(room.total)} allowed`} />
         <Fig label="In the queue" value={integer(queued + 1)} detail={queued === 0 ? "nothing ahead" : "last by arrival"} />
-        <Fig label="Runs for" value={span(options.map((o) => o.seconds), duration)} detail={options.length === 0 ? "no curve known" : "waiting not counted"} />
-        <Fig label="Costs" value={costs.length === 0 ? EN : `${money(Math.min(...costs), currency)}${Math.max(...costs) - Math.min(...costs) < 0.005 ? "" : `${EN}${money(Math.max(...costs), currency)}`}`} detail="at today's rates, before discounts" />
+        <Fig label="Runs for" className={css.runs} {...runsFor(data, estimate.isPending)} />
+        <Fig label="Costs" className={css.costs} {...costs(data, estimate.isPending)} />
       </div>
+      {estimate.error && <NoEstimate query={estimate} />}
     </section>
   );
 }
 
-function Fig({ label, value, detail }: { label: string; value: string; detail: string }) {
-  return <div className="fig"><div className="l">{label}</div><div className="v">{value}</div><div className="d">{detail}</div></div>;
+interface Said {
+  value: ReactNode;
+  detail: string;
+}
+
+function runsFor(estimate: Estimate | undefined, pending: boolean): Said {
+  if (!estimate) return { value: pending ? <Skeleton height={28} width={80} /> : EN, detail: pending ? "asking the portal" : "not known" };
+  const known = estimate.options.length > 0;
+  return { value: span(estimate.options.map((option) => option.duration_s), duration), detail: known ? "waiting not counted" : "no curve known" };
+}
+
+function costs(estimate: Estimate | undefined, pending: boolean): Said {
+  if (!estimate) return { value: pending ? <Skeleton height={28} width={120} /> : EN, detail: pending ? "asking the portal" : "not known" };
+  const amounts = estimate.options.map((option) => Number(option.amount));
+  return { value: span(amounts, (amount) => money(amount, estimate.currency)), detail: costBasis(estimate) };
+}
+
+/** A file that is not whole yet is said quietly; what the portal itself could not do is a fault. */
+function NoEstimate({ query }: { query: ReturnType<typeof useEstimate> }) {
+  const wrong = query.error instanceof ApiError ? query.error.errors : [];
+  if (wrong.length === 0) return <Fault what="The estimate" query={query} />;
+  return <p className={`sub ${css.none}`} role="status">No estimate yet. {wrong.map((one) => `${one.field}: ${one.message}`).join(" ")}</p>;
+}
+
+function Fig({ label, value, detail, className = "" }: { label: string; className?: string | undefined } & Said) {
+  return <div className={`fig ${className}`}><div className="l">{label}</div><div className="v">{value}</div><div className="d">{detail}</div></div>;
 }
 
 function CurvePanel({ curves, ask, model }: { curves: ReturnType<typeof curvesOf>; ask: Ask; model: string | null }) {
@@ -85,22 +126,22 @@ function CurvePanel({ curves, ask, model }: { curves: ReturnType<typeof curvesOf
   );
 }
 
-function OptionTable({ ask, options, currency }: { ask: Ask; options: Option[]; currency: string }) {
+function OptionTable({ estimate, steps, old }: { estimate: Estimate; steps: number; old: boolean }) {
+  const { options, currency } = estimate;
   if (options.length === 0) return null;
-  const steps = ask.steps ?? 1;
   return (
     <Panel title="Time and cost" meta="if it kept that many GPUs throughout">
-      <div className="tw" tabIndex={0}>
-        <table className="t">
+      <div className={`tw ${old ? css.old : ""}`} tabIndex={0}>
+        <table className={`t cards ${css.options}`}>
           <thead><tr><th scope="col">GPUs</th><th scope="col" className="ra">Steps/s</th><th scope="col" className="ra">Runs for</th><th scope="col" className="ra">Cost</th><th scope="col" className="ra">Per 1,000 steps</th></tr></thead>
           <tbody>
             {options.map((option) => (
-              <tr key={`${option.type}/${option.gpus}`}>
-                <td>always {option.gpus}{THIN}×{THIN}{typeName(option.type)}</td>
-                <td className="ra">{number(option.steps_per_s)}</td>
-                <td className="ra">{duration(option.seconds)}</td>
-                <td className="ra">{option.cost === null ? EN : money(option.cost, currency)}</td>
-                <td className="ra">{option.cost === null ? EN : money((option.cost / steps) * 1000, currency)}</td>
+              <tr key={`${option.type}/${option.gpus}`} title={option.basis}>
+                <td className="wide">always {option.gpus}{THIN}×{THIN}{typeName(option.type)}</td>
+                <td className="ra" data-l="Steps/s">{number(option.steps_per_s)}</td>
+                <td className="ra" data-l="Runs for">{duration(option.duration_s)}</td>
+                <td className="ra" data-l="Cost">{money(option.amount, currency)}</td>
+                <td className="ra" data-l="Per 1,000 steps">{money((Number(option.amount) / steps) * 1000, currency)}</td>
               </tr>
             ))}
           </tbody>
