@@ -37,11 +37,11 @@ from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, SecretBody
 from portal.api.members import Email
-from portal.api.operations import operation, signed_in
+from portal.api.operations import CSRF_TOKEN, operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
-from portal.api.shapes.people import AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
+from portal.api.shapes.people import EXAMPLE_SECRET, AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
 from portal.jobs.describe import iso
 from portal.jobs.fields import no_control
 from portal.jobs.schema import FieldProblem
@@ -57,12 +57,19 @@ class InvitationWish(Body):
 
 
 class Look(SecretBody):
-    secret: str = Field(min_length=1, max_length=100, description="What the link has after #.")
+    secret: str = Field(
+        min_length=1, max_length=100, description="What the link has after #.", examples=[EXAMPLE_SECRET]
+    )
 
 
 class Acceptance(Look):
     name: Annotated[str, AfterValidator(no_control)] = Field("", max_length=150, examples=["Ana"])
-    password: str = Field("", max_length=1_024, description="For the new account; left out by whoever is signed in.")
+    password: str = Field(
+        "",
+        max_length=1_024,
+        description="For the new account, ten characters or more; left out by whoever is signed in.",
+        examples=["correct horse battery"],
+    )
 
 
 class InvitationsView(APIView):
@@ -142,11 +149,12 @@ class LookView(APIView):
         access=Access.PUBLIC,
         tag="invitations",
         body=Look,
-        problems=(404,),
+        problems=(403, 404),
         public=True,
     )
     def post(self, request: Request, query: Query, body: Look) -> Response:
-        """What a link invites to, before it is accepted; only whoever has it can ask."""
+        """What a link invites to, before it is accepted; only whoever has it can ask. Needs no sign-in, and the CSRF
+        token only of whoever is signed in with a session."""
         _slow_down(request)
         try:
             invitation = find_invitation(body.secret, timezone.now())
@@ -171,9 +179,11 @@ class AcceptView(APIView):
         body=Acceptance,
         problems=(403, 404, 409),
         public=True,
+        parameters=[CSRF_TOKEN],
     )
     def post(self, request: Request, query: Query, body: Acceptance) -> Response:
-        """Join the project: as whoever is signed in, or with a new account, which is then signed in."""
+        """Join the project: as whoever is signed in, or with a new account, which is then signed in. Needs no sign-in,
+        but the CSRF token in any case: GET session first, then send its cookies and the token. API tokens get 403."""
         if isinstance(request.auth, ApiToken):
             raise Refused(403, "A token cannot accept invitations: sign in for that.")
         SessionAuthentication().enforce_csrf(request)

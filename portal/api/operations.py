@@ -46,6 +46,14 @@ PATH_PARAMETERS = {
     "account": OpenApiParameter("account", int, OpenApiParameter.PATH, description="Id of the service account."),
     "browser": OpenApiParameter("browser", int, OpenApiParameter.PATH, description="Id of the session."),
 }
+#: Of what anybody may call and what signs in or out: it is checked without a session, too.
+CSRF_TOKEN = OpenApiParameter(
+    "X-CSRFToken",
+    str,
+    OpenApiParameter.HEADER,
+    required=True,
+    description="The cookie `csrftoken`, to be sent as well; GET /api/v1/session sets it. 403 where they differ.",
+)
 
 
 def signed_in(request: Request) -> User:

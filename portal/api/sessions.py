@@ -25,7 +25,7 @@ from accounts.selectors import projects_with_roles
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Query, SecretBody
-from portal.api.operations import operation
+from portal.api.operations import CSRF_TOKEN, operation
 from portal.api.parsing import JsonParser
 from portal.api.rates import RateThrottle
 from portal.api.shapes.accounts import Session
@@ -67,7 +67,14 @@ class SessionView(APIView):
         return Response(describe_session(request.user))
 
     @operation(
-        "sign_in", Session, access=Access.PUBLIC, tag="session", body=Credentials, problems=(401, 403, 429), public=True
+        "sign_in",
+        Session,
+        access=Access.PUBLIC,
+        tag="session",
+        body=Credentials,
+        problems=(401, 403, 429),
+        public=True,
+        parameters=[CSRF_TOKEN],
     )
     def post(self, request: Request, query: Query, body: Credentials) -> Response:
         """Sign in with a session cookie. Needs the CSRF token, like every change with a cookie."""
@@ -79,7 +86,16 @@ class SessionView(APIView):
         attempts.forget(address_of(request), body.email)
         return Response(describe_session(user))
 
-    @operation("sign_out", None, access=Access.PUBLIC, tag="session", status=204, problems=(403,), public=True)
+    @operation(
+        "sign_out",
+        None,
+        access=Access.PUBLIC,
+        tag="session",
+        status=204,
+        problems=(403,),
+        public=True,
+        parameters=[CSRF_TOKEN],
+    )
     def delete(self, request: Request, query: Query) -> Response:
         """Sign out; the session cannot be used again."""
         SessionAuthentication().enforce_csrf(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiToken, AuditEntry, Invitation, Membership, Project, User
+from portal.api.schema import document
 from portal.jobs.models import Job
 from portal.jobs.snapshots import take_snapshot
 from tests.portal.api import Api
@@ -277,6 +279,28 @@ def test_an_invitation_is_mailed_where_mail_is_set_up(world: World, manager: Api
     assert invitation["mailed"]
     assert invitation["link"] in mail.outbox[0].body
     assert mail.outbox[0].to == ["new@example.org"]
+
+
+def test_the_example_of_accepting_is_one_that_is_accepted(world: World, manager: Api) -> None:
+    operation = document()["paths"]["/api/v1/invitations/accept"]["post"]
+    example = operation["requestBody"]["content"]["application/json"]["examples"]["Example"]["value"]
+    assert len(example["secret"]) == len(secret_of(invite(manager)))
+    Invitation.objects.update(digest=hashlib.sha256(example["secret"].encode()).hexdigest())
+    taken = Browser().send("post", "invitations/accept", example)
+    assert (taken.status_code, taken.json()["email"]) == (200, "new@example.org")
+    assert User.objects.get(email="new@example.org").check_password(example["password"])
+
+
+@pytest.mark.parametrize(
+    ("path", "method"), [("invitations/accept", "post"), ("session", "post"), ("session", "delete")]
+)
+def test_what_needs_the_csrf_token_without_a_session_says_so(path: str, method: str) -> None:
+    operation = document()["paths"][f"/api/v1/{path}"][method]
+    headers = {one["name"]: one.get("required", False) for one in operation["parameters"] if one["in"] == "header"}
+    assert headers["X-CSRFToken"] is True
+    assert "security" not in operation
+    if path == "invitations/accept":
+        assert "Needs no sign-in, but the CSRF token" in operation["description"]
 
 
 def test_accepting_needs_the_csrf_token(world: World, manager: Api) -> None:

@@ -275,7 +275,7 @@ export interface paths {
         put?: never;
         /**
          * Join the project: as whoever is signed in, or with a new account, which is then signed in
-         * @description Join the project: as whoever is signed in, or with a new account, which is then signed in.
+         * @description Join the project: as whoever is signed in, or with a new account, which is then signed in. Needs no sign-in, but the CSRF token in any case: GET session first, then send its cookies and the token. API tokens get 403.
          *
          *     **Access:** Anybody, signed in or not.
          */
@@ -297,7 +297,7 @@ export interface paths {
         put?: never;
         /**
          * What a link invites to, before it is accepted; only whoever has it can ask
-         * @description What a link invites to, before it is accepted; only whoever has it can ask.
+         * @description What a link invites to, before it is accepted; only whoever has it can ask. Needs no sign-in, and the CSRF token only of whoever is signed in with a session.
          *
          *     **Access:** Anybody, signed in or not.
          */
@@ -2145,7 +2145,10 @@ export interface components {
         };
         AcceleratorTypes: components["schemas"]["AcceleratorType"][];
         Acceptance: {
-            /** @description What the link has after #. */
+            /**
+             * @description What the link has after #.
+             * @example example-of-what-a-link-has-after-the-hash-0
+             */
             secret: string;
             /**
              * @default
@@ -2153,8 +2156,9 @@ export interface components {
              */
             name: string;
             /**
-             * @description For the new account; left out by whoever is signed in.
+             * @description For the new account, ten characters or more; left out by whoever is signed in.
              * @default
+             * @example correct horse battery
              */
             password: string;
         };
@@ -3799,7 +3803,10 @@ export interface components {
             complete: boolean;
         };
         Look: {
-            /** @description What the link has after #. */
+            /**
+             * @description What the link has after #.
+             * @example example-of-what-a-link-has-after-the-hash-0
+             */
             secret: string;
         };
         Member: {
@@ -3874,7 +3881,10 @@ export interface components {
             expires_at: string;
             accepted_at: string | null;
             revoked_at: string | null;
-            /** @description For the person invited. It is shown in this answer only. */
+            /**
+             * @description For the person invited. It is shown in this answer only.
+             * @example https://evenkeel.example.org/invitation#example-of-what-a-link-has-after-the-hash-0
+             */
             link: string;
             /** @description Whether the portal sent it by e-mail. */
             mailed: boolean;
@@ -6198,7 +6208,10 @@ export interface operations {
     accept_invitation: {
         parameters: {
             query?: never;
-            header?: never;
+            header: {
+                /** @description The cookie `csrftoken`, to be sent as well; GET /api/v1/session sets it. 403 where they differ. */
+                "X-CSRFToken": string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6307,6 +6320,15 @@ export interface operations {
             };
             /** @description Bad request */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13856,7 +13878,10 @@ export interface operations {
     sign_in: {
         parameters: {
             query?: never;
-            header?: never;
+            header: {
+                /** @description The cookie `csrftoken`, to be sent as well; GET /api/v1/session sets it. 403 where they differ. */
+                "X-CSRFToken": string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13936,7 +13961,9 @@ export interface operations {
     sign_out: {
         parameters: {
             query?: never;
-            header?: {
+            header: {
+                /** @description The cookie `csrftoken`, to be sent as well; GET /api/v1/session sets it. 403 where they differ. */
+                "X-CSRFToken": string;
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
             };

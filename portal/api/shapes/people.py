@@ -11,6 +11,9 @@ from portal.api.shapes.base import Page, Role, Shape
 
 INHERITED = "Key of the project above that the role comes from; null: it was given here."
 
+#: As long as a real one, and of nobody's link.
+EXAMPLE_SECRET = "example-of-what-a-link-has-after-the-hash-0"  # noqa: S105
+
 
 class ProjectDetail(Project):
     inherited_from: str | None = Field(description=INHERITED)
@@ -56,7 +59,10 @@ class InvitationPage(Page):
 
 
 class NewInvitation(Invitation):
-    link: str = Field(description="For the person invited. It is shown in this answer only.")
+    link: str = Field(
+        description="For the person invited. It is shown in this answer only.",
+        examples=[f"https://evenkeel.example.org/invitation#{EXAMPLE_SECRET}"],
+    )
     mailed: bool = Field(description="Whether the portal sent it by e-mail.")
 
 
