@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.utils import timezone
 from pydantic import AfterValidator, Field
 from rest_framework.request import Request
@@ -35,6 +36,7 @@ from portal.api.parsing import JsonParser
 from portal.api.shapes.accounts import ProjectPage
 from portal.api.shapes.people import ProjectDetail
 from portal.dashboard.projects import describe_projects
+from portal.jobs import wakeups
 from portal.jobs.describe import iso
 from portal.jobs.fields import no_control
 from portal.jobs.models import Job
@@ -129,6 +131,7 @@ class ProjectView(APIView):
             _move(user, row, body.parent)
         if body.name is not None and body.name != row.name:
             rename_project(actor=user, project=row, name=body.name)
+            transaction.on_commit(wakeups.wake)  # a round says the reasons of its jobs with the new name
         if body.model_fields_set & {"share_weight", "inner_rule", "priority"}:
             _share(user, row, body)
         return Response(_detail(user, project))

@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Guarantee, Membership, Project, Quota, User
+from portal.jobs import wakeups
 from portal.jobs.explain import _one_gpu
 from portal.jobs.models import Displacement, Job, Node, Qos
 from portal.jobs.starts import Said
@@ -281,3 +282,18 @@ def test_a_parked_job_says_when_its_period_ends(world: World) -> None:
     assert found["displaced"]["by"] == []
     assert found["displaced"]["back_at"] is not None
     assert found["displaced"]["back_basis"] == "when the budget's period ends"
+
+
+def test_after_a_rename_a_round_comes_and_says_the_new_name(
+    world: World, django_capture_on_commit_callbacks: Any
+) -> None:
+    Quota.objects.create(project=world.project, kind="running_jobs", limit=0)
+    job = world.submit(gpus=TWO)
+    world.round()
+    assert why(world, job)["text"].startswith("Project Vision may have 0 jobs running")
+    with django_capture_on_commit_callbacks() as after:
+        Membership.objects.update(role="manager")
+        assert Api(world.user).patch("projects/vision", {"name": "Seeing"}).status == 200
+    assert wakeups.wake in after
+    world.round()
+    assert why(world, job)["text"].startswith("Project Seeing may have 0 jobs running")
