@@ -74,6 +74,17 @@ def test_a_job_is_submitted_by_form_watched_and_cancelled(page: Page, live_porta
     assert live_portal.wait_state(number, "cancelled")["spec"]["total_steps"] == 50_000
 
 
+def test_an_estimate_that_is_worked_out_anew_stays_readable(page: Page) -> None:
+    page.goto("/submit")
+    page.get_by_role("radio", name=re.compile("digits_mlp")).click()
+    expect(page.get_by_role("region", name="Time and cost")).to_be_visible()
+    page.route("**/jobs/estimate", lambda _: None)  # never answered
+    page.get_by_label("Steps", exact=True).fill("60,000")
+    expect(page.locator("[aria-busy=true]")).to_contain_text("at today's rates")
+    check_fits_and_is_accessible(page)
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_an_error_stands_at_its_field_and_its_line(page: Page) -> None:
     page.goto("/submit")
     page.get_by_role("radio", name=re.compile("digits_mlp")).click()
