@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from evenkeel.cli import environments
 from evenkeel.cli.bundle import pack
 from evenkeel.cli.main import cli
+from evenkeel.cli.output import cell_text
 
 from tests.client.cli_portal import make_job
 
@@ -444,3 +445,8 @@ def test_more_time_for_an_idle_job(run: Run, portal: Scripted) -> None:
     idle = {"text": "No step for 31 min while it holds 2 x k1. It is parked at 14:00."}
     portal["POST jobs/12/extend"] = {"number": 12, "name": "night", "idle": idle}
     assert "Job 12: No step for 31 min" in run("extend", "12").output
+
+
+@pytest.mark.parametrize(("value", "shown"), [(9.3e-05, "0.000093"), (0.00733, "0.00733"), (2.0, "2"), (0.0, "0")])
+def test_numbers_are_written_out(value: float, shown: str) -> None:
+    assert cell_text(value) == shown

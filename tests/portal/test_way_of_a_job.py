@@ -112,6 +112,7 @@ def test_a_failed_run_is_tried_again_from_its_checkpoint(world: World) -> None:
     world.train(job)
     world.gone(job, "signal", signal=9)
     assert world.state(job) is State.FAILED
+    assert "It was tried again once." in world.run(job).reason_text
     check_invariants(world)
 
 

@@ -63,7 +63,7 @@ def cell_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 else f"{value:.3g}"
+        return f"{value:.{3 if abs(value) >= 0.01 else 6}f}".rstrip("0").rstrip(".")
     if isinstance(value, list):
         return ", ".join(cell_text(item) for item in value)
     if isinstance(value, dict):

@@ -46,7 +46,8 @@ def judge_retry(job: Job, run: Run, info: ExitInfo) -> Verdict:
     used = sum((known in INFRASTRUCTURE) == infrastructure for known in past)
     limit = INFRASTRUCTURE_LIMIT if infrastructure else job.retry_limit
     if used > limit:
-        return Verdict(False, text=f"It was tried again {limit} times." if limit else "")
+        often = "once" if limit == 1 else f"{limit} times"
+        return Verdict(False, text=f"It was tried again {often}." if limit else "")
     return Verdict(True, min(_MAX_BACKOFF_S, policy.backoff_s * 2 ** max(0, min(used, 30) - 1)))
 
 
