@@ -194,7 +194,8 @@ def shortage(
         more = f"these are {count:,} more" if count > 1 else "this is one more"
         return f"The limit of {limit} on {where} is reached: {now} in use, and {more}."
     said = _spent(quota, present, currency)
-    return f"{said} What this job uses would come on top: wait for the {quota.period}'s end, or have the limit raised."
+    who = "these jobs use" if count > 1 else "this job uses"
+    return f"{said} What {who} would come on top: wait for the {quota.period}'s end, or have the limit raised."
 
 
 def _spent(quota: Quota, present: Fraction, currency: str) -> str:

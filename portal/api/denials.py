@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
@@ -91,10 +92,14 @@ def _note(request: Request | HttpRequest, actor: User | None, status: int, more:
     record_denial(actor=actor, target=request.path, detail=detail, who=who)
 
 
-def _hidden(user: User, request: Request) -> dict[str, str]:
+def _hidden(user: User, request: Request) -> dict[str, list[str]]:
     """What the request asks for that is there and that the user may not see; the address is in the entry anyhow."""
     asked = [(name, value) for name, value in _named(request) if "\0" not in value]
-    return {name: value[:_LONGEST_NAME] for name, value in asked if _HIDES[name](user, value)}
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name, value in asked:
+        if _HIDES[name](user, value):
+            found[name].append(value[:_LONGEST_NAME])
+    return dict(found)
 
 
 def _is_there(request: Request) -> bool:

@@ -8,7 +8,7 @@ from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Lower
 from pydantic import AfterValidator, BaseModel, Field
 
-from accounts.models import User
+from accounts.models import Project, User
 from portal.api.inputs import At, Body, PageQuery, Several, Word
 from portal.api.named import named_project
 from portal.api.shapes.base import JobState
@@ -58,7 +58,7 @@ class JobsFilter(_Filters, Body):
 
 def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) -> QuerySet[Job]:
     plain = {
-        "project": named_project(user, query.project) if query.project is not None else None,
+        "project": _project(query, user),
         "model_type__name": query.model_type,
         "array__number": query.array,
         "partition__name": query.partition,
@@ -79,6 +79,11 @@ def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) ->
         key, value = split_label(label)
         rows = rows.filter(labels__has_key=key) if value is None else rows.filter(labels__contains={key: value})
     return _with_text(rows, query.search.strip()) if query.search else rows
+
+
+def _project(query: JobsQuery | JobsFilter, user: User) -> Project | None:
+    field = "filter.project" if isinstance(query, JobsFilter) else "project"
+    return None if query.project is None else named_project(user, query.project, field)
 
 
 def _with_text(rows: QuerySet[Job], text: str) -> QuerySet[Job]:

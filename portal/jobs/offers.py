@@ -10,7 +10,6 @@ from typing import Any
 from django.db.models import Count, Q
 
 from accounts.ledger import current_prices
-from accounts.models import Rate
 from accounts.pricing import from_micro
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, cluster_types, iso
@@ -74,9 +73,8 @@ def describe_curve(profile: Profile, now: datetime) -> dict[str, Any]:
 
 
 def known_accelerator_types() -> set[str]:
-    """Those that nodes have or had, that have a price, and that the portal knows by name."""
-    nodes, rates = Node.objects.values_list("accelerator_type"), Rate.objects.values_list("accelerator_type")
-    return {*TITLES, *(kind for (kind,) in nodes.union(rates) if kind)}
+    """Those that nodes have or had, and that the portal knows by name."""
+    return {*TITLES, *Node.objects.values_list("accelerator_type", flat=True)}
 
 
 def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from accounts.models import Project, User
 from portal.jobs.checkpoint_files import problem_with
@@ -62,7 +63,7 @@ def _given(job: Job, step: int) -> int:
 def _what_there_is(job: Job) -> str:
     """The steps that may be resumed from: what a program no longer keeps is not offered."""
     keep = int(job.spec.get("checkpoint", {}).get("keep", 3))
-    kept = [step for step in _steps(job) if problem_with(job.pk, step) is None][:keep]
+    kept = list(islice((step for step in _steps(job)[: 2 * keep] if problem_with(job.pk, step) is None), keep))
     return f"it has those at {', '.join(f'{step:,}' for step in kept)}" if kept else "it has none"
 
 

@@ -93,7 +93,9 @@ class Future:
         self.planned = 0  # rounds
         self._started_in = 0  # the latest of them that let one start who waits now
         self.cost = 0.0  # of those
-        self._planned_at = -math.inf  # the latest round
+        self._planned_at = base.now  # the latest round, or the live one before the first
+        self._edged_at = -math.inf  # the latest edge of a window that was passed
+        self._most_ran = sum(bool(job.gpu_ids) for job in base.jobs)
         self._plan = Plan()
         self._settle()
 
@@ -139,11 +141,12 @@ class Future:
             self.now = max(self.now, at)
             call()
         if more() and not math.isinf(edge):
-            self.now = edge
+            self.now = self._edged_at = edge
 
     def _share(self) -> int:
         """How many events share the next round: one while it can afford to, and never more than can end before it."""
         running = sum(sim.gang is not None for sim in self._live.values())
+        self._most_ran = max(self._most_ran, running)
         if self._drains(running):
             return max(1, running)
         rounds = self._left / self.cost_of(len(self._live)) + self._last - len(self._edges())
@@ -156,13 +159,14 @@ class Future:
             return 1
         passed = self._passed + _HEAD_START * (self._passed + expected)
         growth: float = (1.0 + expected / passed) ** (1.0 / max(1.0, rounds))
-        return max(1, min(int(passed * (growth - 1.0)), running))
+        share = max(1, int(passed * (growth - 1.0)))
+        return min(share, running) if running else share
 
     def _drains(self, running: int) -> bool:
         """Whether the budget just does to let who is here start, as many in each round as run: nobody comes then."""
         if not self._draining and self._left < _DRAINABLE * self.budget:
             waiting = 2 * len(self._open) if self.policy.timed else len(self._live) - running
-            rounds = waiting / max(1, running)
+            rounds = waiting / max(1, self._most_ran)
             self._draining = self._left < rounds * self.cost_of(len(self._live))
         return self._draining
 
@@ -348,7 +352,8 @@ class Future:
         if self.policy.timed or move.gang is None:
             return self.now
         taken = self._take(move.gang.type, len(move.gpu_ids))
-        since = max([sim.job.submitted_at, sim.job.not_before or -math.inf, *(at for at, _ in taken)])
+        first = max(sim.job.submitted_at, sim.job.not_before or -math.inf, self._edged_at)
+        since = max([first, *(at for at, _ in taken)])
         news = since > self._planned_at or any(rounds == self.planned - 1 for _, rounds in taken)
         return since if news else self.now
 

@@ -166,9 +166,9 @@ def test_what_a_query_or_body_names_is_noticed(
     assert [who for who, *_ in denied()] == ["eve@example.org"]
     asked = AuditEntry.objects.latest("id").detail.get("hidden", {})
     if "hidden" in f"{path} {sent}":
-        assert asked == {"project": "hidden"}
+        assert asked == {"project": ["hidden"]}
     if "resume_from" in str(sent):
-        assert asked == {"job": str(job.number)}
+        assert asked == {"job": [str(job.number)]}
 
 
 def test_a_wrong_body_is_no_denial(world: World, boss: Api) -> None:

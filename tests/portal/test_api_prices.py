@@ -58,7 +58,7 @@ def test_the_past_is_not_priced_anew(world: World, boss: Api, days: float) -> No
         {"resource": "cpu"},
         {"accelerator_type": None},
         {"accelerator_type": "a b"},
-        {"accelerator_type": "titan_px"},
+        {"accelerator_type": "titan_px"},  # titan_xp
         {"resource": "disk"},
         {"valid_from_at": "tomorrow"},
     ],
@@ -68,6 +68,10 @@ def test_a_wrong_price_is_refused(world: World, boss: Api, change: dict[str, Any
     assert refused.status == 400
     assert refused.fields
     assert Rate.objects.count() == 1
+
+
+def test_a_type_that_no_node_has_reported_yet_has_a_price(boss: Api) -> None:
+    assert boss.post("rates", RATE | {"accelerator_type": "h300"}).status == 201
 
 
 @pytest.mark.parametrize("role", ["viewer", "member", "manager"])

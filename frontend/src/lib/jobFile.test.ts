@@ -43,3 +43,12 @@ it("reads and shows dependencies as people write them", () => {
   expect(showDependencies(file)).toBe("afterok:12,18_3 singleton");
   expect(showDependencies(undefined)).toBe("");
 });
+
+describe("aliases", () => {
+  it("says where one holds itself", () => {
+    const { file, problems } = parseYaml("a: &x {b: *x}\n");
+    expect(file).toBeNull();
+    expect(problems[0]?.message).toContain("alias");
+  });
+  it("reads one that does not", () => expect(parseYaml("a: &x [1]\nb: *x\n").file).toEqual({ a: [1], b: [1] }));
+});

@@ -50,7 +50,14 @@ export function parseYaml(text: string): ParsedYaml {
   const lines = new LineCounter();
   const doc = parseDocument(text, { lineCounter: lines, version: "1.1", uniqueKeys: true });
   const problems = doc.errors.map((error) => ({ line: lines.linePos(error.pos[0]).line, message: error.message.split("\n")[0]?.replace(/ at line \d+.*$/, "") ?? "" }));
-  const value: unknown = problems.length === 0 ? doc.toJS() : null;
+  let value: unknown = null;
+  try {
+    value = problems.length === 0 ? doc.toJS() : null;
+    JSON.stringify(value);
+  } catch {
+    value = null;
+    problems.push({ line: 1, message: "An alias (*name) stands for something that holds itself, or for too much" });
+  }
   const file = typeof value === "object" && value !== null && !Array.isArray(value) ? (value as JobFile) : null;
   if (problems.length === 0 && !file && text.trim()) problems.push({ line: 1, message: "A job file is a list of keys and values, as in name: my-job" });
   const lineOf = (field: string) => {

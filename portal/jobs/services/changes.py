@@ -24,6 +24,10 @@ from scheduling.lifecycle import LIVE, WAITING, State
 _AT_ANY_TIME = frozenset({"name", "labels"})
 
 
+def _deadline_of(job: Job) -> datetime | None:
+    return datetime.fromisoformat(job.spec["deadline"]) if job.spec.get("deadline") else None
+
+
 def patch_job(*, actor: User, job: Job, patch: JobPatch) -> Job:
     """Apply the keys that `patch` sets, all or none. Raises Problems, JobConflict and NotAllowed by field."""
     now = timezone.now()
@@ -33,7 +37,7 @@ def patch_job(*, actor: User, job: Job, patch: JobPatch) -> Job:
         changed = {key: value for key, value in spec.items() if value != job.spec.get(key)}
         changed |= {key: None for key in job.spec if key not in spec}
         _check(actor, job, run, changed)
-        if "deadline" in changed:
+        if "deadline" in changed and patch.deadline != _deadline_of(job):
             check_deadline(patch.deadline, now)
         if not changed:
             return job

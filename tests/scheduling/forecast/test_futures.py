@@ -60,6 +60,14 @@ def test_a_line_before_one_gpu_moves_up_as_those_ahead_end() -> None:
     assert all(start.p10_s == start.p90_s and start.simulated for start in starts.values())
 
 
+def test_nobody_starts_before_now_however_long_it_has_waited() -> None:
+    one = make_curve(1.0)
+    waiting = [make_job(gpus=1, curve=one, remaining_steps=100.0, submitted_at=0.0) for _ in range(3)]
+    for name in ("fifo_gang", "f_scheduling"):
+        starts = foresee_once(name, make_snapshot(*waiting, nodes=1, now=10_000.0)).starts
+        assert [starts[job.id].p50_s for job in waiting] == pytest.approx([0.0, 100.0, 200.0])
+
+
 def test_launches_count() -> None:
     jobs = line(100.0, 50.0, 30.0)
     starts = foresee_under(
@@ -283,6 +291,33 @@ def test_a_job_that_would_run_into_maintenance_starts_after_it() -> None:
     window = Window("w", frozenset({nodes[0].name}), start=2_000.0, end=9_000.0)
     forecast = foresee_once("fifo_gang", make_snapshot(waiting, nodes=nodes, windows=(window,)))
     assert forecast.starts[waiting.id].p50_s == pytest.approx(8_000.0)  # the snapshot is of 1,000
+
+
+def test_arrivals_during_a_window_of_all_nodes_do_not_end_with_it() -> None:
+    """Nothing runs in it, and yet those of higher priority go on coming and go first afterwards."""
+    one, nodes = make_curve(1.0), make_nodes(4, 4)
+    window = Window("w", frozenset(node.name for node in nodes), start=0.0, end=20_000.0)
+    waiting = [make_job(gpus=1, curve=one, remaining_steps=600.0, project="p", submitted_at=0.0) for _ in range(60)]
+    came = [make_job(gpus=1, curve=one, remaining_steps=600.0, priority=10**5, project="p", submitted_at=75.0 * n)
+            for n in range(200)]  # fmt: skip
+    snapshot = make_snapshot(*waiting, nodes=nodes, windows=(window,), members={"p": {"": 1.0}})
+    starts = foresee_under("multifactor", snapshot, known(arrivals=came)).starts
+    # 19,000 s of arrivals, one each 75 s, are 200 jobs at most; eight GPUs take 600 s for each eight of them.
+    assert min(start.p50_s for start in starts.values()) > 19_000.0 + 200 / 8 * 600.0 * 0.8
+
+
+def test_who_was_barred_by_a_reservation_does_not_start_in_it() -> None:
+    """However early a GPU is free that others have reserved, and however many events share the round at its end."""
+    one, nodes = make_curve(1.0), make_nodes(2)
+    holding = [
+        make_job(gpus=1, holds=[n], curve=one, remaining_steps=350.0 + 5_000.0 * n, project="q") for n in range(2)
+    ]
+    waiting = [make_job(gpus=1, curve=one, remaining_steps=100.0, submitted_at=0.0, project="p") for _ in range(4)]
+    window = Window("w", frozenset({nodes[0].name}), start=0.0, end=1_400.0, projects=frozenset("q"))
+    snapshot = make_snapshot(*holding, *waiting, nodes=nodes, windows=(window,))
+    for milliseconds in (1e5, 1.0):
+        starts = foresee_once("fifo_gang", snapshot, milliseconds=milliseconds).starts
+        assert [starts[job.id].p50_s for job in waiting[:2]] == pytest.approx([400.0, 500.0])
 
 
 def test_a_partition_that_is_too_small_is_never_large_enough() -> None:

@@ -15,3 +15,8 @@ it("reads level, time and search without them", () => {
 it("shows markup as text", () => {
   expect(shown("<b>\u001b[31m</b>")).toContain("&lt;b&gt;&lt;/b&gt;");
 });
+
+it("leaves a very long line as it is", () => {
+  const line = "\u001b]".repeat(3000);
+  expect(shown(line)).toContain(line);
+});

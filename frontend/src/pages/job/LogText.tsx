@@ -35,9 +35,13 @@ const Line = memo(function Line({ line, search }: { line: string; search: string
   );
 });
 
+/** Longer lines stay as they are: looking for codes in them may take as long as their length squared. */
+const LONGEST = 4000;
+const plain = (line: string) => (line.length > LONGEST ? line : stripAnsi(line));
+
 /** The last lines of a log, coloured by level; a terminal's colour codes are left out. */
 export const LogText = memo(function LogText({ text, search }: { text: string; search: string }) {
   const lines = text.replace(/\n$/, "").split("\n");
   const first = Math.max(0, lines.length - SHOWN);
-  return <>{lines.slice(first).map((line, i) => <Line key={first + i} line={stripAnsi(line)} search={search} />)}</>;
+  return <>{lines.slice(first).map((line, i) => <Line key={first + i} line={plain(line)} search={search} />)}</>;
 });

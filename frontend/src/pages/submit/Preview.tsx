@@ -42,7 +42,7 @@ export function Preview({ file }: { file: JobFile }) {
     <div className={css.right}>
       <Verdict ask={ask} room={room} queued={queued} estimate={estimate} old={old} />
       <CurvePanel curves={curves} ask={there} model={ask.model} />
-      {estimate.data && <OptionTable estimate={estimate.data} steps={ask.steps ?? 1} old={old} />}
+      {estimate.data && <OptionTable estimate={estimate.data} old={old} />}
     </div>
   );
 }
@@ -60,7 +60,7 @@ function Verdict({ ask, room, queued, estimate, old }: VerdictProps) {
   const { data } = estimate;
   const says = verdict(ask, room, queued, data);
   return (
-    <section className="panel" aria-label="What is known now">
+    <section className={`panel ${old ? css.old : ""}`} aria-label="What is known now" aria-busy={old || estimate.isPending}>
       <div className={css.verdict}>
         <span className={`${css.badge} ${css[says.tone] ?? ""}`}><StateGlyph glyph={says.tone === "good" ? "play" : says.tone === "warn" ? "ring-dotted" : "octagon"} size={18} /></span>
         <div aria-live="polite">
@@ -68,7 +68,7 @@ function Verdict({ ask, room, queued, estimate, old }: VerdictProps) {
           <p>{says.text}</p>
         </div>
       </div>
-      <div className={`strip ${css.figs} ${old ? css.old : ""}`} aria-busy={old || estimate.isPending}>
+      <div className={`strip ${css.figs}`}>
         <Fig label="Free now" value={integer(room.free)} detail={`of ${integer(room.total)} allowed`} />
         <Fig label="In the queue" value={integer(queued + 1)} detail={queued === 0 ? "nothing ahead" : "last by arrival"} />
         <Fig label="Runs for" className={css.runs} {...runsFor(data, estimate.isPending)} />
@@ -100,7 +100,7 @@ function costs(estimate: Estimate | undefined, pending: boolean): Said {
 function NoEstimate({ query }: { query: ReturnType<typeof useEstimate> }) {
   const wrong = query.error instanceof ApiError ? query.error.errors : [];
   if (wrong.length === 0) return <Fault what="The estimate" query={query} />;
-  return <p className={`sub ${css.none}`} role="status">No estimate yet. {wrong.map((one) => `${one.field}: ${one.message}`).join(" ")}</p>;
+  return <p className={`sub ${css.none}`} role="status">No estimate yet. {wrong.map((one) => `${one.field}: ${one.message}`).join("; ")}</p>;
 }
 
 function Fig({ label, value, detail, className = "" }: { label: string; className?: string | undefined } & Said) {
@@ -126,7 +126,7 @@ function CurvePanel({ curves, ask, model }: { curves: ReturnType<typeof curvesOf
   );
 }
 
-function OptionTable({ estimate, steps, old }: { estimate: Estimate; steps: number; old: boolean }) {
+function OptionTable({ estimate, old }: { estimate: Estimate; old: boolean }) {
   const { options, currency } = estimate;
   if (options.length === 0) return null;
   return (
@@ -141,7 +141,7 @@ function OptionTable({ estimate, steps, old }: { estimate: Estimate; steps: numb
                 <td className="ra" data-l="Steps/s">{number(option.steps_per_s)}</td>
                 <td className="ra" data-l="Runs for">{duration(option.duration_s)}</td>
                 <td className="ra" data-l="Cost">{money(option.amount, currency)}</td>
-                <td className="ra" data-l="Per 1,000 steps">{money((Number(option.amount) / steps) * 1000, currency)}</td>
+                <td className="ra" data-l="Per 1,000 steps">{money((Number(option.amount) / (option.duration_s * option.steps_per_s)) * 1000, currency)}</td>
               </tr>
             ))}
           </tbody>
