@@ -35,7 +35,7 @@ class Slot:
 
 @dataclass
 class Backfill:
-    """`default_s`: how long a job takes of which neither speed nor time limit is known."""
+    """`default_s`: how long a job takes of which neither speed, time limit nor deadline is known."""
 
     snapshot: Snapshot
     view: View
@@ -67,7 +67,8 @@ class Backfill:
             self.tables[name] = Timetable(now, self.stock.free[name], ways)
 
     def duration_s(self, job: Job, gang: Gang) -> float:
-        """Seconds until the job ends on a gang, from its steps and speed, its time limit, or the default.
+        """Seconds until the job ends on a gang: from its steps and speed, or its time limit; of whom neither is known,
+        until its deadline, or the default.
 
         One that trains has its launch behind it.
         """
@@ -77,7 +78,8 @@ class Backfill:
         limit_s = math.inf if job.time_limit_s is None else job.time_limit_s
         seconds = min(steps_s, limit_s)
         if math.isinf(seconds):
-            return self.default_s
+            left_s = None if job.deadline is None else job.deadline - self.snapshot.now
+            return self.default_s if left_s is None or left_s <= 0 else left_s
         return seconds if job.state in TRAINING else seconds + job.restart_cost_s
 
     def run(self, queue: Sequence[Job]) -> None:

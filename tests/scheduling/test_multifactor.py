@@ -170,6 +170,14 @@ class TestBackfill:
         assert started(plan(self.snapshot(limited))) == {"j3"}
         assert started(plan(self.snapshot(replace(limited, time_limit_s=None)))) == set()
 
+    def test_of_whom_nothing_else_is_known_the_deadline_counts(self) -> None:
+        """It is taken to be over by then; one that has passed says nothing."""
+        unknown = waiting(3, 1, curves={})
+        for in_h, expected in ((0.5, {"j3"}), (2.0, set()), (-1.0, set())):
+            assert started(plan(self.snapshot(replace(unknown, deadline=NOW + in_h * HOUR)))) == expected
+        limited = replace(unknown, time_limit_s=1_800.0, deadline=NOW + 2 * HOUR)
+        assert started(plan(self.snapshot(limited))) == {"j3"}
+
     def test_easy_protects_the_first_only_and_conservative_all(self) -> None:
         """Two are held for one hour and one for three. #3 (four GPUs) can start in three hours; #4 needs two for
         three hours, now two are free for it only if #3 may wait; #5 would delay #4 but not #3."""
