@@ -58,7 +58,10 @@ class Parameters(BaseParameters):
     )
     backfill_depth: int = Field(default=1_000, ge=1, le=100_000, description="Jobs of the queue that a round looks at.")
     default_duration_s: float = Field(
-        default=DAY_S, gt=0, le=3_650 * DAY_S, description="Taken for jobs without a known speed, time limit or deadline."
+        default=DAY_S,
+        gt=0,
+        le=3_650 * DAY_S,
+        description="Taken for jobs without a known speed, time limit or deadline.",
     )
     gang: Literal["min", "max"] = Field(default="min", description="Which of a job's own limits is its gang.")
 

@@ -10,12 +10,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from evenkeel.runner.engine import TICK_S
 from evenkeel.runner.processes import all_processes, read_process
 from evenkeel.runner.reports import write_atomically
 
@@ -163,6 +165,8 @@ class TestLocalExecutor(ExecutorContract):
         until((place / "harmed").exists, "the harm")
         [runner] = {found.ppid for found in all_processes() if request.run_id in (sdk_dir_of(found.pid) or "")}
         later = LocalExecutor(place / "data", "titan_xp:6", warm_start=False)
+        assert later.observe([(request.run_id, 1)])[0].kind == "alive"
+        time.sleep(4 * TICK_S)  # the runner has looked at its directory again
         assert later.observe([(request.run_id, 1)])[0].kind == "alive"
         if by_kill:
             later.kill(request.run_id, 1)

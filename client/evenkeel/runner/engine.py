@@ -89,7 +89,7 @@ class Runner:
     # The course of an epoch
 
     def run(self) -> None:
-        if (self._dir / "stop").exists():
+        if self._asked_to_stop():
             self._finish(Verdict("stopped", "stopped before it started"))
             return
         try:
@@ -166,7 +166,7 @@ class Runner:
 
     def _check_limits(self) -> None:
         now = time.monotonic()
-        if (self._dir / "stop").exists():
+        if self._asked_to_stop():
             self.order(Order.STOP)
         self._check_duration(now)
         if now < self._memory_at:
@@ -177,6 +177,12 @@ class Runner:
             self._oom_kills = kernel_oom_kills()
         if self._spec.memory_mib and self._used_mib() > self._spec.memory_mib:
             self.order(Order.MEMORY)
+
+    def _asked_to_stop(self) -> bool:
+        """A directory that the job has closed to itself, and to us, says nothing."""
+        with contextlib.suppress(OSError):
+            return (self._dir / "stop").exists()
+        return False
 
     def _check_duration(self, now: float) -> None:
         """Time in training counts; launching has a limit of its own."""

@@ -79,7 +79,9 @@ class Reporter:
         return len(self._spooled()) > CROWDED
 
     def _spooled(self) -> list[Path]:
-        return sorted((path for path in self._spool.glob("[0-9]*.json")), key=lambda path: int(path.stem))
+        with contextlib.suppress(OSError):  # closed by the job: that costs reports, too
+            return sorted(self._spool.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+        return []
 
     def _send_forever(self) -> None:
         failures = 0
@@ -102,7 +104,8 @@ class Reporter:
                 continue
             if not self._send(body):
                 return False
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
         return True
 
     def _send(self, body: bytes) -> bool:
