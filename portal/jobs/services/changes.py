@@ -18,14 +18,11 @@ from portal.jobs.services.current import JobConflict, NotAllowed, audit_for_othe
 from portal.jobs.services.holds import has_cost_its_limit, lift_hold
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.partitions import choose_partition, limits_of
+from portal.jobs.snapshots import deadline_of
 from scheduling.lifecycle import LIVE, WAITING, State
 
 #: What describes a job may be changed at any time; the rest only says how it is to run.
 _AT_ANY_TIME = frozenset({"name", "labels"})
-
-
-def _deadline_of(job: Job) -> datetime | None:
-    return datetime.fromisoformat(job.spec["deadline"]) if job.spec.get("deadline") else None
 
 
 def patch_job(*, actor: User, job: Job, patch: JobPatch) -> Job:
@@ -37,7 +34,7 @@ def patch_job(*, actor: User, job: Job, patch: JobPatch) -> Job:
         changed = {key: value for key, value in spec.items() if value != job.spec.get(key)}
         changed |= {key: None for key in job.spec if key not in spec}
         _check(actor, job, run, changed)
-        if "deadline" in changed and patch.deadline != _deadline_of(job):
+        if "deadline" in changed and patch.deadline != deadline_of(job):
             check_deadline(patch.deadline, now)
         if not changed:
             return job
