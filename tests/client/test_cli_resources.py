@@ -208,7 +208,9 @@ def test_cost_of_a_job_and_usage_as_csv(run: Run, portal: Scripted) -> None:
     portal["GET jobs/12/cost"] = use | {"so_far": "1.5", "currency": "USD", "basis": "measured"}
     said = run("cost", "job", "12").output
     assert "1.5 USD" in said
-    assert "0.900 of 1.500 GPU-hours measured (60%, emulated)" in said
+    assert "0.9 of 1.5 GPU-hours measured (60%, emulated)" in said
+    portal["GET jobs/12/cost"] = use | {"gpu_hours": 0.00046, "so_far": "0.1", "currency": "USD", "basis": "measured"}
+    assert "0.00046" in run("cost", "job", "12").output
     portal["GET usage/export"] = b"project,cost\nvision,1.5\n"
     assert run("cost", "usage", "--csv", "--by", "month").output == "project,cost\nvision,1.5\n"
     assert portal.last[0] == "GET usage/export?group_by=month"

@@ -8,7 +8,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, note, pairs, print_json, print_rows, print_value
+from evenkeel.cli.output import as_json, cell_text, clean, note, pairs, print_json, print_rows, print_value
 from evenkeel.cli.submit import read_job_file
 from evenkeel.resources import GroupBy, PricedResource, given
 
@@ -35,7 +35,7 @@ def job(job: str, output: str) -> None:
         ("So far", f"{answer['so_far']} {answer['currency']}"),
         ("Estimated", answer.get("estimated")),
         ("Between", " and ".join(filter(None, (answer.get("estimated_low"), answer.get("estimated_high"))))),
-        ("GPU-hours", round(answer["gpu_hours"], 3)),
+        ("GPU-hours", cell_text(answer["gpu_hours"])),
         ("Used", _used(answer)),
         ("Rate", answer.get("rate_per_hour")),
         ("Restarts", answer.get("lost_to_restarts")),
@@ -50,7 +50,7 @@ def _used(answer: schemas.Cost) -> str:
     if used is None or not measured:
         return ""
     mark = ", emulated" if answer["emulated"] else ""
-    return f"{used:.3f} of {measured:.3f} GPU-hours measured ({used / measured:.0%}{mark})"
+    return f"{cell_text(used)} of {cell_text(measured)} GPU-hours measured ({used / measured:.0%}{mark})"
 
 
 @cost.command()

@@ -106,7 +106,8 @@ def _upload(client: Client, job: Json, folder: Path) -> None:
     """The directory as the job's bundle; the same files again are no second upload's worth of room."""
     project = job.get("project") or _only_project(client)
     made = client.bundles.upload(str(project), pack(folder))
-    note(f"Code: {made['files']:,} files, {made['bytes']:,} bytes, {made['sha256'][:12]}")
+    files = f"{made['files']:,} file{'' if made['files'] == 1 else 's'}"
+    note(f"Code: {files}, {made['bytes']:,} bytes, {made['sha256'][:12]}")
     kept = {key: value for key, value in _mapping(job, "code").items() if key == "subdir"}
     job |= {"project": project, "code": kept | {"bundle": made["sha256"]}}
 
