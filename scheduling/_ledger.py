@@ -68,14 +68,19 @@ class Ledger:
 def account(ledger: Ledger, snapshot: Snapshot) -> None:
     """Credit what jobs held since the last look."""
     at, now, began, had = ledger.at, snapshot.now, ledger.began, ledger.had
-    nothing: ByType = {}
     for job in snapshot.jobs:
         gang = job.gang
-        if gang is not None and job.gpu_ids and job.state is not State.STANDBY:
-            since = max(at, job.submitted_at, began.get(job.id, at))
-            if now > since:
-                before = had.get(job.id, nothing)
-                had[job.id] = {**before, gang.type: before.get(gang.type, 0.0) + now - since}
+        if gang is None or not job.gpu_ids or job.state is State.STANDBY:
+            continue
+        key, kind = job.id, gang.type
+        since = began.get(key, at)
+        if since < at:
+            since = at
+        if since < job.submitted_at:
+            since = job.submitted_at
+        if now > since:
+            before = had.get(key)
+            had[key] = {kind: now - since} if before is None else {**before, kind: before.get(kind, 0.0) + now - since}
     ledger.at = now
 
 
@@ -147,15 +152,14 @@ def settle(ledger: Ledger, snapshot: Snapshot) -> None:
     had, shares, carried = ledger.had, ledger.shares, dict[str, ByType]()
     nothing: ByType = {}
     for job in snapshot.jobs:
-        own, due = had.get(job.id, nothing), shares.get(job.id, nothing)
-        beyond = {kind: seconds - due.get(kind, 0.0) * since for kind, seconds in own.items()}
+        own, due, beyond = had.get(job.id, nothing), shares.get(job.id, nothing), dict[str, float]()
+        for kind, seconds in own.items():
+            left = seconds - due.get(kind, 0.0) * since
+            beyond[kind] = left if -FORGOTTEN_S <= left <= FORGOTTEN_S else math.copysign(FORGOTTEN_S, left)
         for kind, share in due.items():
             if kind not in own:
-                beyond[kind] = -share * since
+                beyond[kind] = max(-FORGOTTEN_S, -share * since)
         if beyond:
-            for kind, seconds in beyond.items():
-                if not -FORGOTTEN_S <= seconds <= FORGOTTEN_S:
-                    beyond[kind] = math.copysign(FORGOTTEN_S, seconds)
             carried[job.id] = beyond
     ledger.had, ledger.computed_at = carried, snapshot.now
 

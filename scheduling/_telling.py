@@ -59,16 +59,18 @@ def reasons_of(
 def moves_of(
     snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
-    part, gpus = {job.id for job in field.taking_part} | displaced.changed.keys(), layout.gpus
+    gpus = layout.gpus
     changed = [job for job in snapshot.jobs if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
-    moves = []
+    if not changed:
+        return ()
+    part, moves = {job.id for job in field.taking_part} | displaced.changed.keys(), list[Move]()
     for job in sorted(changed, key=queue_key):
         if job.id in displaced.give_back:
             moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
         elif job.id in part or job.id in displaced.leaving:
             move = _move(job, layout, reasons[job.id])
             moves += [move] if move else []
-    held = {job.id: job.gpu_ids for job in snapshot.jobs}
+    held = {job.id: job.gpu_ids for job in changed}
     gets = {gpu: move.job_id for move in moves for gpu in set(move.gpu_ids).difference(held[move.job_id])}
     return tuple(replace(move, taken_by=_takers(held[move.job_id], move, gets)) for move in moves)
 

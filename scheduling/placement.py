@@ -35,19 +35,12 @@ class Board:
     def __init__(self, nodes: Iterable[Node], taken: Iterable[int] = ()) -> None:
         found = fleet(tuple(nodes))
         self.nodes, self.node_of = found.usable, found.node_of
-        gone: dict[int, set[int]] = {}
-        for gpu in taken:
-            if gpu in self.node_of:
-                gone.setdefault(self.node_of[gpu], set()).add(gpu)
-        self.free = [
-            sorted(node.gpu_ids if index not in gone else gone[index].symmetric_difference(node.gpu_ids))
-            for index, node in enumerate(self.nodes)
-        ]
+        gone = frozenset(taken)
+        self.free = [sorted([gpu for gpu in node.gpu_ids if gpu not in gone]) for node in self.nodes]
         self.largest = max((len(node.gpu_ids) for node in self.nodes), default=0)
-        self.levels: dict[str, list[list[int]]] = {}
+        self.levels = {kind: [list[int]() for _ in range(self.largest + 1)] for kind in found.types}
         for index, node in enumerate(self.nodes):
-            self.levels.setdefault(node.type, [[] for _ in range(self.largest + 1)])
-            self._file(index)
+            self.levels[node.type][len(self.free[index])].append(index)  # ascending, so each is a heap
 
     def take(self, gpus: Sequence[int]) -> None:
         for gpu in gpus:

@@ -16,6 +16,7 @@ import numpy as np
 
 from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.lifecycle import State
+from scheduling.policies._known import fleet
 from scheduling.policies._lp import INFINITY, Floats, Ints, LinearProgram
 from scheduling.policies._view import counted, queue_key
 from scheduling.throughput import effective
@@ -233,16 +234,15 @@ def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     return taking_part, absent
 
 
-def _gpus(snapshot: Snapshot, part: set[str]) -> tuple[dict[str, int], dict[str, int]]:
+def _gpus(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict[str, int]]:
     """The largest node by type, and the GPUs that those that take part may share."""
-    taken = {gpu for job in snapshot.jobs if job.id not in part for gpu in job.gpu_ids}
-    largest, capacity = dict[str, int](), dict[str, int]()
-    for node in snapshot.nodes:
-        if node.schedulable and not node.lost and node.gpu_ids:
-            largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
-            free = len(node.gpu_ids) if not taken else sum(gpu not in taken for gpu in node.gpu_ids)
-            capacity[node.type] = capacity.get(node.type, 0) + free
-    return largest, capacity
+    found = fleet(snapshot.nodes)
+    capacity = dict(found.total)
+    for gpu in {gpu for job in snapshot.jobs if job.id not in part for gpu in job.gpu_ids}:
+        kind = found.type_of.get(gpu)
+        if kind is not None:
+            capacity[kind] -= 1
+    return found.largest, capacity
 
 
 def steps_per_s(job: Job, kind: str, gpus: int, largest: int) -> float:

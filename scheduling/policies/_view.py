@@ -264,8 +264,8 @@ def _stuck(field: View, job: Job) -> bool:
 
 def _absent(field: View, job: Job, now: float) -> Reason | None:
     """Why a job takes no part in this decision, if it does not."""
-    if job.state in QUEUED and not (job.held or job.waits_for) and job.not_before is None:
-        return None
+    if job.state in QUEUED:
+        return _kept_back(job, now)
     if is_fixed(job):
         return _fixed_reason(job, now)
     if job.state is State.RUNNING and _stuck(field, job):
@@ -273,11 +273,15 @@ def _absent(field: View, job: Job, now: float) -> Reason | None:
         return Reason("not_resizable", text)
     if job.state is State.WAITING_FOR_INITIAL_CONTACT:
         return Reason("waits_for_contact", "The executor has not accepted the job yet; it queues once it has.")
-    if job.state in QUEUED and job.held:
+    return None
+
+
+def _kept_back(job: Job, now: float) -> Reason | None:
+    if job.held:
         return Reason("HELD", "The job is held; it queues again when released.")
-    if job.state in QUEUED and job.waits_for:
+    if job.waits_for:
         return Reason("dependency", job.waits_for)
-    if job.state in QUEUED and job.not_before is not None and job.not_before > now:
+    if job.not_before is not None and job.not_before > now:
         wait = job.not_before - now
         return Reason(
             "back_off",
