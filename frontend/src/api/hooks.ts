@@ -1,7 +1,7 @@
-import { keepPreviousData, useInfiniteQuery, useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Estimate, Explanation, Guarantee, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Limit, Limits, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Estimate, Explanation, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -288,29 +288,3 @@ export interface TokenWish {
 export const useCreateToken = () => useTokenChange((body: TokenWish) => send<NewToken>("POST", "tokens", body));
 export const useRotateToken = () => useTokenChange((id: number) => send<NewToken>("POST", `tokens/${id}/rotate`, {}));
 export const useRevokeToken = () => useTokenChange((id: number) => send<void>("DELETE", `tokens/${id}`));
-
-const limitsOf = (project: string) => ({
-  queryKey: ["limits", project],
-  queryFn: ({ signal }: { signal: AbortSignal }) => get<Limits>(`projects/${encodeURIComponent(project)}/quotas`, {}, signal),
-  enabled: project !== "",
-});
-
-export function useLimits(project: string) {
-  return useQuery({ ...limitsOf(project), refetchInterval: 15_000 });
-}
-
-/** What binds somebody in any of these projects, each limit once; undefined until all have answered. */
-export function useLimitsOfAll(projects: string[]): { project: string; row: Limit }[] | undefined {
-  return useQueries({
-    queries: projects.map((project) => ({ ...limitsOf(project), refetchInterval: 60_000 })),
-    combine: (answers) => {
-      if (answers.some((answer) => answer.isPending)) return undefined;
-      const found = answers.flatMap((answer, at) => (answer.data?.results ?? []).map((row) => ({ project: projects[at] ?? "", row })));
-      return found.filter((one, at) => found.findIndex((other) => other.row.id === one.row.id) === at);
-    },
-  });
-}
-
-export function useGuarantees() {
-  return useQuery({ queryKey: ["guarantees"], queryFn: ({ signal }) => get<Page<Guarantee>>("guarantees", {}, signal), refetchInterval: 15_000 });
-}

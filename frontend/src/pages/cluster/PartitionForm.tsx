@@ -2,6 +2,7 @@ import { Modal } from "@mantine/core";
 import { useState, type FormEvent } from "react";
 import { useSetPartition } from "../../api/clusterHooks";
 import type { ClusterNode, Partition } from "../../api/types";
+import { Text } from "../../components/TextField";
 import { listed, NodeChoice } from "./NodeChoice";
 
 interface Props {
@@ -54,25 +55,5 @@ export function PartitionForm({ partition, nodes, onClose }: Props) {
         </div>
       </form>
     </Modal>
-  );
-}
-
-interface TextProps {
-  label: string;
-  value: string;
-  onChange: (value: string) => void;
-  number?: boolean;
-  required?: boolean;
-  disabled?: boolean;
-  placeholder?: string;
-}
-
-export function Text({ label, value, onChange, number = false, ...rest }: TextProps) {
-  const id = `set-${label.toLowerCase().replaceAll(" ", "-")}`;
-  return (
-    <div className="f grow" style={{ minWidth: 140 }}>
-      <label htmlFor={id}>{label}</label>
-      <input id={id} className="in" inputMode={number ? "numeric" : undefined} pattern={number ? "[0-9]*" : undefined} value={value} onChange={(event) => onChange(event.target.value)} {...rest} />
-    </div>
   );
 }

@@ -3,8 +3,8 @@ import { useState, type FormEvent } from "react";
 import { useAddWindow } from "../../api/clusterHooks";
 import type { ClusterNode, NodeWindow } from "../../api/types";
 import { timeZone } from "../../lib/format";
+import { Text } from "../../components/TextField";
 import { listed, NodeChoice } from "./NodeChoice";
-import { Text } from "./PartitionForm";
 
 export function WindowForm({ nodes, onClose }: { nodes: ClusterNode[]; onClose: () => void }) {
   const add = useAddWindow();

@@ -1,10 +1,14 @@
+import { useState } from "react";
 import { useSearchParams } from "react-router";
-import { useGuarantees, useLimits, useLimitsOfAll } from "../../api/hooks";
+import { useGuarantees, useLimits, useLimitsOfAll, useMyLimits, useRemoveGuarantee, useRemoveLimit } from "../../api/limitHooks";
 import type { Guarantee, Limit, Session } from "../../api/types";
+import { Icon } from "../../components/icons";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
-import { count, duration, integer, moment, money, trimmed, withUnit } from "../../lib/format";
+import { count, duration, integer, moment, money, trimmed, typeName, withUnit } from "../../lib/format";
 import { useNow } from "../../lib/clock";
 import { TopBar } from "../../shell/TopBar";
+import { GuaranteeForm } from "./GuaranteeForm";
+import { LimitForm } from "./LimitForm";
 
 /** The headline looks into so many of one's projects. */
 const MOST = 20;
@@ -17,6 +21,10 @@ export default function LimitsPage({ session }: { session: Session }) {
   const project = params.get("project") ?? fullest?.project ?? session.projects[0]?.key ?? "";
   const limits = useLimits(project);
   const guarantees = useGuarantees();
+  const manages = session.projects.some((one) => one.role === "manager");
+  const changeable = useMyLimits(manages).data;
+  const [limit, setLimit] = useState<Limit | "new" | null>(null);
+  const [guarantee, setGuarantee] = useState<Guarantee | "new" | null>(null);
   return (
     <>
       <TopBar title="Limits" />
@@ -24,20 +32,28 @@ export default function LimitsPage({ session }: { session: Session }) {
         {project === "" ? <h1 className="say"><b>You are in no project yet</b>, so nothing limits you.</h1>
           : mine ? <Sentence rows={mine.map((one) => one.row)} /> : <Skeleton height={22} width="min(460px, 100%)" />}
         {project !== "" && (
-          <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
+          <Panel title="What binds your jobs" right={<><Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />{manages && <New label="New limit" onClick={() => setLimit("new")} />}</>}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more} currency={session.currency} />}
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more} currency={session.currency} changeable={changeable ?? NONE} onEdit={setLimit} />}
             </Loadable>
           </Panel>
         )}
-        <Panel title="Guaranteed GPUs" meta={guarantees.data && count(guarantees.data.results.length, "project")}>
+        <Panel title="Guaranteed GPUs" meta={guarantees.data && count(guarantees.data.results.length, "project")} right={manages && <New label="Guarantee GPUs" onClick={() => setGuarantee("new")} />}>
           <Loadable query={guarantees} what="The list of guarantees" skeleton={<Skeleton height={26} count={3} />}>
-            {(found) => found.results.length === 0 ? <p className="empty">None of your projects is guaranteed GPUs.</p> : <Guarantees rows={found.results} />}
+            {(found) => found.results.length === 0 ? <p className="empty">None of your projects is guaranteed GPUs.</p> : <Guarantees rows={found.results} canEdit={manages} onEdit={setGuarantee} />}
           </Loadable>
         </Panel>
+        {limit !== null && <LimitForm key={limit === "new" ? "" : limit.id} limit={limit === "new" ? null : limit} session={session} project={project} onClose={() => setLimit(null)} />}
+        {guarantee !== null && <GuaranteeForm key={guarantee === "new" ? "" : guarantee.project} guarantee={guarantee === "new" ? null : guarantee} session={session} project={project} onClose={() => setGuarantee(null)} />}
       </div>
     </>
   );
+}
+
+const NONE: ReadonlySet<number> = new Set();
+
+function New({ label, onClick }: { label: string; onClick: () => void }) {
+  return <button type="button" className="btn sm" onClick={onClick}><Icon name="plus" size={12} />{label}</button>;
 }
 
 function Choice({ session, project, onChange }: { session: Session; project: string; onChange: (key: string) => void }) {
@@ -70,12 +86,22 @@ function shown(row: Limit, amount: string, currency: string): string {
   return row.period === null ? integer(Number(amount)) : withUnit(trimmed(Number(amount)), "h");
 }
 
-function Limits({ rows, more, currency }: { rows: Limit[]; more: boolean; currency: string }) {
+interface LimitsProps {
+  rows: Limit[];
+  more: boolean;
+  currency: string;
+  changeable: ReadonlySet<number>;
+  onEdit: (row: Limit) => void;
+}
+
+function Limits({ rows, more, currency, changeable, onEdit }: LimitsProps) {
   const now = useNow();
+  const remove = useRemoveLimit();
+  const some = rows.some((row) => changeable.has(row.id));
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
-        <thead><tr><th scope="col">Limit</th><th scope="col">Level</th><th scope="col" className="ra">Used</th><th scope="col" className="ra">Of</th><th scope="col" style={{ width: 150 }}>Part used</th><th scope="col">When reached</th><th scope="col">Told</th><th scope="col" className="ra">Period ends</th></tr></thead>
+        <thead><tr><th scope="col">Limit</th><th scope="col">Level</th><th scope="col" className="ra">Used</th><th scope="col" className="ra">Of</th><th scope="col" style={{ width: 150 }}>Part used</th><th scope="col">When reached</th><th scope="col">Told</th><th scope="col" className="ra">Period ends</th>{some && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
         <tbody>
           {rows.map((row) => (
             <tr key={row.id}>
@@ -87,10 +113,12 @@ function Limits({ rows, more, currency }: { rows: Limit[]; more: boolean; curren
               <td data-l="When reached">{consequence(row)}</td>
               <td data-l="Told">{told(row, now)}</td>
               <td className="ra" data-l="Period ends">{row.period_ends_at === null ? "–" : moment(new Date(row.period_ends_at), now)}</td>
+              {some && <td className="ra" style={{ whiteSpace: "nowrap" }}>{changeable.has(row.id) && <Actions onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.id)} busy={remove.isPending} />}</td>}
             </tr>
           ))}
         </tbody>
       </table>
+      {remove.error && <div className="fault" role="alert">{remove.error.message}</div>}
       {more && <p className="empty">There are more further in; the command evenkeel quota show lists them.</p>}
     </div>
   );
@@ -110,25 +138,37 @@ function Part({ percent, bad }: { percent: number; bad: boolean }) {
   );
 }
 
-function Guarantees({ rows }: { rows: Guarantee[] }) {
+function Actions({ onEdit, onRemove, busy }: { onEdit: () => void; onRemove: () => void; busy: boolean }) {
+  return (
+    <>
+      <button type="button" className="btn sm" onClick={onEdit}>Change</button>{" "}
+      <button type="button" className="btn sm bad" disabled={busy} onClick={onRemove}>Remove</button>
+    </>
+  );
+}
+
+function Guarantees({ rows, canEdit, onEdit }: { rows: Guarantee[]; canEdit: boolean; onEdit: (row: Guarantee) => void }) {
+  const remove = useRemoveGuarantee();
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
-        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Held</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th></tr></thead>
+        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Held</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th>{canEdit && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
         <tbody>
           {rows.map((row) => (
             <tr key={row.project}>
               <td className="wide" style={{ fontWeight: 500 }}>{row.project}</td>
               <td className="ra" data-l="Guaranteed">{integer(row.gpus)}</td>
-              <td data-l="Of these">{row.by_type.map((part) => `${integer(part.gpus)} ${part.type}`).join(", ") || "any type"}</td>
+              <td data-l="Of these">{row.by_type.map((part) => `${integer(part.gpus)} ${typeName(part.type)}`).join(", ") || "any type"}</td>
               <td className="ra" data-l="Held">{integer(row.used)}</td>
               <td className="ra" data-l="Borrowed">{integer(row.borrowed)}</td>
               <td className="ra" data-l="Not used">{integer(row.unused)}</td>
               <td className="ra" data-l="Back within">{duration(row.reclaim_within_s)}</td>
+              {canEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.project)} busy={remove.isPending} /></td>}
             </tr>
           ))}
         </tbody>
       </table>
+      {remove.error && <div className="fault" role="alert">{remove.error.message}</div>}
     </div>
   );
 }
