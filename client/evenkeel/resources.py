@@ -228,11 +228,11 @@ class Arrays(Resource):
     def list(self, *, project: str | None = None) -> Iterator[schemas.JobArray]:
         return self._client.rows(schemas.JobArray, "arrays", given(project=project))
 
-    def get(self, number: int) -> schemas.JobArray:
-        return self._client.one(schemas.JobArray, "GET", f"arrays/{number}")
+    def get(self, number: int) -> schemas.JobArrayDetail:
+        return self._client.one(schemas.JobArrayDetail, "GET", f"arrays/{number}")
 
-    def limit(self, number: int, max_running: int | None) -> schemas.JobArray:
-        return self._client.one(schemas.JobArray, "PATCH", f"arrays/{number}", json={"max_running": max_running})
+    def limit(self, number: int, max_running: int | None) -> schemas.JobArrayDetail:
+        return self._client.one(schemas.JobArrayDetail, "PATCH", f"arrays/{number}", json={"max_running": max_running})
 
     def cancel(self, number: int) -> schemas.ArrayCancelled:
         return self._client.one(schemas.ArrayCancelled, "POST", f"arrays/{number}/cancel")

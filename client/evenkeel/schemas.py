@@ -62,6 +62,11 @@ class AnyJob(TypedDict):
     gpus: int
 
 
+class ArrayCost(TypedDict):
+    so_far: str
+    currency: str
+
+
 class ArrayPlace(TypedDict):
     number: int
     index: int
@@ -1535,6 +1540,21 @@ class JobArray(TypedDict):
     ended: bool
 
 
+class JobArrayDetail(TypedDict):
+    number: int
+    name: str
+    project: ProjectRef
+    owner: Person | None
+    indices: str
+    size: int
+    max_running: int | None
+    states: dict[Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"], int]
+    first_job: int
+    submitted_at: str
+    ended: bool
+    cost: ArrayCost
+
+
 class JobArrayPage(TypedDict):
     next: str | None
     previous: str | None
@@ -1884,7 +1904,7 @@ class UsagePage(TypedDict):
 
 class ArrayCancelled(TypedDict):
     cancelled: int
-    array: JobArray
+    array: JobArrayDetail
 
 
 class ClusterState(TypedDict):

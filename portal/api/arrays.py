@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample
 from pydantic import Field
 from rest_framework.request import Request
@@ -15,8 +16,8 @@ from portal.api.inputs import Body, PageQuery, Query, Word
 from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
-from portal.api.shapes.arrays import ArrayCancelled, JobArray, JobArrayPage
-from portal.jobs.array_view import describe_arrays
+from portal.api.shapes.arrays import ArrayCancelled, JobArrayDetail, JobArrayPage
+from portal.jobs.array_view import array_cost, describe_arrays
 from portal.jobs.fields import MAX_ARRAY
 from portal.jobs.selectors import access_array, visible_arrays, visible_jobs
 from portal.jobs.services.arrays import cancel_array, limit_array
@@ -51,14 +52,14 @@ class ArraysView(APIView):
 
 
 class ArrayView(APIView):
-    @operation("get_array", JobArray, access=Access.VIEWER, tag="jobs", path=["array"], version=_limit)
+    @operation("get_array", JobArrayDetail, access=Access.VIEWER, tag="jobs", path=["array"], version=_limit)
     def get(self, request: Request, array: int, query: Query) -> Response:
-        """One array, with how many of its jobs are in each state."""
+        """One array, with how many of its jobs are in each state and what they have cost together."""
         return Response(_one(request, array))
 
     @operation(
         "patch_array",
-        JobArray,
+        JobArrayDetail,
         access=Access.MEMBER,
         tag="jobs",
         path=["array"],
@@ -84,4 +85,4 @@ class ArrayCancelView(APIView):
 
 def _one(request: Request, number: int) -> dict[str, Any]:
     array, jobs = access_array(signed_in(request), number)
-    return describe_arrays([array], jobs)[0]
+    return describe_arrays([array], jobs)[0] | {"cost": array_cost(jobs, timezone.now())}

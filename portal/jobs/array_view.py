@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import Count, Min, QuerySet
 
+from accounts import ledger, pricing
+from portal.jobs import holding
 from portal.jobs.describe import iso
-from portal.jobs.models import Job, JobArray
+from portal.jobs.models import Hold, Job, JobArray
 from scheduling.lifecycle import TERMINAL, State, coarse_state
 
 _ENDED = {coarse_state(state, rescaling=False) for state in TERMINAL}
@@ -27,6 +31,15 @@ def describe_arrays(arrays: Iterable[JobArray], jobs: QuerySet[Job]) -> list[dic
     firsts = dict(mine.values_list("array").annotate(first=Min("number")))
     shown = {job.array_id: job for job in jobs.filter(number__in=firsts.values())}
     return [_describe(array, shown[array.pk], states[array.pk]) for array in arrays if array.pk in shown]
+
+
+def array_cost(jobs: QuerySet[Job], now: datetime) -> dict[str, Any]:
+    """What the jobs of one array, at most a thousand, have cost together."""
+    ids = list(jobs.order_by().values_list("pk", flat=True))
+    holds = holding.held(holding.open_holds(Hold.objects.filter(run__job__in=ids)), now)
+    entered = sum(ledger.products_by_job(ids).values(), Decimal(0))
+    spent = entered + holding.product_of(holding.book_for(holds, now), holds)
+    return {"so_far": str(pricing.amount(spent)), "currency": holding.CURRENCY}
 
 
 def _describe(array: JobArray, first: Job, states: Counter[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests.client.test_cli_why import EXPLANATION
 ARRAY = {
     "number": 18, "name": "sweep", "project": {"key": "vision", "name": "Vision"}, "owner": None, "indices": "0-3",
     "size": 4, "max_running": 1, "states": {"queued": 3, "running": 1}, "first_job": 19,
-    "submitted_at": "2026-11-21T14:32:10.123Z", "ended": False,
+    "submitted_at": "2026-11-21T14:32:10.123Z", "ended": False, "cost": {"so_far": "1.250000", "currency": "USD"},
 }  # fmt: skip
 PRIORITY = {
     "number": 22, "name": "sweep", "array": {"number": 18, "index": 3, "size": 4},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -102,6 +103,21 @@ def test_a_list_shows_it_as_one(api: Api) -> None:
     assert {row["array"]["index"] for row in api.get(f"jobs?array={array.number}").json["results"]} == {4, 5, 6}
     (row,) = api.get("arrays").json["results"]
     assert (row["number"], row["first_job"], row["states"]) == (array.number, first, {"queued": 3})
+
+
+def test_it_costs_what_its_jobs_cost(world: World, api: Api) -> None:
+    array = submit(api, "0-2%2")
+    assert api.get(f"arrays/{array.number}").json["cost"]["so_far"] == "0.000000"
+    world.round()
+    ended, running, waiting = members(array)
+    for job in (ended, running):
+        world.train(job)
+    world.gone(ended, "done", step=1000)
+    before = Decimal(api.get(f"arrays/{array.number}").json["cost"]["so_far"])
+    alone = [Decimal(api.get(f"jobs/{job.number}/cost").json["so_far"]) for job in (ended, running, waiting)]
+    after = Decimal(api.get(f"arrays/{array.number}").json["cost"]["so_far"])
+    assert before <= sum(alone) <= after
+    assert min(alone[:2]) > 0
 
 
 def test_bulk_acts_reach_it(world: World, api: Api) -> None:

@@ -36,7 +36,7 @@ def states_text(array: schemas.JobArray) -> str:
     return ", ".join(f"{count} {state}" for state, count in array["states"].items())
 
 
-def print_array(array: schemas.JobArray, output: str) -> None:
+def print_array(array: schemas.JobArrayDetail, output: str) -> None:
     if output == "json":
         print_json(array)
         return
@@ -48,6 +48,7 @@ def print_array(array: schemas.JobArray, output: str) -> None:
         ("Jobs", f"{array['size']}, named {array['number']}_INDEX"),
         ("At once", array["max_running"] or "as many as there is room for"),
         ("States", states_text(array)),
+        ("Cost", f"{array['cost']['so_far']} {array['cost']['currency']}"),
         ("Submitted", moment(array["submitted_at"])),
     ]
     click.echo(pairs(rows))

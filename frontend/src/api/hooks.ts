@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Estimate, Explanation, History, IdleRule, Job, JobArray, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Estimate, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -81,7 +81,7 @@ export function useArrays(project: string, wanted: boolean) {
 }
 
 export function useArray(number: string, wanted = true) {
-  return useQuery({ queryKey: ["array", number], enabled: wanted, queryFn: ({ signal }) => get<JobArray>(`arrays/${number}`, {}, signal), refetchInterval: 5_000 });
+  return useQuery({ queryKey: ["array", number], enabled: wanted, queryFn: ({ signal }) => get<JobArrayDetail>(`arrays/${number}`, {}, signal), refetchInterval: 5_000 });
 }
 
 function useArrayChange<V, R>(number: number, change: (value: V) => Promise<R>) {
@@ -92,7 +92,7 @@ function useArrayChange<V, R>(number: number, change: (value: V) => Promise<R>) 
   });
 }
 export const useCancelArray = (number: number) => useArrayChange(number, (_: void) => send<{ cancelled: number }>("POST", `arrays/${number}/cancel`, {}));
-export const useLimitArray = (number: number) => useArrayChange(number, (most: number | null) => send<JobArray>("PATCH", `arrays/${number}`, { max_running: most }));
+export const useLimitArray = (number: number) => useArrayChange(number, (most: number | null) => send<JobArrayDetail>("PATCH", `arrays/${number}`, { max_running: most }));
 
 export function useBrowsers() {
   return useQuery({ queryKey: ["sessions"], queryFn: ({ signal }) => list<BrowserSession>("sessions", signal) });

@@ -56,8 +56,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One array, with how many of its jobs are in each state
-         * @description One array, with how many of its jobs are in each state.
+         * One array, with how many of its jobs are in each state and what they have cost together
+         * @description One array, with how many of its jobs are in each state and what they have cost together.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -2228,7 +2228,15 @@ export interface components {
         ArrayCancelled: {
             /** @description Jobs that were ended by this; those that had ended before stay as they are. */
             cancelled: number;
-            array: components["schemas"]["JobArray"];
+            array: components["schemas"]["JobArrayDetail"];
+        };
+        ArrayCost: {
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            so_far: string;
+            currency: string;
         };
         /** @description Where the job is in its array. */
         ArrayPlace: {
@@ -3147,6 +3155,30 @@ export interface components {
             submitted_at: string;
             /** @description All of its jobs have. */
             ended: boolean;
+        };
+        JobArrayDetail: {
+            /** @description Of the jobs' own sequence; its jobs are also named by it, as 57_3. */
+            number: number;
+            name: string;
+            project: components["schemas"]["ProjectRef"];
+            owner: components["schemas"]["Person"] | null;
+            /** @example 0-15 */
+            indices: string;
+            size: number;
+            /** @description The most of its jobs that hold GPUs at once. */
+            max_running: number | null;
+            /** @description How many of its jobs are in each state. */
+            states: {
+                [key: string]: number;
+            };
+            /** @description Number of the job with the smallest index. */
+            first_job: number;
+            /** Format: date-time */
+            submitted_at: string;
+            /** @description All of its jobs have. */
+            ended: boolean;
+            /** @description Of its jobs together, until now. */
+            cost: components["schemas"]["ArrayCost"];
         };
         JobArrayPage: {
             /** @description Address of the next page. */
@@ -5310,7 +5342,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobArray"];
+                    "application/json": components["schemas"]["JobArrayDetail"];
                 };
             };
             /** @description Bad request */
@@ -5387,7 +5419,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobArray"];
+                    "application/json": components["schemas"]["JobArrayDetail"];
                 };
             };
             /** @description Bad request */

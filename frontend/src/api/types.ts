@@ -14,6 +14,7 @@ export type Checkpoint = S["Checkpoint"];
 export type Artifacts = S["ArtifactPage"];
 export type BuildLog = S["BuildLog"];
 export type JobArray = S["JobArray"];
+export type JobArrayDetail = S["JobArrayDetail"];
 export type JobTimeline = S["JobTimeline"];
 export type Metrics = S["Metrics"];
 export type JobCost = S["Cost"];

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from portal.api.shapes.base import JobState, Page, Shape
+from portal.api.shapes.base import JobState, Money, Page, Shape
 from portal.api.shapes.jobs import Person, ProjectRef
 
 
@@ -26,10 +26,19 @@ class JobArray(Shape):
     ended: bool = Field(description="All of its jobs have.")
 
 
+class ArrayCost(Shape):
+    so_far: Money
+    currency: str
+
+
+class JobArrayDetail(JobArray):
+    cost: ArrayCost = Field(description="Of its jobs together, until now.")
+
+
 class JobArrayPage(Page):
     results: list[JobArray]
 
 
 class ArrayCancelled(Shape):
     cancelled: int = Field(description="Jobs that were ended by this; those that had ended before stay as they are.")
-    array: JobArray
+    array: JobArrayDetail

@@ -1,10 +1,10 @@
 import { Modal } from "@mantine/core";
 import { useState } from "react";
 import { useArray, useCancelArray, useLimitArray } from "../../api/hooks";
-import type { JobArray } from "../../api/types";
+import type { JobArrayDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { StateChip } from "../../components/StateChip";
-import { count, integer } from "../../lib/format";
+import { count, integer, money } from "../../lib/format";
 import { STATE_ORDER } from "../../lib/jobState";
 
 /** An array as one: how far it is, how many may run at once, and its end. */
@@ -16,6 +16,7 @@ export function ArrayPanel({ number, onClose }: { number: string; onClose: () =>
         {(array) => (
           <div className="pb" style={{ display: "flex", flexWrap: "wrap", gap: 16, alignItems: "center" }}>
             {STATE_ORDER.filter((state) => array.states[state]).map((state) => <span key={state}><b className="num">{integer(array.states[state] ?? 0)}</b> <StateChip state={state} /></span>)}
+            <span className="sub">cost <b className="num">{money(array.cost.so_far, array.cost.currency)}</b> so far</span>
             <span style={{ marginLeft: "auto", display: "flex", gap: 8, alignItems: "center", flexWrap: "wrap" }}>
               {!array.ended && <AtOnce array={array} />}
               {!array.ended && <CancelAll array={array} />}
@@ -27,7 +28,7 @@ export function ArrayPanel({ number, onClose }: { number: string; onClose: () =>
   );
 }
 
-function AtOnce({ array }: { array: JobArray }) {
+function AtOnce({ array }: { array: JobArrayDetail }) {
   const limit = useLimitArray(array.number);
   const now = array.max_running === null ? "" : String(array.max_running);
   const [typed, setTyped] = useState<string | null>(null);
@@ -49,7 +50,7 @@ function AtOnce({ array }: { array: JobArray }) {
   );
 }
 
-function CancelAll({ array }: { array: JobArray }) {
+function CancelAll({ array }: { array: JobArrayDetail }) {
   const [open, setOpen] = useState(false);
   const cancel = useCancelArray(array.number);
   const left = STATE_ORDER.filter((state) => !["succeeded", "failed", "cancelled"].includes(state)).reduce((sum, state) => sum + (array.states[state] ?? 0), 0);
