@@ -157,7 +157,9 @@ class QuotaView(APIView):
         """Another limit, or the other of hard and soft."""
         actor = signed_in(request)
         row = quota_changes.manageable_quotas(actor).get(pk=quota)
-        limit = _units(row.kind, body.limit)
+        # What is shown is rounded: sent back it is no other limit.
+        unchanged = body.limit == Decimal(_number(row, Fraction(row.limit)))
+        limit = row.limit if unchanged else _units(row.kind, body.limit)
         hard = row.hard if body.hard is None else body.hard
         return Response(describe([quota_changes.change_quota(actor=actor, quota=row, limit=limit, hard=hard)])[0])
 

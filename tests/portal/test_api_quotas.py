@@ -355,3 +355,13 @@ def test_people_are_told_once_at_each_share_of_a_budget(world: World, monkeypatc
     assert list(BudgetNotice.objects.order_by("percent").values_list("percent", flat=True)) == [80, 100]
     give_notices(timezone.now() + timedelta(days=1))
     assert JobEvent.objects.filter(kind="budget").count() == 2
+
+
+def test_what_is_shown_sent_back_is_the_same_limit(world: World) -> None:
+    boss = Api(User.objects.create_superuser("root@example.org", "x"))
+    row = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=1000)
+    shown = boss.get(f"quotas/{row.pk}").json["limit"]
+    assert shown == "0.277777"
+    assert boss.request("PUT", f"quotas/{row.pk}", {"limit": shown, "hard": True}).status == 200
+    row.refresh_from_db()
+    assert (row.limit, row.hard) == (1000, True)

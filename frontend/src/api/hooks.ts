@@ -213,7 +213,7 @@ const slow = { staleTime: 60_000 };
 export const useModelTypes = () => useQuery({ queryKey: ["model-types"], queryFn: ({ signal }) => list<ModelType>("model-types", signal), ...slow });
 export const useAcceleratorTypes = () =>
   useQuery({ queryKey: ["accelerator-types"], queryFn: ({ signal }) => list<AcceleratorType>("accelerator-types", signal), ...slow });
-export const useProjects = () => useQuery({ queryKey: ["projects"], queryFn: ({ signal }) => allProjects(signal), staleTime: 10_000 });
+export const useProjects = (enabled = true) => useQuery({ queryKey: ["projects"], queryFn: ({ signal }) => allProjects(signal), staleTime: 10_000, enabled });
 
 const MOST_PAGES = 10;
 

@@ -25,23 +25,19 @@ export function useLimitsOfAll(projects: string[]): { project: string; row: Limi
 }
 
 export function useGuarantees() {
-  return useQuery({ queryKey: ["guarantees"], queryFn: ({ signal }) => get<Page<Guarantee>>("guarantees", {}, signal), refetchInterval: 15_000 });
+  return useQuery({ queryKey: ["guarantees"], queryFn: ({ signal }) => get<Page<Guarantee>>("guarantees", { limit: 200 }, signal), refetchInterval: 15_000 });
 }
 
-/** Ids of the limits that I may change. */
-export function useMyLimits(wanted: boolean) {
-  return useQuery({
-    queryKey: ["limits", "mine"],
-    queryFn: async ({ signal }) => new Set((await get<Page<Limit>>("quotas", { limit: 200 }, signal)).results.map((row) => row.id)),
-    enabled: wanted,
-  });
+/** Limits that one may change, on whomever they are. */
+export function useMyLimits(enabled: boolean) {
+  return useQuery({ queryKey: ["my-limits"], queryFn: ({ signal }) => get<Page<Limit>>("quotas", { limit: 200 }, signal), refetchInterval: 15_000, enabled });
 }
 
 function useLimitChange<T, R>(change: (input: T) => Promise<R>) {
   const client = useQueryClient();
   return useMutation({
     mutationFn: change,
-    onSuccess: () => Promise.all(["limits", "guarantees"].map((key) => client.invalidateQueries({ queryKey: [key] }))),
+    onSuccess: () => Promise.all(["limits", "my-limits", "guarantees"].map((key) => client.invalidateQueries({ queryKey: [key] }))),
   });
 }
 

@@ -1,3 +1,5 @@
+import { useId } from "react";
+
 interface Props {
   label: string;
   value: string;
@@ -11,8 +13,8 @@ interface Props {
 
 /** One line of a form, with its label above it. */
 export function Text({ label, value, onChange, number = false, decimal = false, ...rest }: Props) {
-  const id = `set-${label.toLowerCase().replaceAll(" ", "-")}`;
-  const pattern = decimal ? "[0-9]*[.]?[0-9]*" : number ? "[0-9]*" : undefined;
+  const id = useId();
+  const pattern = decimal ? "[0-9]+([.][0-9]+)?" : number ? "[0-9]*" : undefined;
   return (
     <div className="f grow" style={{ minWidth: 140 }}>
       <label htmlFor={id}>{label}</label>
@@ -31,7 +33,7 @@ interface ChoiceProps {
 
 /** One of a few. */
 export function Choice({ label, value, onChange, options, disabled = false }: ChoiceProps) {
-  const id = `set-${label.toLowerCase().replaceAll(" ", "-")}`;
+  const id = useId();
   return (
     <div className="f grow" style={{ minWidth: 140 }}>
       <label htmlFor={id}>{label}</label>

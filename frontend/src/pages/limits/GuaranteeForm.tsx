@@ -2,23 +2,22 @@ import { Modal } from "@mantine/core";
 import { useState, type FormEvent } from "react";
 import { useAcceleratorTypes } from "../../api/hooks";
 import { useSetGuarantee } from "../../api/limitHooks";
-import type { Guarantee, Session } from "../../api/types";
+import type { Guarantee, Project } from "../../api/types";
 import { Choice, Text } from "../../components/TextField";
 import { typeName } from "../../lib/format";
 
 interface Props {
   guarantee: Guarantee | null;
-  session: Session;
+  choices: Project[];
   project: string;
   onClose: () => void;
 }
 
-/** `project` is offered first for a new one. */
-export function GuaranteeForm({ guarantee, session, project: shown, onClose }: Props) {
+/** A new one is for one of `choices`, which have none yet, `project` before others. */
+export function GuaranteeForm({ guarantee, choices, project: shown, onClose }: Props) {
   const save = useSetGuarantee();
   const types = useAcceleratorTypes();
-  const managed = session.projects.filter((one) => one.role === "manager");
-  const [project, setProject] = useState(guarantee?.project ?? managed.find((one) => one.key === shown)?.key ?? managed[0]?.key ?? "");
+  const [project, setProject] = useState(guarantee?.project ?? choices.find((one) => one.key === shown)?.key ?? choices[0]?.key ?? "");
   const [gpus, setGpus] = useState(guarantee ? String(guarantee.gpus) : "");
   const [parts, setParts] = useState<Record<string, string>>(Object.fromEntries((guarantee?.by_type ?? []).map((part) => [part.type, String(part.gpus)])));
   const [within, setWithin] = useState(String(guarantee?.reclaim_within_s ?? 300));
@@ -28,8 +27,7 @@ export function GuaranteeForm({ guarantee, session, project: shown, onClose }: P
     save.mutate({ project, wish: { gpus: Number(gpus), by_type: Object.fromEntries(given), reclaim_within_s: Number(within || 0) } }, { onSuccess: onClose });
   };
   const known = [...new Set([...(types.data ?? []).filter((one) => one.count > 0).map((one) => one.name), ...Object.keys(parts)])];
-  const options = managed.map((one): [string, string] => [one.key, one.name]);
-  if (guarantee && !managed.some((one) => one.key === guarantee.project)) options.push([guarantee.project, guarantee.project]);
+  const options = guarantee ? [[guarantee.project, guarantee.project] as [string, string]] : choices.map((one): [string, string] => [one.key, one.name]);
   return (
     <Modal opened onClose={onClose} title={guarantee ? `Change what ${guarantee.project} is guaranteed` : "Guarantee GPUs"} size={560} closeButtonProps={{ "aria-label": "Close" }}>
       <form onSubmit={submit} style={{ display: "flex", gap: 12, flexWrap: "wrap", alignItems: "flex-end" }}>

@@ -1,11 +1,13 @@
 import { useState } from "react";
 import { useSearchParams } from "react-router";
+import { useProjects } from "../../api/hooks";
 import { useGuarantees, useLimits, useLimitsOfAll, useMyLimits, useRemoveGuarantee, useRemoveLimit } from "../../api/limitHooks";
-import type { Guarantee, Limit, Session } from "../../api/types";
+import type { Guarantee, Limit, Project, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, duration, integer, moment, money, trimmed, typeName, withUnit } from "../../lib/format";
 import { useNow } from "../../lib/clock";
+import { mayGuarantee } from "../../lib/managing";
 import { TopBar } from "../../shell/TopBar";
 import { GuaranteeForm } from "./GuaranteeForm";
 import { LimitForm } from "./LimitForm";
@@ -21,8 +23,13 @@ export default function LimitsPage({ session }: { session: Session }) {
   const project = params.get("project") ?? fullest?.project ?? session.projects[0]?.key ?? "";
   const limits = useLimits(project);
   const guarantees = useGuarantees();
-  const manages = session.projects.some((one) => one.role === "manager");
-  const changeable = useMyLimits(manages).data;
+  const isAdmin = session.user?.is_admin ?? false;
+  const manages = isAdmin || session.projects.some((one) => one.role === "manager");
+  const projects = useProjects(manages).data ?? NONE;
+  const changeable = useMyLimits(manages);
+  const guaranteed = new Set(guarantees.data?.results.map((row) => row.project));
+  const may = (key: string) => isAdmin || mayGuarantee(key, projects, guaranteed);
+  const choices = projects.filter((one) => one.archived_at === null && !guaranteed.has(one.key) && may(one.key));
   const [limit, setLimit] = useState<Limit | "new" | null>(null);
   const [guarantee, setGuarantee] = useState<Guarantee | "new" | null>(null);
   return (
@@ -32,25 +39,32 @@ export default function LimitsPage({ session }: { session: Session }) {
         {project === "" ? <h1 className="say"><b>You are in no project yet</b>, so nothing limits you.</h1>
           : mine ? <Sentence rows={mine.map((one) => one.row)} /> : <Skeleton height={22} width="min(460px, 100%)" />}
         {project !== "" && (
-          <Panel title="What binds your jobs" right={<><Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />{manages && <New label="New limit" onClick={() => setLimit("new")} />}</>}>
+          <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more} currency={session.currency} changeable={changeable ?? NONE} onEdit={setLimit} />}
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more && "evenkeel quota show"} currency={session.currency} />}
             </Loadable>
           </Panel>
         )}
-        <Panel title="Guaranteed GPUs" meta={guarantees.data && count(guarantees.data.results.length, "project")} right={manages && <New label="Guarantee GPUs" onClick={() => setGuarantee("new")} />}>
+        {manages && (
+          <Panel title="Limits that you may change" meta={changeable.data && !changeable.data.next && count(changeable.data.results.length, "limit")} right={<New label="New limit" onClick={() => setLimit("new")} />}>
+            <Loadable query={changeable} what="The list of limits that you may change" skeleton={<Skeleton height={26} count={2} />}>
+              {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <Limits rows={found.results} more={found.next !== null && "evenkeel quota ls"} currency={session.currency} onEdit={setLimit} />}
+            </Loadable>
+          </Panel>
+        )}
+        <Panel title="Guaranteed GPUs" meta={guarantees.data && count(guarantees.data.results.length, "project")} right={choices.length > 0 && <New label="Guarantee GPUs" onClick={() => setGuarantee("new")} />}>
           <Loadable query={guarantees} what="The list of guarantees" skeleton={<Skeleton height={26} count={3} />}>
-            {(found) => found.results.length === 0 ? <p className="empty">None of your projects is guaranteed GPUs.</p> : <Guarantees rows={found.results} canEdit={manages} onEdit={setGuarantee} />}
+            {(found) => found.results.length === 0 ? <p className="empty">None of your projects is guaranteed GPUs.</p> : <Guarantees rows={found.results} may={may} onEdit={setGuarantee} />}
           </Loadable>
         </Panel>
-        {limit !== null && <LimitForm key={limit === "new" ? "" : limit.id} limit={limit === "new" ? null : limit} session={session} project={project} onClose={() => setLimit(null)} />}
-        {guarantee !== null && <GuaranteeForm key={guarantee === "new" ? "" : guarantee.project} guarantee={guarantee === "new" ? null : guarantee} session={session} project={project} onClose={() => setGuarantee(null)} />}
+        {limit !== null && <LimitForm key={limit === "new" ? "" : limit.id} limit={limit === "new" ? null : limit} projects={projects} isAdmin={isAdmin} currency={session.currency} project={project} onClose={() => setLimit(null)} />}
+        {guarantee !== null && <GuaranteeForm key={guarantee === "new" ? "" : guarantee.project} guarantee={guarantee === "new" ? null : guarantee} choices={choices} project={project} onClose={() => setGuarantee(null)} />}
       </div>
     </>
   );
 }
 
-const NONE: ReadonlySet<number> = new Set();
+const NONE: Project[] = [];
 
 function New({ label, onClick }: { label: string; onClick: () => void }) {
   return <button type="button" className="btn sm" onClick={onClick}><Icon name="plus" size={12} />{label}</button>;
@@ -88,20 +102,19 @@ function shown(row: Limit, amount: string, currency: string): string {
 
 interface LimitsProps {
   rows: Limit[];
-  more: boolean;
+  /** The command that lists the rest. */
+  more: string | false;
   currency: string;
-  changeable: ReadonlySet<number>;
-  onEdit: (row: Limit) => void;
+  onEdit?: (row: Limit) => void;
 }
 
-function Limits({ rows, more, currency, changeable, onEdit }: LimitsProps) {
+function Limits({ rows, more, currency, onEdit }: LimitsProps) {
   const now = useNow();
   const remove = useRemoveLimit();
-  const some = rows.some((row) => changeable.has(row.id));
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
-        <thead><tr><th scope="col">Limit</th><th scope="col">Level</th><th scope="col" className="ra">Used</th><th scope="col" className="ra">Of</th><th scope="col" style={{ width: 150 }}>Part used</th><th scope="col">When reached</th><th scope="col">Told</th><th scope="col" className="ra">Period ends</th>{some && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
+        <thead><tr><th scope="col">Limit</th><th scope="col">Level</th><th scope="col" className="ra">Used</th><th scope="col" className="ra">Of</th><th scope="col" style={{ width: 150 }}>Part used</th><th scope="col">When reached</th><th scope="col">Told</th><th scope="col" className="ra">Period ends</th>{onEdit && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
         <tbody>
           {rows.map((row) => (
             <tr key={row.id}>
@@ -113,13 +126,13 @@ function Limits({ rows, more, currency, changeable, onEdit }: LimitsProps) {
               <td data-l="When reached">{consequence(row)}</td>
               <td data-l="Told">{told(row, now)}</td>
               <td className="ra" data-l="Period ends">{row.period_ends_at === null ? "–" : moment(new Date(row.period_ends_at), now)}</td>
-              {some && <td className="ra" style={{ whiteSpace: "nowrap" }}>{changeable.has(row.id) && <Actions onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.id)} busy={remove.isPending} />}</td>}
+              {onEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions of={`${row.name} on ${row.level}`} onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.id)} busy={remove.isPending} /></td>}
             </tr>
           ))}
         </tbody>
       </table>
       {remove.error && <div className="fault" role="alert">{remove.error.message}</div>}
-      {more && <p className="empty">There are more further in; the command evenkeel quota show lists them.</p>}
+      {more && <p className="empty">There are more; the command {more} lists them.</p>}
     </div>
   );
 }
@@ -138,21 +151,22 @@ function Part({ percent, bad }: { percent: number; bad: boolean }) {
   );
 }
 
-function Actions({ onEdit, onRemove, busy }: { onEdit: () => void; onRemove: () => void; busy: boolean }) {
+function Actions({ of, onEdit, onRemove, busy }: { of: string; onEdit: () => void; onRemove: () => void; busy: boolean }) {
   return (
     <>
-      <button type="button" className="btn sm" onClick={onEdit}>Change</button>{" "}
-      <button type="button" className="btn sm bad" disabled={busy} onClick={onRemove}>Remove</button>
+      <button type="button" className="btn sm" aria-label={`Change ${of}`} onClick={onEdit}>Change</button>{" "}
+      <button type="button" className="btn sm bad" aria-label={`Remove ${of}`} disabled={busy} onClick={onRemove}>Remove</button>
     </>
   );
 }
 
-function Guarantees({ rows, canEdit, onEdit }: { rows: Guarantee[]; canEdit: boolean; onEdit: (row: Guarantee) => void }) {
+function Guarantees({ rows, may, onEdit }: { rows: Guarantee[]; may: (project: string) => boolean; onEdit: (row: Guarantee) => void }) {
   const remove = useRemoveGuarantee();
+  const some = rows.some((row) => may(row.project));
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
-        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Held</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th>{canEdit && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
+        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Held</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th>{some && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
         <tbody>
           {rows.map((row) => (
             <tr key={row.project}>
@@ -163,7 +177,7 @@ function Guarantees({ rows, canEdit, onEdit }: { rows: Guarantee[]; canEdit: boo
               <td className="ra" data-l="Borrowed">{integer(row.borrowed)}</td>
               <td className="ra" data-l="Not used">{integer(row.unused)}</td>
               <td className="ra" data-l="Back within">{duration(row.reclaim_within_s)}</td>
-              {canEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.project)} busy={remove.isPending} /></td>}
+              {some && <td className="ra" style={{ whiteSpace: "nowrap" }}>{may(row.project) && <Actions of={`what ${row.project} is guaranteed`} onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.project)} busy={remove.isPending} />}</td>}
             </tr>
           ))}
         </tbody>
