@@ -382,6 +382,7 @@ ARRAY = {
     "first_job": 58,
     "submitted_at": "2026-11-21T14:32:10.123Z",
     "ended": True,
+    "cost": {"so_far": "1.250000", "currency": "USD"},
 }
 
 
