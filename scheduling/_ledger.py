@@ -68,19 +68,15 @@ class Ledger:
 def account(ledger: Ledger, snapshot: Snapshot) -> None:
     """Credit what jobs held since the last look."""
     at, now, began, had = ledger.at, snapshot.now, ledger.began, ledger.had
+    nothing: ByType = {}
     for job in snapshot.jobs:
         gang = job.gang
         if gang is None or not job.gpu_ids or job.state is State.STANDBY:
             continue
-        key, kind = job.id, gang.type
-        since = began.get(key, at)
-        if since < at:
-            since = at
-        if since < job.submitted_at:
-            since = job.submitted_at
+        since = max(at, job.submitted_at, began.get(job.id, at))
         if now > since:
-            before = had.get(key)
-            had[key] = {kind: now - since} if before is None else {**before, kind: before.get(kind, 0.0) + now - since}
+            before = had.get(job.id, nothing)
+            had[job.id] = {**before, gang.type: before.get(gang.type, 0.0) + now - since}
     ledger.at = now
 
 

@@ -112,7 +112,7 @@ def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -
     for job in field.taking_part:
         gang = hands.counts.get(job.id)
         if gang is not None:
-            found[job.id] = began.get(job.id, now) if gang is job.gang or gang == job.gang else now
+            found[job.id] = began.get(job.id, now) if gang == job.gang else now
     return found
 
 
