@@ -317,6 +317,25 @@ class Factor(TypedDict):
     points: float
 
 
+class ForeseenCost(TypedDict):
+    low: str
+    amount: str
+    high: str
+    currency: str
+
+
+class ForeseenEnd(TypedDict):
+    low_at: str
+    at: str
+    high_at: str
+    duration_s: float
+
+
+class Gang(TypedDict):
+    type: str
+    count: int
+
+
 class GpuRange(TypedDict):
     min: int
     max: int | None
@@ -732,6 +751,13 @@ class PersonRef(TypedDict):
     id: int
     email: str
     name: str
+
+
+class PlannedAllocation(TypedDict):
+    type: str
+    count: int
+    gpus: list[GpuRef]
+    from_others: bool
 
 
 class Policy(TypedDict):
@@ -1369,6 +1395,12 @@ class Curve(TypedDict):
     points: list[CurvePoint]
 
 
+class Delayed(TypedDict):
+    job: OthersJob
+    later_s: float
+    start_before_at: str
+
+
 class Displaced(TypedDict):
     at: str
     kind: Literal["preempted", "shrunk"]
@@ -1380,6 +1412,15 @@ class Displaced(TypedDict):
     by: list[Taker]
     back_at: str | None
     back_basis: str | None
+
+
+class Effect(TypedDict):
+    job: OthersJob
+    before: Gang | None
+    after: Gang | None
+    slowdown_before: float | None
+    slowdown_after: float | None
+    later_s: float | None
 
 
 class Event(TypedDict):
@@ -1427,6 +1468,17 @@ class Explanation(TypedDict):
     deadline: str | None
     emulated: bool
     detail: dict[str, Any]
+
+
+class Forecast(TypedDict):
+    as_of: str
+    start: ExpectedStart
+    end: ForeseenEnd | None
+    cost: ForeseenCost | None
+    gang: Gang | None
+    delayed: list[Delayed]
+    others_delayed: int
+    futures: int
 
 
 class Guarantee(TypedDict):
@@ -1786,6 +1838,11 @@ class PolicyKind(TypedDict):
 PolicyKinds: TypeAlias = list[PolicyKind]
 
 
+class PreviewForecast(TypedDict):
+    status: Literal["pending", "done"]
+    forecast: Forecast | None
+
+
 class Priority(TypedDict):
     number: int
     name: str
@@ -2020,3 +2077,19 @@ class Node(TypedDict):
 
 
 Nodes: TypeAlias = list[Node]
+
+
+class Preview(TypedDict):
+    verdict: Literal["now", "later", "never"]
+    reason: Reason
+    would_change: str | None
+    as_of: str
+    allocation: PlannedAllocation | None
+    jobs: int
+    starting: int
+    position: int | None
+    effects: list[Effect]
+    affected: int
+    estimate: Estimate
+    throughput: dict[str, Curve]
+    forecast: str | None

@@ -13,9 +13,9 @@ from portal.api.jobs import EXAMPLES
 from portal.api.operations import operation, signed_in
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.shapes.money import Estimate
-from portal.jobs.estimates import estimate
+from portal.jobs.estimates import estimate, known_of
 from portal.jobs.schema import JobFile, parse_job_file
-from portal.jobs.services.submission import resolve
+from portal.jobs.services.submission import understand
 
 
 class EstimateView(APIView):
@@ -32,7 +32,5 @@ class EstimateView(APIView):
     )
     def post(self, request: Request, query: Query) -> Response:
         """What a job file would cost and take, by accelerator type, with what that rests on. Nothing is stored."""
-        user, job_file = signed_in(request), parse_job_file(request.data)
-        project, model_type = resolve(user, job_file)
-        now = timezone.now()
-        return Response(estimate(user=user, project=project, model_type=model_type, job_file=job_file, now=now))
+        wish = understand(signed_in(request), parse_job_file(request.data))
+        return Response(estimate(wish, known_of(wish, timezone.now())))

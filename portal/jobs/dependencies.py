@@ -73,7 +73,16 @@ def store_dependencies(jobs: Iterable[Job], found: Sequence[tuple[str, Job | Non
 def waits_of(cluster_id: int) -> Waits:
     """Of the waiting jobs that have dependencies: two queries, none of which grows with jobs that have none."""
     mine = Job.objects.filter(in_states(WAITING), cluster_id=cluster_id)
-    rows = list(Dependency.objects.filter(job__in=mine).select_related("on__run", "job").order_by("job__number", "pk"))
+    rows = Dependency.objects.filter(job__in=mine).select_related("on__run", "job").order_by("job__number", "pk")
+    return _waits(list(rows))
+
+
+def would_wait(job: Job, found: Sequence[tuple[str, Job | None]]) -> Waits:
+    """Of a job that is not stored."""
+    return _waits([Dependency(job=job, kind=kind, on=other) for kind, other in found])
+
+
+def _waits(rows: Sequence[Dependency]) -> Waits:
     waits = Waits()
     if not rows:
         return waits

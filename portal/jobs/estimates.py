@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from accounts.ledger import PriceBook
-from accounts.models import Project, User
+from accounts.models import Project
 from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
 from portal.jobs.ends import SPREAD
-from portal.jobs.models import Accelerator, Cluster, Job, ModelType
-from portal.jobs.schema import JobFile
+from portal.jobs.models import Accelerator, Job
 from portal.jobs.services.admission import Asked, foresee
-from portal.jobs.services.partitions import choose_partition, gpus_by_type, limits_of
+from portal.jobs.services.partitions import gpus_by_type
+from portal.jobs.services.submission import Wish
 from scheduling.throughput import Profile
 
 #: Beyond this nobody waits for an end, and no date holds it.
@@ -34,33 +36,45 @@ def describe_price(book: PriceBook, project_id: int, accelerator_type: str, at: 
     }
 
 
-def estimate(
-    *, user: User, project: Project, model_type: ModelType | None, job_file: JobFile, now: datetime
-) -> dict[str, Any]:
-    partition = choose_partition(project, Cluster.objects.get(), job_file.partition)
-    job = Job(
-        project=project,
-        model_type=model_type,
-        batch_size=job_file.batch_size or (model_type.default_batch_size if model_type else 1),
-        spec=job_file.model_dump(mode="json", exclude_none=True),
-        min_gpus=job_file.gpus.min,
-        accelerator_types=job_file.gpus.types,
-        total_steps=job_file.total_steps,
-        **limits_of(job_file, partition),
-    )
-    types = gpus_by_type(partition)
+@dataclass(frozen=True)
+class Known:
+    """What is known before a job is submitted: its throughput by type, and what goes into its cost."""
+
+    job: Job  # not stored
+    steps: int  # that it would run
+    types: Mapping[str, int]  # GPUs that it may use by type
+    profiles: Mapping[str, Profile]
+    book: PriceBook
+    node_sizes: Mapping[str, int]
+    now: datetime
+
+    def option(self, kind: str, count: int) -> dict[str, Any] | None:
+        """What it would take and cost on so many GPUs of a type; None where its speed there is not known."""
+        profile = self.profiles.get(kind)
+        return _option(self, kind, count, profile) if profile and profile.curve.source != "trial" else None
+
+
+def known_of(wish: Wish, now: datetime) -> Known:
+    [job] = wish.jobs([(0, wish.job_file.array.numbers[0] if wish.job_file.array else None)], now)
+    assert job.run is not None
+    types = gpus_by_type(job.partition)
     measured = profiles.measured_numbers([profiles.workload_of(job)])
-    book, largest = PriceBook(now), _largest_nodes()
+    known = dict(sorted(profiles.profiles_of(job, types, measured).items()))
+    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), _largest_nodes(), now)
+
+
+def estimate(wish: Wish, known: Known) -> dict[str, Any]:
     options = [
         option
-        for kind, profile in sorted(profiles.profiles_of(job, types, measured).items())
-        for count in _counts(job, profile, types[kind])
-        if (option := _option(job, kind, count, profile, book, largest.get(kind, 1), now)) is not None
+        for kind, profile in known.profiles.items()
+        for count in _counts(known.job, profile, known.types[kind])
+        if (option := known.option(kind, count)) is not None
     ]
     amounts = [Decimal(option[end]) for option in options for end in ("low", "high")]
+    job_file, project = wish.job_file, wish.project
     count = len(job_file.array.numbers) if job_file.array else 1
     asked = Asked(job_file.gpus.min, job_file.gpus.types, count)
-    refused_by, waits_for = foresee(user=user, project=project, asked=asked)
+    refused_by, waits_for = foresee(user=wish.user, project=project, asked=asked)
     return {
         "currency": CURRENCY,
         "project": project.key,
@@ -68,7 +82,7 @@ def estimate(
         "low": str(min(amounts)) if amounts else None,
         "high": str(max(amounts)) if amounts else None,
         "basis": _basis(options),
-        "discount": _discount(book, project, now),
+        "discount": _discount(known.book, project, known.now),
         "jobs": count,
         "refused_by": refused_by,
         "waits_for": waits_for,
@@ -96,14 +110,13 @@ def _counts(job: Job, profile: Profile, total: int) -> list[int]:
     return sorted({job.min_gpus, best})
 
 
-def _option(
-    job: Job, kind: str, count: int, profile: Profile, book: PriceBook, node_size: int, now: datetime
-) -> dict[str, Any] | None:
+def _option(known: Known, kind: str, count: int, profile: Profile) -> dict[str, Any] | None:
+    job, book, now = known.job, known.book, known.now
     speed = profile.curve.at(count)
-    if speed <= 0 or job.total_steps / speed > _LONGEST_S:
+    if speed <= 0 or known.steps / speed > _LONGEST_S:
         return None
-    duration_s = job.total_steps / speed
-    nodes = -(-count // node_size)
+    duration_s = known.steps / speed
+    nodes = -(-count // known.node_sizes.get(kind, 1))
     cpus, memory = (nodes * int(job.spec.get(name) or 0) for name in ("cpus", "memory"))
     per_us = book.product_per_us(job.project_id, kind, now, gpus=count, cpus=cpus, memory_mib=memory)
     number = profile.numbers.get(count)
@@ -125,7 +138,7 @@ def _option(
         "amount": str(amount(cost)),
         "low": str(amount(cost * (1 - spread))),
         "high": str(amount(cost * (1 + spread))),
-        "basis": f"{job.total_steps:,} steps at {speed:.3g} steps/s ({source}) on {count} × {kind}, "
+        "basis": f"{known.steps:,} steps at {speed:.3g} steps/s ({source}) on {count} × {kind}, "
         f"at {price['per_gpu_hour']} {CURRENCY} per GPU-hour{off}",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
@@ -98,7 +99,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "apart": apart,
         "slurm": waiting_word(job, run),
         "weighed": [] if ended else _weighed(job, mine),
-        "would_change": None if ended else _way_out(job.cluster, obstacle(job, run), detail),
+        "would_change": None if ended else way_out(job.cluster, obstacle(job, run), detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
         "emulated": runs_emulated(run),
         "detail": detail,
@@ -114,7 +115,8 @@ def _decision(job: Job) -> Decision | None:
     return newest.defer("snapshot", "plan").order_by("-round").first()
 
 
-def _way_out(cluster: Cluster, obstacle: str, detail: dict[str, Any]) -> str | None:
+def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str | None:
+    """What would let a job start that waits for the reason of this token."""
     if obstacle == "priority" and cluster.policy_parameters.get("backfill") == "none":
         return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
     try:

@@ -22,6 +22,7 @@ from scheduling.forecast.future import Times
 from scheduling.forecast.run_times import Basis, History, Past
 from scheduling.lifecycle import TRAINING, WAITING, Event
 from scheduling.policies import load_policy
+from scheduling.policies.base import Policy
 
 #: How much of the past is looked at.
 MOST_PASTS, MOST_ARRIVALS = 4_000, 300
@@ -52,12 +53,17 @@ def expect_starts(cluster: Cluster, now: datetime, stopped: Callable[[], bool]) 
     """Foresee, from what is known now. Nothing is written."""
     snapshot = take_snapshot(cluster, now).snapshot
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
+    known = known_of(cluster, snapshot, policy, now)
+    forecast = foresee(snapshot, policy, known, seed=cluster.round_epoch, budget=Budget(stopped=stopped))
+    return Expectation(now, forecast, calibrate(samples_of(cluster, now)), _run_times(snapshot, known.history))
+
+
+def known_of(cluster: Cluster, snapshot: Snapshot, policy: Policy, now: datetime) -> Known:
+    """What was recorded of the cluster until now."""
     trained_s = _trained_s(cluster, now)
     history = History(_pasts(cluster, trained_s), float(getattr(policy.parameters, "default_duration_s", 86_400.0)))
     arrivals = recorded(arrivals_of(cluster, snapshot.nodes, MOST_ARRIVALS))
-    known = Known(history, trained_s, arrivals, _times(cluster, policy.parameters))
-    forecast = foresee(snapshot, policy, known, seed=cluster.round_epoch, budget=Budget(stopped=stopped))
-    return Expectation(now, forecast, calibrate(samples_of(cluster, now)), _run_times(snapshot, history))
+    return Known(history, trained_s, arrivals, _times(cluster, policy.parameters))
 
 
 def _run_times(snapshot: Snapshot, history: History) -> dict[str, Basis]:

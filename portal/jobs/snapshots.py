@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -105,6 +105,29 @@ def arrivals_of(cluster: Cluster, nodes: Iterable[domain.Node], most: int) -> li
     known = job_profiles(jobs, Counter(node.type for node in nodes for _ in node.gpu_ids)) if jobs else {}
     _, name_of = partitions_of(cluster, nodes)
     return [_job(job, known[job.pk], (), {}, (), {}, Waits(), name_of) for job in jobs]
+
+
+def newcomers_of(
+    jobs: Sequence[Job], cluster: Cluster, base: domain.Snapshot, waits: Waits, now: datetime
+) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
+    """Jobs that are not stored, as they would come into the queue of `base`, and it with what they bring along.
+
+    They are alike: what is known of the first one's throughput is known of all.
+    """
+    types = Counter(node.type for node in base.nodes for _ in node.gpu_ids)
+    known = job_profiles(list(jobs[:1]), types)[jobs[0].pk]
+    limits, bound = quota_use.limits_of(jobs, now)
+    _, name_of = partitions_of(cluster, base.nodes)
+    found = tuple(
+        replace(
+            _job(job, known, (), {}, bound.get(job.pk, ()), {}, waits, name_of),
+            state=State.WAITING_FOR_INITIAL_RESOURCE,
+            submitted_at=base.now,
+        )
+        for job in jobs
+    )
+    pairs = pairs_of((job for job in (*base.jobs, *found) if not job.held), types) if base.pairs else {}
+    return found, replace(base, limits={**base.limits, **limits}, pairs=pairs)
 
 
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:

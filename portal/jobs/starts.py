@@ -17,6 +17,7 @@ from portal.jobs.forecasting import Expectation
 from portal.jobs.models import Job, Run
 from portal.jobs.posix import moment
 from scheduling.forecast.calibration import LONGEST_S
+from scheduling.forecast.forecast import Start
 from scheduling.lifecycle import WAITING
 
 logger = logging.getLogger(__name__)
@@ -78,21 +79,11 @@ def store(expected: Expectation) -> None:
     """What is foreseen of each job that waits replaces what was before."""
     at = expected.at.timestamp()
     found = {key: Said(at, why=why) for key, why in expected.forecast.unsaid.items()}
+    outcomes = expected.calibration.outcomes if expected.calibration.fitted else 0
     for key in expected.forecast.starts:
-        if (start := expected.start(key)) is None:
-            continue
-        if start.p50_s >= LONGEST_S:
-            found[key] = Said(at, why="unknown")
-        else:
-            found[key] = Said(
-                at,
-                at + start.p10_s,
-                at + start.p50_s,
-                at + min(start.p90_s, LONGEST_S),
-                start.simulated,
-                expected.run_times.get(key, "default"),
-                expected.calibration.outcomes if expected.calibration.fitted else 0,
-            )
+        if start := expected.start(key):
+            run_time = expected.run_times.get(key, "default")
+            found[key] = said_of(at, start, run_time=run_time, outcomes=outcomes)
     before: dict[str, Said] = cache.get_many([_key(job_id) for job_id in found])
     for job_id, since in _waiting_again().items():
         if (old := before.get(_key(job_id))) and old.as_of < since:
@@ -100,6 +91,14 @@ def store(expected: Expectation) -> None:
     named = {_key(job_id): said for job_id, said in found.items()}
     kept = {key: old if (old := before.get(key)) and old.stands_for(new) else new for key, new in named.items()}
     cache.set_many(kept, _KEPT_S)
+
+
+def said_of(at: float, start: Start | None, *, run_time: str, outcomes: int, why: str = "unknown") -> Said:
+    """What a forecast of the moment `at` has; `why`: where it has no time."""
+    if start is None or start.p50_s >= LONGEST_S:
+        return Said(at, why=why)
+    times = (at + start.p10_s, at + start.p50_s, at + min(start.p90_s, LONGEST_S))
+    return Said(at, *times, start.simulated, run_time, outcomes)
 
 
 def _waiting_again() -> dict[str, float]:
@@ -117,7 +116,8 @@ def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
     except RedisError as error:
         logger.warning("expected starts cannot be read: %s", error)
     now = timezone.now().timestamp()
-    return {job.pk: _describe(job, _holds(job, known.get(_key(str(job.pk))), now)) for job in jobs}
+    said = {job: _holds(job, known.get(_key(str(job.pk))), now) for job in jobs}
+    return {job.pk: describe_start(one, _until(job)) for job, one in said.items()}
 
 
 def _holds(job: Job, said: Said | None, now: float) -> Said:
@@ -138,15 +138,15 @@ def _holds(job: Job, said: Said | None, now: float) -> Said:
     return replace(said, p10=max(said.p10, until), p50=max(said.p50, until), p90=max(said.p90, until))
 
 
-def _reason(job: Job, said: Said) -> dict[str, str] | None:
-    if not said.why:
-        return None
+def _until(job: Job) -> str:
+    """Of a budget that is used up."""
     at = moment(job.run.reason_detail.get("expected_start_at"), timezone.now()) if job.run else None
-    until = f" until {at:%Y-%m-%d %H:%M} UTC" if at is not None else " for its period"
-    return {"token": said.why, "text": _TEXTS[said.why].format(until=until)}
+    return f" until {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
 
 
-def _describe(job: Job, said: Said) -> dict[str, Any]:
+def describe_start(said: Said, until: str = "") -> dict[str, Any]:
+    text = _TEXTS.get(said.why, "").format(until=until or " for its period")
+    reason = {"token": said.why, "text": text} if said.why else None
     told = not said.why
     return {
         "p10_at": _iso(said.p10) if told else None,
@@ -156,7 +156,7 @@ def _describe(job: Job, said: Said) -> dict[str, Any]:
         "basis": ("simulated" if said.simulated else "interpolated") if told else None,
         "run_time": said.run_time if told else None,
         "outcomes": said.outcomes,
-        "reason": _reason(job, said),
+        "reason": reason,
     }
 
 

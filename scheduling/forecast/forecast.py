@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 
-from scheduling.domain import Job, Snapshot
+from scheduling.domain import Gang, Job, Snapshot
 from scheduling.forecast.arrivals import Arrival, drawn
 from scheduling.forecast.future import Future, Times
 from scheduling.forecast.reach import Reach
@@ -73,6 +73,7 @@ class Forecast:
     futures: int
     rounds: int
     run_times: Mapping[Basis, int]  # what the run times of those that run or are simulated rest on
+    gangs: Mapping[str, Gang] = field(default_factory=dict)  # on which most of the futures started each
 
 
 def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, budget: Budget | None = None) -> Forecast:
@@ -94,7 +95,8 @@ def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, bud
     limited = _limited(stuck)
     unsaid |= {job.id: limited.get(job.id, "unknown") for job in waiting if job.id not in found}
     bases = Counter(known.history.basis(job, known.trained_s.get(job.id, 0.0)) for job in base.jobs)
-    return Forecast(snapshot.now, found, unsaid, len(futures), sum(future.planned for future in futures), bases)
+    rounds = sum(future.planned for future in futures)
+    return Forecast(snapshot.now, found, unsaid, len(futures), rounds, bases, _gangs(futures))
 
 
 def _queued(job: Job) -> Job:
@@ -148,13 +150,15 @@ def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: B
     def draw(job: Job) -> RunTime:
         return known.history.draw(job, known.trained_s.get(job.id, 0.0), rng)
 
-    runs = {job.id: draw(job) for job in base.jobs}
+    # Who comes, and how long each job takes, is drawn alike whether or not one more waits at the end of the numbers.
+    coming = Random(rng.random())  # noqa: S311  # nosec B311
+    runs = {job.id: draw(job) for job in sorted(base.jobs, key=lambda job: job.number)}
     last = max((job.number for job in base.jobs), default=0)
     return Future(
         base=base,
         policy=policy,
         runs=runs,
-        arrivals=drawn(known.arrivals, base.now, last, Random(rng.random())),  # noqa: S311  # nosec B311
+        arrivals=drawn(known.arrivals, base.now, last, coming),
         draw=draw,
         cost_of=_costs(base, policy),
         budget=budget.milliseconds / budget.least_futures,
@@ -187,6 +191,14 @@ def _together(
         p10, p50, p90 = np.quantile(seconds, (0.1, 0.5, 0.9)).tolist()
         found[job.id] = Start(p10, p50, p90, simulated and 2 * missing <= len(futures), least_s)
     return found
+
+
+def _gangs(futures: Sequence[Future]) -> dict[str, Gang]:
+    found: dict[str, Counter[Gang]] = {}
+    for future in futures:
+        for key, gang in future.gangs.items():
+            found.setdefault(key, Counter())[gang] += 1
+    return {key: gangs.most_common(1)[0][0] for key, gangs in found.items()}
 
 
 def _limited(stuck: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from scheduling.domain import Job, Move, Plan, Snapshot
+from scheduling.domain import Gang, Job, Move, Plan, Snapshot
 from scheduling.forecast.run_times import RunTime
 from scheduling.forecast.sim import Sim, keeps, may_use, speed_on
 from scheduling.lifecycle import State
@@ -62,6 +62,7 @@ class Future:
     times: Times = field(default_factory=Times)
     stopped: Callable[[], bool] = lambda: False
     starts: dict[str, float] = field(default_factory=dict)
+    gangs: dict[str, Gang] = field(default_factory=dict)  # of those starts
 
     def __post_init__(self) -> None:
         base = self.base
@@ -321,9 +322,10 @@ class Future:
         times, now = self.times, self.now
         if move.kind == "start":
             at = self._started_at(sim, move)
-            if sim.job.id in self._open:
+            if sim.job.id in self._open and move.gang is not None:
                 self._open.discard(sim.job.id)
                 self.starts[sim.job.id], self._started_in = at, self.planned
+                self.gangs[sim.job.id] = move.gang
             begins = at + times.launch_s
             sim.job = replace(sim.job, held_since=at)
             self._free.subtract(self._usable[gpu] for gpu in move.gpu_ids if gpu in self._usable)

@@ -29,6 +29,7 @@ from portal.api.examples import METHODS
 from portal.api.schema import document
 from portal.jobs import events
 from portal.jobs.models import Accelerator, JobArray, ModelType, Node, NodeWindow, Partition, Qos
+from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
 from portal.material.models import Artifact, Bundle, Environment, Secret
@@ -54,6 +55,7 @@ UNKNOWN = {
     "array": "999999",
     "partition": "nothing",
     "window": "999999",
+    "preview": "00000000-0000-7000-8000-000000000000",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -319,6 +321,7 @@ class Things:
             "array": str(self.array.number),
             "partition": self.partition.name,
             "window": str(self.window.pk),
+            "preview": keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {})),
         }
 
     def send(

@@ -744,6 +744,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Whether a job file would start now, later or never, why, on what, and what it would do to others
+         * @description Whether a job file would start now, later or never, why, on what, and what it would do to others. The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. When it would start is worked out beside: ask `previews/{preview}` with `forecast`, about twice a second. Nothing is submitted and nothing changes.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["preview_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/live/{stream}": {
         parameters: {
             query?: never;
@@ -1048,6 +1070,28 @@ export interface paths {
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         post: operations["undo_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/previews/{preview}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * When the job of a preview of mine would start and end, and who would start later for it; for ten minutes
+         * @description When the job of a preview of mine would start and end, and who would start later for it; for ten minutes.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_preview_forecast"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2627,6 +2671,16 @@ export interface components {
             /** @description Of an estimate: nine of ten such estimates are off by no more; 0.3 is 30 % either way. */
             relative_error: number | null;
         };
+        Delayed: {
+            job: components["schemas"]["OthersJob"];
+            /** @description So much later the middle of its expected start would be. */
+            later_s: number;
+            /**
+             * Format: date-time
+             * @description That without this job.
+             */
+            start_before_at: string;
+        };
         /** @description Another job, or with singleton none: all earlier ones of this one's name and owner. */
         DependencyWish: {
             /**
@@ -2717,6 +2771,18 @@ export interface components {
             back_at: string | null;
             /** @description On what that rests. */
             back_basis: string | null;
+        };
+        /** @description On another job, if the next round came with this one in the queue instead of without it. */
+        Effect: {
+            job: components["schemas"]["OthersJob"];
+            /** @description What it would have without this job; null: nothing, it would wait. */
+            before: components["schemas"]["Gang"] | null;
+            after: components["schemas"]["Gang"] | null;
+            /** @description Its best throughput alone on the cluster over the planned one; null while it has nothing. */
+            slowdown_before: number | null;
+            slowdown_after: number | null;
+            /** @description By how much its end moves if it keeps what it has then. */
+            later_s: number | null;
         };
         Ended: {
             ended: number;
@@ -2873,6 +2939,53 @@ export interface components {
             factor: number;
             /** @description Weight times factor. */
             points: number;
+        };
+        /** @description From the same futures of the queue with the job and without it. */
+        Forecast: {
+            /** Format: date-time */
+            as_of: string;
+            start: components["schemas"]["ExpectedStart"];
+            /** @description If it kept the GPUs that it starts on. */
+            end: components["schemas"]["ForeseenEnd"] | null;
+            cost: components["schemas"]["ForeseenCost"] | null;
+            /** @description What most futures started it on; else the least that it may have. */
+            gang: components["schemas"]["Gang"] | null;
+            /** @description Who would start later for it, the largest delay first; at most 10. */
+            delayed: components["schemas"]["Delayed"][];
+            /** @description How many would. */
+            others_delayed: number;
+            futures: number;
+        };
+        ForeseenCost: {
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            low: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            amount: string;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            high: string;
+            currency: string;
+        };
+        ForeseenEnd: {
+            /** Format: date-time */
+            low_at: string;
+            /** Format: date-time */
+            at: string;
+            /** Format: date-time */
+            high_at: string;
+            duration_s: number;
+        };
+        Gang: {
+            type: string;
+            count: number;
         };
         GpuRange: {
             min: number;
@@ -4130,6 +4243,13 @@ export interface components {
             email: string;
             name: string;
         };
+        PlannedAllocation: {
+            type: string;
+            count: number;
+            gpus: components["schemas"]["GpuRef"][];
+            /** @description Some of them have to be left by other jobs first, with a checkpoint. */
+            from_others: boolean;
+        };
         Policy: {
             name: string;
             parameters: {
@@ -4190,6 +4310,44 @@ export interface components {
             parameters: {
                 [key: string]: unknown;
             };
+        };
+        /** @description What the next round would do. Of an array: with its first job. */
+        Preview: {
+            /** @enum {string} */
+            verdict: "now" | "later" | "never";
+            /** @description Why; `refused` where a hard limit would refuse it at submission. */
+            reason: components["schemas"]["Reason"];
+            /** @description What would let it start. */
+            would_change: string | null;
+            /**
+             * Format: date-time
+             * @description The state of the cluster that this rests on, some seconds old at most.
+             */
+            as_of: string;
+            /** @description What it would start on. */
+            allocation: components["schemas"]["PlannedAllocation"] | null;
+            /** @description 1, or those of the array. */
+            jobs: number;
+            /** @description How many of them (of the first 100) the next round would start. */
+            starting: number;
+            /** @description In the queue, from 1, where it would wait. */
+            position: number | null;
+            /** @description On others, those who lose the most first; at most 20. */
+            effects: components["schemas"]["Effect"][];
+            /** @description How many others would have other GPUs. */
+            affected: number;
+            estimate: components["schemas"]["Estimate"];
+            /** @description By accelerator type that it may use. */
+            throughput: {
+                [key: string]: components["schemas"]["Curve"];
+            };
+            /** @description Ask `previews/{preview}` with this when it would start; null where it would not. */
+            forecast: string | null;
+        };
+        PreviewForecast: {
+            /** @enum {string} */
+            status: "pending" | "done";
+            forecast: components["schemas"]["Forecast"] | null;
         };
         /** @description Prices of a moment, before the discount. */
         Price: {
@@ -8278,6 +8436,87 @@ export interface operations {
             };
         };
     };
+    preview_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobFile"];
+                "application/yaml": components["schemas"]["JobFile"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_live: {
         parameters: {
             query?: never;
@@ -9512,6 +9751,76 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_preview_forecast: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `forecast` of the preview. */
+                preview: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewForecast"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

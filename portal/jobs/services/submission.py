@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -55,6 +56,68 @@ def body_digest(job_file: JobFile) -> str:
     return hashlib.sha256(json.dumps(job_file.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Wish:
+    """A job file with all that it names, found."""
+
+    user: User
+    job_file: JobFile
+    project: Project
+    model_type: ModelType | None
+    start: Start | None
+    dependencies: Sequence[tuple[str, Job | None]]
+    placed: Mapping[str, Any]  # columns: cluster, qos, partition, and what a job of that may have
+
+    def jobs(self, places: Iterable[tuple[int, int | None]], now: datetime, **columns: Any) -> list[Job]:
+        """The jobs of such (number, index), each with its first run; nothing is stored."""
+        spec, start = self.job_file, self.start
+        resolved = {"resume_from": {"job": start.job.number, "step": start.step}} if start else {}
+        document = spec.model_dump(mode="json", exclude_none=True) | {"project": self.project.key} | resolved
+        model_type, step = self.model_type, start.step if start else 0
+        jobs = [
+            Job(
+                number=number,
+                project=self.project,
+                owner=self.user,
+                name=spec.name or (model_type.name if model_type else "command"),
+                # One more of its kind is what resubmitting it makes.
+                spec=document if index is None else document | {"array": {"indices": str(index)}},
+                model_type=model_type,
+                total_steps=spec.total_steps,
+                batch_size=spec.batch_size or (model_type.default_batch_size if model_type else 1),
+                min_gpus=spec.gpus.min,
+                accelerator_types=spec.gpus.types,
+                priority=spec.priority - spec.nice,
+                **self.placed,
+                array_index=index,
+                restartable=spec.restartable,
+                labels=spec.labels,
+                retry_limit=spec.retry.limit,
+                submitted_at=now,
+                resume_job=start.job if start else None,
+                resume_step=start.step if start else None,
+                **columns,
+            )
+            for number, index in places
+        ]
+        for job in jobs:
+            job.run = _new_run(job, attempt=1, now=now, step=step, checkpoint_step=step)
+        return jobs
+
+
+def understand(user: User, job_file: JobFile, *, again: bool = False) -> Wish:
+    """Raises Problems naming the fields. `again`: it was submitted before, and its deadline may have passed since."""
+    check_deadline(job_file.deadline, timezone.now(), again=again)
+    project, model_type = resolve(user, job_file)
+    cluster = Cluster.objects.get()
+    start = find_start(user, project, job_file)
+    dependencies = find_dependencies(user, job_file)
+    qos = choose_qos(project, job_file.qos)
+    partition = choose_partition(project, cluster, job_file.partition)
+    placed = {"cluster": cluster, "qos": qos, "partition": partition} | limits_of(job_file, partition)
+    return Wish(user, job_file, project, model_type, start, dependencies, placed)
+
+
 def submit_job(
     *,
     user: User,
@@ -71,20 +134,13 @@ def submit_job(
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False
-    check_deadline(job_file.deadline, timezone.now(), again=resubmit_of is not None)
-    project, model_type = resolve(user, job_file)
-    start = find_start(user, project, job_file)
-    dependencies = find_dependencies(user, job_file)
-    qos = choose_qos(project, job_file.qos)
-    cluster = Cluster.objects.get()
-    partition = choose_partition(project, cluster, job_file.partition)
-    placed = {"cluster": cluster, "qos": qos, "partition": partition} | limits_of(job_file, partition)
+    wish = understand(user, job_file, again=resubmit_of is not None)
     try:
         with transaction.atomic():
             count = len(job_file.array.numbers) if job_file.array else 1
-            admit(user=user, project=project, min_gpus=job_file.gpus.min, types=job_file.gpus.types, count=count)
-            job, *others = _create(user, project, model_type, job_file, source, resubmit_of, start, placed)
-            store_dependencies([job, *others], dependencies)
+            admit(user=user, project=wish.project, min_gpus=job_file.gpus.min, types=job_file.gpus.types, count=count)
+            job, *others = _create(wish, source, resubmit_of)
+            store_dependencies([job, *others], wish.dependencies)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
             transaction.on_commit(wakeups.wake)
@@ -131,56 +187,16 @@ def resolve(user: User, job_file: JobFile) -> tuple[Project, ModelType | None]:
     return project, model_type
 
 
-def _create(
-    user: User,
-    project: Project,
-    model_type: ModelType | None,
-    spec: JobFile,
-    source: str,
-    resubmit_of: Job | None,
-    start: Start | None,
-    placed: Mapping[str, Any],
-) -> list[Job]:
+def _create(wish: Wish, source: str, resubmit_of: Job | None) -> list[Job]:
     """The job, or those of the array, each with its first run."""
-    now, step = timezone.now(), start.step if start else 0
-    resolved = {"resume_from": {"job": start.job.number, "step": start.step}} if start else {}
-    document = spec.model_dump(mode="json", exclude_none=True) | {"project": project.key} | resolved
-    array, places = _places(spec)
-    jobs = [
-        Job(
-            number=number,
-            project=project,
-            owner=user,
-            name=spec.name or (model_type.name if model_type else "command"),
-            # One more of its kind is what resubmitting it makes.
-            spec=document if index is None else document | {"array": {"indices": str(index)}},
-            model_type=model_type,
-            total_steps=spec.total_steps,
-            batch_size=spec.batch_size or (model_type.default_batch_size if model_type else 1),
-            min_gpus=spec.gpus.min,
-            accelerator_types=spec.gpus.types,
-            priority=spec.priority - spec.nice,
-            **placed,
-            array=array,
-            array_index=index,
-            restartable=spec.restartable,
-            labels=spec.labels,
-            retry_limit=spec.retry.limit,
-            submitted_at=now,
-            source=source,
-            resubmit_of=resubmit_of,
-            resume_job=start.job if start else None,
-            resume_step=start.step if start else None,
-        )
-        for number, index in places
-    ]
-    runs = [_new_run(job, attempt=1, now=now, step=step, checkpoint_step=step) for job in jobs]
-    for job, run in zip(jobs, runs, strict=True):
-        job.run = run  # the database looks at the commit whether it is there
-    Job.objects.bulk_create(jobs)
+    now = timezone.now()
+    array, places = _places(wish.job_file)
+    jobs = wish.jobs(places, now, array=array, source=source, resubmit_of=resubmit_of)
+    runs = [job.run for job in jobs if job.run]
+    Job.objects.bulk_create(jobs)  # the database looks at the commit whether their runs are there
     Run.objects.bulk_create(runs)
     claims.note_runs(jobs[0], runs)
-    said = ((job, f"#{job.number} {job.name} submitted by {user}") for job in jobs)
+    said = ((job, f"#{job.number} {job.name} submitted by {wish.user}") for job in jobs)
     events.append_all(kind="submitted", said=said, at=now)
     return jobs
 

@@ -1,0 +1,140 @@
+"""What previews leave to workers: the snapshot for the next one, and when the job would start."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from celery import shared_task
+from django.core.cache import cache
+from django.utils import timezone
+
+from portal.jobs import forecasting, previews, starts
+from portal.jobs.describe import CURRENCY, iso
+from portal.jobs.ends import SPREAD
+from portal.jobs.models import Cluster
+from portal.jobs.previews import Basis, Question
+from portal.jobs.starts import Said
+from scheduling.domain import Gang
+from scheduling.forecast.calibration import LONGEST_S, calibrate
+from scheduling.forecast.forecast import Budget, Forecast, Known, Start, foresee
+from scheduling.policies import load_policy
+from scheduling.policies.base import Policy
+
+#: With the newcomers and without them, each: as reckoned beforehand, and the emergency brake in seconds of this thread.
+_BUDGET_MS, _LONGEST_S = 500.0, 1.0
+#: A start that moves by less, or by less than this part of its wait, is noise between two futures.
+_LEAST_LATER_S, _LEAST_PART = 10.0, 0.05
+MOST_DELAYED = 10
+_KEPT_S = 60
+
+
+@shared_task(name="evenkeel.renew_preview_basis", ignore_result=True)
+def renew_basis(cluster_id: int) -> None:
+    """A fresh snapshot for previews."""
+    previews.renew(Cluster.objects.get(pk=cluster_id))
+
+
+@shared_task(name="evenkeel.foresee_preview", ignore_result=True)
+def foresee_preview(preview_id: str) -> None:
+    """When the job of a preview would start, and who would start later for it."""
+    question = previews.question_of(preview_id)
+    if question is None:
+        return
+    cluster = Cluster.objects.get(pk=question.cluster_id)
+    previews.store_forecast(preview_id, foresee_question(cluster, question))
+
+
+def foresee_question(cluster: Cluster, question: Question) -> dict[str, Any]:
+    basis = previews.basis_of(cluster)
+    policy = load_policy(*basis.policy)
+    known = forecasting.known_of(cluster, basis.snapshot, policy, timezone.now())
+    joined = replace(
+        basis.snapshot,
+        jobs=(*basis.snapshot.jobs, *question.newcomers),
+        limits={**basis.snapshot.limits, **question.limits},
+    )
+    beside = foresee(joined, policy, known, seed=basis.seed, budget=_budget())
+    first = question.newcomers[0]
+    calibration = calibrate(forecasting.samples_of(cluster, basis.at))
+    start = Start(0.0, 0.0, 0.0) if question.starts_now else beside.starts.get(first.id)
+    if start is not None and not question.starts_now:
+        start = calibration.apply(start)
+    gang = question.gang or beside.gangs.get(first.id) or _least(question)
+    delayed = _delayed(_alone(cluster, basis, policy, known), beside)
+    said = starts.said_of(
+        basis.at.timestamp(),
+        start,
+        run_time=known.history.basis(first, 0.0),
+        outcomes=calibration.outcomes if calibration.fitted else 0,
+        why=beside.unsaid.get(first.id, "unknown"),
+    )
+    return {
+        "as_of": iso(basis.at),
+        "start": starts.describe_start(said),
+        "gang": previews.describe_gang(gang),
+        **_end(said, gang, question),
+        "delayed": [
+            {"job": key, "later_s": round(later_s, 1), "start_before_at": iso(basis.at + timedelta(seconds=before_s))}
+            for later_s, before_s, key in delayed[:MOST_DELAYED]
+        ],
+        "others_delayed": len(delayed),
+        "futures": beside.futures,
+    }
+
+
+def _budget() -> Budget:
+    until_s = time.thread_time() + _LONGEST_S
+    return Budget(milliseconds=_BUDGET_MS, most_futures=12, stopped=lambda: time.thread_time() > until_s)
+
+
+def _alone(cluster: Cluster, basis: Basis, policy: Policy, known: Known) -> Forecast:
+    """Without the newcomers: the same for all previews of one snapshot."""
+    key = f"preview-alone/{cluster.pk}/{basis.at.timestamp()}"
+    found: Forecast | None = cache.get(key)
+    if found is None:
+        found = foresee(basis.snapshot, policy, known, seed=basis.seed, budget=_budget())
+        cache.set(key, found, _KEPT_S)
+    return found
+
+
+def _delayed(alone: Forecast, beside: Forecast) -> list[tuple[float, float, str]]:
+    """(seconds later, seconds until its start without the newcomers, job), the largest delay first."""
+    found = []
+    for key, before in alone.starts.items():
+        after = beside.starts.get(key)
+        if after is None or not (before.simulated and after.simulated):
+            continue
+        later_s = after.p50_s - before.p50_s
+        if later_s >= max(_LEAST_LATER_S, _LEAST_PART * before.p50_s) and before.p50_s < LONGEST_S:
+            found.append((later_s, before.p50_s, key))
+    return sorted(found, reverse=True)
+
+
+def _least(question: Question) -> Gang | None:
+    """The fewest GPUs that it may run on, where they are fastest."""
+    found = [(count, cost["duration_s"], kind) for (kind, count), cost in question.costs.items()]
+    if not found:
+        return None
+    count, _, kind = min(found)
+    return Gang(kind, count)
+
+
+def _end(said: Said, gang: Gang | None, question: Question) -> dict[str, Any]:
+    """If it kept the GPUs that it starts on."""
+    cost = question.costs.get((gang.type, gang.count)) if gang else None
+    if cost is None or said.why:
+        return {"end": None, "cost": None}
+    spread = SPREAD.get(cost["source"], 0.3)
+    ends = (
+        (said.p10, 1.0 - spread),
+        (said.p50, 1.0),
+        (said.p90, 1.0 + spread),
+    )
+    low, middle, high = (iso(datetime.fromtimestamp(at + part * cost["duration_s"], UTC)) for at, part in ends)
+    return {
+        "end": {"low_at": low, "at": middle, "high_at": high, "duration_s": cost["duration_s"]},
+        "cost": {"low": cost["low"], "amount": cost["amount"], "high": cost["high"], "currency": CURRENCY},
+    }

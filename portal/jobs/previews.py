@@ -1,0 +1,275 @@
+"""A job that is not submitted, beside those that are: what the next round would do with it, and when it would start.
+
+Nothing is stored but in the cache; the queue does not know that anybody asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.core.cache import cache
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from accounts.models import User
+from accounts.selectors import visible_projects
+from portal.jobs.dependencies import would_wait
+from portal.jobs.describe import iso
+from portal.jobs.estimates import Known, estimate, known_of
+from portal.jobs.explain import way_out
+from portal.jobs.models import Accelerator, Cluster, Job, JobArray
+from portal.jobs.offers import describe_curve, others_job
+from portal.jobs.schema import JobFile
+from portal.jobs.services.submission import Wish, understand
+from portal.jobs.snapshots import newcomers_of, take_snapshot
+from scheduling import domain
+from scheduling.policies import load_policy
+from scheduling.preview import Effect, Preview, preview
+from scheduling.rounds import plan_round
+
+logger = logging.getLogger(__name__)
+#: A snapshot so old is made anew beside the answer, an older one before it.
+_FRESH_S, _STALE_S = 3.0, 30.0
+_KEPT_S = 600
+#: Of an array so many jobs are looked at; of what happens to others so much is told.
+MOST_NEWCOMERS, MOST_EFFECTS = 100, 20
+#: Costs are worked out up to so many GPUs, for the forecast to say what the job would cost on those that it gets.
+_LARGEST_GANG = 64
+#: Connections to a broker that is gone fail at once instead of holding up a request.
+_SEND: dict[str, Any] = {"retry": False, "ignore_result": True}
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The live snapshot, at most so many seconds old, with what a round answers to it (without its reasons)."""
+
+    at: datetime
+    policy: tuple[str, dict[str, Any]]  # name and parameters
+    seed: int
+    snapshot: domain.Snapshot
+    plan: domain.Plan
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the forecast of a preview needs of the job."""
+
+    user_id: int
+    cluster_id: int
+    newcomers: tuple[domain.Job, ...]
+    starts_now: bool
+    gang: domain.Gang | None  # where it starts now
+    limits: Mapping[str, domain.Limit]
+    costs: Mapping[tuple[str, int], Mapping[str, Any]]  # by type and count: duration_s, low, amount, high, source
+
+
+def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
+    """Raises Problems naming the fields, as submitting does."""
+    now = timezone.now()
+    wish = understand(user, job_file)
+    cluster: Cluster = wish.placed["cluster"]
+    basis, known = basis_of(cluster), known_of(wish, now)
+    newcomers, snapshot = _newcomers(wish, cluster, basis, now)
+    policy = load_policy(*basis.policy)
+    said = preview(snapshot, basis.plan, policy, newcomers)
+    costs = estimate(wish, known)
+    now_too = said.verdict == "now"
+    question = Question(user.pk, cluster.pk, newcomers, now_too, said.gang, snapshot.limits, _costs(known))
+    return {
+        **_verdict(cluster, said, costs["refused_by"]),
+        "as_of": iso(basis.at),
+        "allocation": _allocation(said),
+        "jobs": costs["jobs"],
+        "starting": said.starting,
+        "position": said.position,
+        "effects": _effects(user, said.effects),
+        "affected": len(said.effects),
+        "estimate": costs,
+        "throughput": {
+            kind: describe_curve(profile, now)
+            for kind, profile in known.profiles.items()
+            if profile.curve.source != "trial"
+        },
+        "forecast": None if said.verdict == "never" or costs["refused_by"] else _ask_for_forecast(question),
+    }
+
+
+# The snapshot --------------------------------------------------------------------------------------
+
+
+def _key(cluster_id: int) -> str:
+    return f"preview-basis/{cluster_id}"
+
+
+def basis_of(cluster: Cluster) -> Basis:
+    """From the cache where it is young enough; a somewhat older one is renewed for the next who asks."""
+    known: Basis | None = None
+    try:
+        known = cache.get(_key(cluster.pk))
+    except RedisError as error:
+        logger.warning("the snapshot for previews cannot be read: %s", error)
+    if known is None or known.policy != (cluster.policy_name, cluster.policy_parameters):
+        return renew(cluster)
+    age_s = (timezone.now() - known.at).total_seconds()
+    if age_s > _STALE_S:
+        return renew(cluster)
+    if age_s > _FRESH_S:
+        _renew_soon(cluster)
+    return known
+
+
+def renew(cluster: Cluster) -> Basis:
+    now = timezone.now()
+    snapshot = take_snapshot(cluster, now).snapshot
+    plan = plan_round(snapshot, load_policy(cluster.policy_name, cluster.policy_parameters))
+    policy = (cluster.policy_name, cluster.policy_parameters)
+    basis = Basis(now, policy, cluster.round_epoch, snapshot, replace(plan, reasons={}))
+    try:
+        cache.set(_key(cluster.pk), basis, _STALE_S)
+    except RedisError as error:
+        logger.warning("the snapshot for previews cannot be kept: %s", error)
+    return basis
+
+
+def _renew_soon(cluster: Cluster) -> None:
+    from portal.jobs.preview_tasks import renew_basis
+
+    try:
+        if cache.add(f"{_key(cluster.pk)}/renewing", 1, _FRESH_S):
+            renew_basis.apply_async((cluster.pk,), expires=_STALE_S, **_SEND)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("the snapshot for previews is not renewed: %s", error)
+
+
+def _newcomers(
+    wish: Wish, cluster: Cluster, basis: Basis, now: datetime
+) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
+    given = wish.job_file.array
+    array = JobArray(size=len(given.numbers), max_running=given.max_running) if given else None
+    indices = given.numbers[:MOST_NEWCOMERS] if given else [None]
+    last = max((job.number for job in basis.snapshot.jobs), default=0)
+    jobs = wish.jobs(list(enumerate(indices, last + 1)), now, array=array)
+    waits = would_wait(jobs[0], wish.dependencies)
+    return newcomers_of(jobs, cluster, basis.snapshot, waits, now)
+
+
+# The answer ----------------------------------------------------------------------------------------
+
+
+def _verdict(cluster: Cluster, said: Preview, refused_by: Sequence[str]) -> dict[str, Any]:
+    if refused_by:
+        reason, verdict, change = domain.Reason("refused", " ".join(refused_by)), "never", None
+    else:
+        reason, verdict = said.reason, said.verdict
+        change = None if verdict == "now" else way_out(cluster, reason.token, reason.detail)
+    return {"verdict": verdict, "reason": {"token": reason.token, "text": reason.text}, "would_change": change}
+
+
+def _allocation(said: Preview) -> dict[str, Any] | None:
+    if said.gang is None:
+        return None
+    gpus = Accelerator.objects.filter(pk__in=said.gpu_ids).order_by("node__name", "index")
+    places = [{"node": node, "index": index} for node, index in gpus.values_list("node__name", "index")]
+    return {
+        "type": said.gang.type,
+        "count": said.gang.count,
+        "gpus": places,
+        "from_others": said.from_others,
+    }
+
+
+def _effects(user: User, effects: Sequence[Effect]) -> list[dict[str, Any]]:
+    jobs = _jobs([effect.job for effect in effects[:MOST_EFFECTS]])
+    mine = set(visible_projects(user).values_list("pk", flat=True)) if jobs else set()
+    return [
+        {
+            "job": others_job(jobs[effect.job], mine),
+            "before": describe_gang(effect.before),
+            "after": describe_gang(effect.after),
+            "slowdown_before": _rounded(effect.slowdown_before),
+            "slowdown_after": _rounded(effect.slowdown_after),
+            "later_s": None if effect.later_s is None else round(effect.later_s, 1),
+        }
+        for effect in effects[:MOST_EFFECTS]
+        if effect.job in jobs
+    ]
+
+
+def _jobs(ids: Sequence[str]) -> dict[str, Job]:
+    rows = Job.objects.filter(pk__in=[UUID(key) for key in ids]).select_related("project") if ids else []
+    return {str(job.pk): job for job in rows}
+
+
+def describe_gang(gang: domain.Gang | None) -> dict[str, Any] | None:
+    return {"type": gang.type, "count": gang.count} if gang else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+# The forecast --------------------------------------------------------------------------------------
+
+
+def _costs(known: Known) -> dict[tuple[str, int], Mapping[str, Any]]:
+    keys = ("duration_s", "low", "amount", "high", "source")
+    least, most = known.job.min_gpus, known.job.max_gpus or _LARGEST_GANG
+    found: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for kind, total in known.types.items():
+        for count in range(least, min(total, most, _LARGEST_GANG) + 1):
+            if option := known.option(kind, count):
+                found[kind, count] = {key: option[key] for key in keys}
+    return found
+
+
+def _question_key(preview_id: UUID | str) -> str:
+    return f"preview/{preview_id}"
+
+
+def _ask_for_forecast(question: Question) -> str | None:
+    """The id that its answer is found under; None where nobody could be asked."""
+    from portal.jobs.preview_tasks import foresee_preview
+
+    try:
+        preview_id = keep_question(question)
+        foresee_preview.apply_async((preview_id,), expires=20, **_SEND)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("a preview has no forecast: %s", error)
+        return None
+    return preview_id
+
+
+def keep_question(question: Question) -> str:
+    """The id that its forecast is asked for with."""
+    preview_id = str(uuid4())
+    cache.set(_question_key(preview_id), question, _KEPT_S)
+    return preview_id
+
+
+def question_of(preview_id: str) -> Question | None:
+    found: Question | None = cache.get(_question_key(preview_id))
+    return found
+
+
+def store_forecast(preview_id: str, answer: Mapping[str, Any]) -> None:
+    cache.set(f"{_question_key(preview_id)}/forecast", answer, _KEPT_S)
+
+
+def forecast_of(user: User, preview_id: UUID) -> dict[str, Any] | None:
+    """None where the user asked for no such preview, or too long ago."""
+    question = question_of(str(preview_id))
+    if question is None or question.user_id != user.pk:
+        return None
+    answer = cache.get(f"{_question_key(preview_id)}/forecast")
+    if answer is None:
+        return {"status": "pending", "forecast": None}
+    mine = set(visible_projects(user).values_list("pk", flat=True))
+    jobs = _jobs([one["job"] for one in answer["delayed"]])
+    delayed = [one | {"job": others_job(jobs[one["job"]], mine)} for one in answer["delayed"] if one["job"] in jobs]
+    return {"status": "done", "forecast": answer | {"delayed": delayed}}
