@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import pvariance
 from typing import Literal
 
 from scheduling.domain import Gang, Job, Move, Plan, Reason, Snapshot
@@ -45,26 +47,28 @@ class Preview:
     starting: int
     position: int | None  # in the queue, from 1, where it would wait
     effects: tuple[Effect, ...]
+    variance_before: float | None  # of relative throughputs, over all that would hold GPUs
+    variance_after: float | None
 
 
 def preview(snapshot: Snapshot, without: Plan, policy: Policy, newcomers: Sequence[Job]) -> Preview:
     """`without`: what `plan_round` answered to `snapshot`, in which there are no newcomers. At least one of them."""
     joined = replace(snapshot, jobs=(*snapshot.jobs, *newcomers))
     plan = plan_round(joined, policy)
-    moves = {move.job_id: move for move in plan.moves}
-    first = newcomers[0]
-    starts = [moves[job.id] for job in newcomers if job.id in moves]
-    own = moves.get(first.id)
-    taken = {job.id for job in newcomers}
+    before, after = ({move.job_id: move for move in each.moves} for each in (without, plan))
+    first, known = newcomers[0], _Known(snapshot)
+    own = after.get(first.id)
     return Preview(
         verdict=_verdict(own, plan.reasons[first.id]),
-        reason=own.reason if own else plan.reasons[first.id],
+        reason=plan.reasons[first.id],
         gang=own.gang if own else None,
         gpu_ids=own.gpu_ids if own else (),
         from_others=own is not None and bool(_held(snapshot).intersection(own.gpu_ids)),
-        starting=len(starts),
+        starting=sum(job.id in after for job in newcomers),
         position=None if own or first.waits_for else _position(joined, policy, first),
-        effects=_effects(snapshot, {move.job_id: move for move in without.moves}, moves, taken),
+        effects=_effects(snapshot, before, after, known),
+        variance_before=_variance(snapshot.jobs, before, known),
+        variance_after=_variance(joined.jobs, after, known),
     )
 
 
@@ -83,21 +87,45 @@ def _position(joined: Snapshot, policy: Policy, first: Job) -> int:
     return 1 + next(at for at, job in enumerate(in_order(joined, policy, waiting)) if job.id == first.id)
 
 
+class _Known:
+    """Throughputs on what the snapshot has."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._total: Counter[str] = Counter()
+        for node in snapshot.nodes:
+            if not node.lost:
+                self._total[node.type] += len(node.gpu_ids)
+
+    def alone(self, job: Job) -> float:
+        """On as many GPUs of one type as the job may have."""
+        kinds = job.types or job.curves.keys()
+        most = {kind: min(self._total[kind], job.max_gpus or self._total[kind]) for kind in kinds}
+        return max((job.curves[kind].at(count) for kind, count in most.items() if kind in job.curves), default=0.0)
+
+    def rate(self, job: Job, gang: Gang | None) -> float:
+        """0 where nothing is known."""
+        known = gang is not None and any(curve.source != "trial" for curve in job.curves.values())
+        return speed_on(job.curves, gang) if gang is not None and known else 0.0
+
+    def slowdown(self, job: Job, gang: Gang | None) -> float | None:
+        rate, alone = self.rate(job, gang), self.alone(job)
+        return max(1.0, alone / rate) if rate > 0 and alone > 0 else None
+
+
+def _variance(jobs: Sequence[Job], moves: Mapping[str, Move], known: _Known) -> float | None:
+    """Population variance."""
+    slowdowns = (known.slowdown(job, _gang(job, moves)) for job in jobs)
+    relative = [1.0 / slowdown for slowdown in slowdowns if slowdown is not None]
+    return pvariance(relative) if relative else None
+
+
 def _effects(
-    snapshot: Snapshot, without: Mapping[str, Move], moves: Mapping[str, Move], newcomers: set[str]
+    snapshot: Snapshot, before: Mapping[str, Move], after: Mapping[str, Move], known: _Known
 ) -> tuple[Effect, ...]:
     """Of all whose gang differs, those who lose the most first."""
-    total = dict.fromkeys({node.type for node in snapshot.nodes}, 0)
-    for node in snapshot.nodes:
-        if not node.lost:
-            total[node.type] += len(node.gpu_ids)
-    moved = (without.keys() | moves.keys()) - newcomers
-    found = []
-    for job in snapshot.jobs:
-        if job.id in moved:
-            before, after = _gang(job, without), _gang(job, moves)
-            if before != after:
-                found.append(_effect(job, before, after, total))
+    moved = [job for job in snapshot.jobs if job.id in before or job.id in after]
+    gangs = [(job, _gang(job, before), _gang(job, after)) for job in moved]
+    found = [_effect(job, was, will, known) for job, was, will in gangs if was != will]
     return tuple(sorted(found, key=_loss, reverse=True))
 
 
@@ -106,18 +134,13 @@ def _gang(job: Job, moves: Mapping[str, Move]) -> Gang | None:
     return move.gang if move else job.gang
 
 
-def _effect(job: Job, before: Gang | None, after: Gang | None, total: Mapping[str, int]) -> Effect:
-    kinds = [kind for kind in total if kind in job.curves and (not job.types or kind in job.types)]
-    most = {kind: min(total[kind], job.max_gpus or total[kind]) for kind in kinds}
-    alone = max((job.curves[kind].at(most[kind]) for kind in kinds if most[kind]), default=0.0)
-    known = any(curve.source != "trial" for curve in job.curves.values())
-    was, will = (speed_on(job.curves, gang) if gang and known else 0.0 for gang in (before, after))
-    slow = [alone / rate if rate > 0 and alone > 0 else None for rate in (was, will)]
+def _effect(job: Job, was: Gang | None, will: Gang | None, known: _Known) -> Effect:
+    rate, then = known.rate(job, was), known.rate(job, will)
     later_s = None
-    if was > 0 and will > 0:
-        restarts = (after != job.gang) - (before != job.gang) if job.gang else 0
-        later_s = job.remaining_steps / will - job.remaining_steps / was + restarts * job.restart_cost_s
-    return Effect(job.id, before, after, slow[0], slow[1], later_s)
+    if rate > 0 and then > 0:
+        restarts = (will != job.gang) - (was != job.gang) if job.gang else 0
+        later_s = job.remaining_steps / then - job.remaining_steps / rate + restarts * job.restart_cost_s
+    return Effect(job.id, was, will, known.slowdown(job, was), known.slowdown(job, will), later_s)
 
 
 def _loss(effect: Effect) -> tuple[int, float]:

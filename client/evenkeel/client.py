@@ -104,6 +104,14 @@ class Client:
     def job(self, job: str) -> schemas.JobDetail:
         return self.one(schemas.JobDetail, "GET", f"jobs/{_segment(job)}")
 
+    def preview(self, job: resources.Wish) -> schemas.Preview:
+        """What it would do; nothing is submitted."""
+        return self.one(schemas.Preview, "POST", "jobs/preview", json=job)
+
+    def preview_forecast(self, preview: str) -> schemas.PreviewForecast:
+        """When the job of a preview (its `forecast`) would start, once that is worked out."""
+        return self.one(schemas.PreviewForecast, "GET", f"previews/{_segment(preview)}")
+
     def explain(self, job: str) -> schemas.Explanation:
         """Why it has what it has, who took its GPUs, and what would change it."""
         return self.one(schemas.Explanation, "GET", f"jobs/{_segment(job)}/explanation")

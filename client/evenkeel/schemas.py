@@ -1245,6 +1245,12 @@ class UsageRow(TypedDict):
     cost: str
 
 
+class VarianceChange(TypedDict):
+    before: float | None
+    after: float | None
+    bound: float | None
+
+
 Node1: TypeAlias = str
 
 
@@ -2090,6 +2096,7 @@ class Preview(TypedDict):
     position: int | None
     effects: list[Effect]
     affected: int
+    variance: VarianceChange
     estimate: Estimate
     throughput: dict[str, Curve]
     forecast: str | None

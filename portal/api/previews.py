@@ -35,8 +35,8 @@ class PreviewView(APIView):
         """Whether a job file would start now, later or never, why, on what, and what it would do to others.
 
         The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. When
-        it would start is worked out beside: ask `previews/{preview}` with `forecast`, about twice a second. Nothing is
-        submitted and nothing changes.
+        it would start takes a few seconds more: ask `previews/{preview}` with `forecast`, about twice a second. Nothing
+        is submitted and nothing changes.
         """
         return Response(preview_job(signed_in(request), parse_job_file(request.data)))
 

@@ -36,7 +36,7 @@ from scheduling.rounds import plan_round
 logger = logging.getLogger(__name__)
 #: A snapshot so old is made anew beside the answer, an older one before it.
 _FRESH_S, _STALE_S = 3.0, 30.0
-_KEPT_S = 600
+_KEPT_S, _ASK_AGAIN_S = 600, 20
 #: Of an array so many jobs are looked at; of what happens to others so much is told.
 MOST_NEWCOMERS, MOST_EFFECTS = 100, 20
 #: Costs are worked out up to so many GPUs, for the forecast to say what the job would cost on those that it gets.
@@ -90,13 +90,18 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
         "position": said.position,
         "effects": _effects(user, said.effects),
         "affected": len(said.effects),
+        "variance": {
+            "before": _rounded(said.variance_before, 6),
+            "after": _rounded(said.variance_after, 6),
+            "bound": getattr(policy.parameters, "v_bound", None),
+        },
         "estimate": costs,
         "throughput": {
             kind: describe_curve(profile, now)
             for kind, profile in known.profiles.items()
             if profile.curve.source != "trial"
         },
-        "forecast": None if said.verdict == "never" or costs["refused_by"] else _ask_for_forecast(question),
+        "forecast": None if said.verdict == "never" or costs["refused_by"] else keep_question(question),
     }
 
 
@@ -210,8 +215,8 @@ def describe_gang(gang: domain.Gang | None) -> dict[str, Any] | None:
     return {"type": gang.type, "count": gang.count} if gang else None
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+def _rounded(value: float | None, digits: int = 4) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 # The forecast --------------------------------------------------------------------------------------
@@ -232,23 +237,14 @@ def _question_key(preview_id: UUID | str) -> str:
     return f"preview/{preview_id}"
 
 
-def _ask_for_forecast(question: Question) -> str | None:
-    """The id that its answer is found under; None where nobody could be asked."""
-    from portal.jobs.preview_tasks import foresee_preview
-
+def keep_question(question: Question) -> str | None:
+    """The id that its forecast is asked for with; None where it cannot be kept."""
+    preview_id = str(uuid4())
     try:
-        preview_id = keep_question(question)
-        foresee_preview.apply_async((preview_id,), expires=20, **_SEND)
-    except (RedisError, OperationalError, OSError) as error:
+        cache.set(_question_key(preview_id), question, _KEPT_S)
+    except RedisError as error:
         logger.warning("a preview has no forecast: %s", error)
         return None
-    return preview_id
-
-
-def keep_question(question: Question) -> str:
-    """The id that its forecast is asked for with."""
-    preview_id = str(uuid4())
-    cache.set(_question_key(preview_id), question, _KEPT_S)
     return preview_id
 
 
@@ -261,13 +257,26 @@ def store_forecast(preview_id: str, answer: Mapping[str, Any]) -> None:
     cache.set(f"{_question_key(preview_id)}/forecast", answer, _KEPT_S)
 
 
+def _have_foreseen(preview_id: str) -> None:
+    """Once; again where the message was lost."""
+    from portal.jobs.preview_tasks import foresee_preview
+
+    try:
+        if cache.add(f"{_question_key(preview_id)}/asked", 1, _ASK_AGAIN_S):
+            foresee_preview.apply_async((preview_id,), expires=_ASK_AGAIN_S, **_SEND)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("the forecast of a preview is not worked out: %s", error)
+
+
 def forecast_of(user: User, preview_id: UUID) -> dict[str, Any] | None:
-    """None where the user asked for no such preview, or too long ago."""
+    """Its answer, once it is there: who asks first has it worked out. None where the user asked for no such preview,
+    or too long ago."""
     question = question_of(str(preview_id))
     if question is None or question.user_id != user.pk:
         return None
     answer = cache.get(f"{_question_key(preview_id)}/forecast")
     if answer is None:
+        _have_foreseen(str(preview_id))
         return {"status": "pending", "forecast": None}
     mine = set(visible_projects(user).values_list("pk", flat=True))
     jobs = _jobs([one["job"] for one in answer["delayed"]])

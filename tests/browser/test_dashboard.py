@@ -74,11 +74,23 @@ def test_a_job_is_submitted_by_form_watched_and_cancelled(page: Page, live_porta
     assert live_portal.wait_state(number, "cancelled")["spec"]["total_steps"] == 50_000
 
 
-def test_an_estimate_that_is_worked_out_anew_stays_readable(page: Page) -> None:
+def test_the_preview_says_what_the_scheduler_would_do(page: Page) -> None:
+    page.goto("/submit")
+    page.get_by_role("radio", name=re.compile("digits_mlp")).click()
+    page.get_by_label("Steps", exact=True).fill("50,000")
+    said = page.get_by_role("region", name="What it would do")
+    expect(said.get_by_role("heading")).to_have_text(re.compile("^Starts in"), timeout=15_000)
+    expect(said).not_to_contain_text("replaying the queue", timeout=30_000)
+    expect(said).to_contain_text("if it keeps those")
+    expect(page.get_by_role("region", name="Effect on others")).to_be_visible()
+    check_fits_and_is_accessible(page)
+
+
+def test_a_preview_that_is_worked_out_anew_stays_readable(page: Page) -> None:
     page.goto("/submit")
     page.get_by_role("radio", name=re.compile("digits_mlp")).click()
     expect(page.get_by_role("region", name="Time and cost")).to_be_visible()
-    page.route("**/jobs/estimate", lambda _: None)  # never answered
+    page.route("**/jobs/preview", lambda _: None)  # never answered
     page.get_by_label("Steps", exact=True).fill("60,000")
     expect(page.locator("[aria-busy=true]")).to_contain_text("at today's rates")
     check_fits_and_is_accessible(page)

@@ -165,6 +165,10 @@ def _money(evenkeel: Shell, number: str, home: Path) -> None:
     file = home / "job.yaml"
     file.write_text("{project: default, model_type: digits_mlp, total_steps: 100}")
     assert {option["type"] for option in evenkeel.json("cost", "estimate", str(file))["options"]} == {"titan_xp"}
+    wished = evenkeel.json("preview", str(file))
+    assert wished["verdict"] in ("now", "later")
+    assert wished["forecast"]["end"]["duration_s"] > 0
+    assert "Verdict" in evenkeel("preview", str(file), "--quick")
     assert any(rate["accelerator_type"] == "titan_xp" for rate in evenkeel.json("cost", "rates"))
 
 

@@ -95,6 +95,8 @@ def test_effects_say_whose_slowdown_changes_by_how_much() -> None:
     assert count == 4 - said["allocation"]["count"]
     assert (effect["before"]["count"], effect["slowdown_before"]) == (4, 1.0)
     assert effect["slowdown_after"] == pytest.approx(28 / CURVES["fast"][count - 1], abs=1e-4)
+    assert said["variance"]["before"] == 0.0
+    assert said["variance"]["bound"] is not None
     assert effect["later_s"] >= 100_000 / CURVES["fast"][count - 1] - 100_000 / 28
 
 

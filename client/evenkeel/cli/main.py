@@ -23,6 +23,7 @@ from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
 from evenkeel.cli.output import print_error
 from evenkeel.cli.partitions import partition
 from evenkeel.cli.people import people
+from evenkeel.cli.preview import preview
 from evenkeel.cli.projects import projects
 from evenkeel.cli.qos import qos
 from evenkeel.cli.quota import quota
@@ -36,9 +37,9 @@ from evenkeel.cli.windows import window
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, ls, show, why, logs, wait, cancel, hold, release, extend, change, resubmit, move, bulk, arrays, prio,
-    shares, qos, partition, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments,
-    artifacts, audit, completion,
+    login, submit, preview, ls, show, why, logs, wait, cancel, hold, release, extend, change, resubmit, move, bulk,
+    arrays, prio, shares, qos, partition, window, idle, projects, people, quota, guarantee, cost, tokens, secrets,
+    environments, artifacts, audit, completion,
 )  # fmt: skip
 
 

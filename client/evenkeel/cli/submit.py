@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 import uuid
+from collections.abc import Callable
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -36,20 +37,30 @@ class AfterDashes(click.Command):
         return super().parse_args(ctx, args)
 
 
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes a job file: a file, options that change it, and a command after `--`."""
+    options = (
+        click.argument("file", required=False, metavar=""),
+        click.option("--model", metavar="TYPE", help="A program of the catalogue (model_type)."),
+        click.option("--steps", type=click.IntRange(min=1), help="Steps to train (total_steps)."),
+        click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4."),
+        click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs."),
+        click.option("--project", help="Key of the project that pays."),
+        click.option("--partition", help="Set of nodes to run on."),
+        click.option("--name", help="What the job is called."),
+        click.option("--dependency", metavar="LIST", help="Queue after other jobs, as afterok:12:13 or singleton."),
+        click.option("--array", metavar="INDICES", help="One job for each index, as 0-15 or 0-15%4: 4 at once."),
+        click.option(
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command(cls=AfterDashes, options_metavar="[OPTIONS] [FILE|-] [-- COMMAND...]")
-@click.argument("file", required=False, metavar="")
-@click.option("--model", metavar="TYPE", help="A program of the catalogue (model_type).")
-@click.option("--steps", type=click.IntRange(min=1), help="Steps to train (total_steps).")
-@click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4.")
-@click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs.")
-@click.option("--project", help="Key of the project that pays.")
-@click.option("--partition", help="Set of nodes to run on.")
-@click.option("--name", help="What the job is called.")
-@click.option(
-    "--dependency", metavar="LIST", help="Queue after other jobs, as afterok:12:13,afterany:14 or singleton (Slurm's)."
-)
-@click.option("--array", metavar="INDICES", help="One job for each index, as 0-15 or 0-15%4: of these 4 at once.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5.")
+@job_options
 @click.option("--code", type=click.Path(path_type=Path), metavar="DIR", help="Upload this directory as the job's code.")
 @click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="With --wait: give up after so long.")
@@ -80,7 +91,7 @@ def submit(
       evenkeel submit sweep.yaml --array 0-15%4
       generate-job | evenkeel submit - --idempotency-key "$CI_PIPELINE_ID"
     """
-    job = _job_file(command=ctx.meta.get(COMMAND_KEY), **parts)
+    job = job_file_of(command=ctx.meta.get(COMMAND_KEY), **parts)
     if timeout is not None and not wait:
         raise click.UsageError("--timeout goes with --wait")
     key = idempotency_key or str(uuid.uuid4())
@@ -119,7 +130,7 @@ def _only_project(client: Client) -> str:
     return str(keys[0])
 
 
-def _job_file(
+def job_file_of(
     *,
     file: str | None,
     command: list[str] | None,

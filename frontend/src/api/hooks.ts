@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Estimate, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPreview, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, PreviewForecast, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -162,13 +162,28 @@ export const useRelease = (number: number) => useJobChange(number, (_: void) => 
 export const useExtend = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/extend`, {}));
 export const usePatchJob = (number: number) => useJobChange(number, (patch: Record<string, unknown>) => send<Job>("PATCH", `jobs/${number}`, patch));
 
-/** What a job file would cost, and what limits say of it; while it changes the answer before stays. */
-export function useEstimate(file: Record<string, unknown>) {
+/** What a job file would do if it were submitted; while it changes the answer before stays. */
+export function usePreview(file: Record<string, unknown>) {
   return useQuery({
-    queryKey: ["estimate", file],
-    queryFn: ({ signal }) => request<Estimate>(url("jobs/estimate"), { method: "POST", body: file, signal }),
+    queryKey: ["preview", file],
+    queryFn: ({ signal }) => request<JobPreview>(url("jobs/preview"), { method: "POST", body: file, signal }),
     placeholderData: keepPreviousData,
     refetchInterval: 30_000,
+  });
+}
+
+const FORECAST_POLL_MS = 400;
+/** Then it is taken to come no more. */
+const MOST_POLLS = 40;
+
+/** When the job of a preview would start: worked out once somebody asks. */
+export function useForecast(preview: string | null) {
+  return useQuery({
+    queryKey: ["forecast", preview],
+    queryFn: ({ signal }) => request<PreviewForecast>(url(`previews/${preview}`), { signal }),
+    enabled: preview !== null,
+    placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) => (state.data?.status !== "done" && state.dataUpdateCount < MOST_POLLS && state.error === null ? FORECAST_POLL_MS : false),
   });
 }
 

@@ -755,7 +755,7 @@ export interface paths {
         put?: never;
         /**
          * Whether a job file would start now, later or never, why, on what, and what it would do to others
-         * @description Whether a job file would start now, later or never, why, on what, and what it would do to others. The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. When it would start is worked out beside: ask `previews/{preview}` with `forecast`, about twice a second. Nothing is submitted and nothing changes.
+         * @description Whether a job file would start now, later or never, why, on what, and what it would do to others. The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. When it would start takes a few seconds more: ask `previews/{preview}` with `forecast`, about twice a second. Nothing is submitted and nothing changes.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -4336,12 +4336,13 @@ export interface components {
             effects: components["schemas"]["Effect"][];
             /** @description How many others would have other GPUs. */
             affected: number;
+            variance: components["schemas"]["VarianceChange"];
             estimate: components["schemas"]["Estimate"];
             /** @description By accelerator type that it may use. */
             throughput: {
                 [key: string]: components["schemas"]["Curve"];
             };
-            /** @description Ask `previews/{preview}` with this when it would start; null where it would not. */
+            /** @description Ask `previews/{preview}` with this when it would start: the first to ask has it worked out. Null where it would not. */
             forecast: string | null;
         };
         PreviewForecast: {
@@ -5179,6 +5180,13 @@ export interface components {
              * @example 12.50
              */
             cost: string;
+        };
+        /** @description Of relative throughputs over all jobs that hold GPUs, after the next round without this job and with it. */
+        VarianceChange: {
+            before: number | null;
+            after: number | null;
+            /** @description What the policy keeps it under. */
+            bound: number | null;
         };
         WantedPartition: {
             /**

@@ -1,27 +1,12 @@
 import { expect, it } from "vitest";
-import type { Partition } from "../api/types";
+import type { ExpectedStart, JobPreview, Partition } from "../api/types";
 import type { ClusterState } from "./blanks";
-import { costBasis, roomFor, typesWithin, verdict } from "./preview";
+import { costBasis, typesWithin, verdictOf } from "./preview";
 
-const gpu = { state: "free" };
-const node = (type: string) => ({ type, lost: false, schedulable: true, gpus: 2, accelerators: { 0: gpu, 1: { ...gpu, job: "j" } } });
+const node = (type: string) => ({ type });
 const cluster = { nodes: { a: node("k1"), b: node("k1"), c: node("k2") } } as unknown as ClusterState;
 const part = (name: string, more: Partial<Partition>) => ({ name, nodes: [], accelerator_types: [], is_default: false, ...more }) as unknown as Partition;
 const day = part("day", { nodes: ["a"] });
-
-it("counts what is free on the types allowed", () => {
-  expect(roomFor(["k1"], cluster, [], undefined)).toEqual({ free: 2, bestNode: 1, total: 4 });
-});
-
-it("counts the nodes of the partition that the file names, by name or by type", () => {
-  expect(roomFor(["k1", "k2"], cluster, [day], "day").total).toBe(2);
-  expect(roomFor(["k1", "k2"], cluster, [day, part("fast", { accelerator_types: ["k2"], nodes: ["b"] })], "fast").total).toBe(4);
-});
-
-it("counts those of the default, or of no partition, where the file names none", () => {
-  expect(roomFor(["k1", "k2"], cluster, [{ ...day, is_default: true }], undefined).total).toBe(2);
-  expect(roomFor(["k1", "k2"], cluster, [day], undefined).total).toBe(4);
-});
 
 it("offers the types that nodes of the partition have", () => {
   expect(typesWithin(["k1", "k2"], cluster, [day], "day")).toEqual(["k1"]);
@@ -31,20 +16,23 @@ it("offers the types that nodes of the partition have", () => {
   expect(typesWithin(["k1"], null, [day], "day")).toEqual(["k1"]);
 });
 
-const ask = { model: null, steps: 10, min: 1, max: 2, types: ["k1"] };
-const free = { free: 2, bestNode: 2, total: 4 };
-const limit = "The limit of 1 running job on project Vision is reached: 1 in use.";
+const now = new Date("2026-11-21T14:32:00Z");
+const said = (more: Partial<JobPreview>) => ({ verdict: "later", jobs: 1, starting: 0, position: 3, reason: { token: "no_room", text: "" }, estimate: { refused_by: [] }, ...more }) as unknown as JobPreview;
+const start = { p10_at: "2026-11-21T14:42:00Z", p50_at: "2026-11-21T14:52:00Z", p90_at: "2026-11-21T15:12:00Z" } as ExpectedStart;
 
-it("says that a limit refuses the job where there would be room", () => {
-  expect(verdict(ask, free, 0, { refused_by: [limit], waits_for: [] })).toEqual({ tone: "bad", title: "A limit refuses it now", text: limit });
-  expect(verdict(ask, free, 0, { refused_by: [limit, limit], waits_for: [limit] }).title).toBe("Two limits refuse it now");
+it("says whether it starts, and when as soon as that is known", () => {
+  expect(verdictOf(said({ verdict: "now", starting: 1 }), null, now)).toEqual({ tone: "good", title: "Starts in the next round" });
+  expect(verdictOf(said({ verdict: "now", jobs: 1_200, starting: 4 }), null, now).title).toBe("4 of 1,200 start in the next round");
+  expect(verdictOf(said({}), null, now)).toEqual({ tone: "warn", title: "It will wait, as number 3 of the queue" });
+  expect(verdictOf(said({ position: null }), null, now).title).toBe("It will wait");
+  expect(verdictOf(said({}), start, now).title).toBe("Starts in 10\u2009min to 40\u2009min");
+  expect(verdictOf(said({ verdict: "never" }), null, now)).toEqual({ tone: "bad", title: "It could never start here" });
 });
 
-it("says that it will wait for a limit, unless it could not start at all", () => {
-  const waits = { refused_by: [], waits_for: [limit] };
-  expect(verdict(ask, free, 0, waits)).toEqual({ tone: "warn", title: "It will wait for a limit", text: `${limit} It can be submitted and starts when the limit lets it.` });
-  expect(verdict(ask, { free: 0, bestNode: 0, total: 0 }, 0, waits).title).toBe("It could not start here");
-  expect(verdict(ask, free, 0, { refused_by: [], waits_for: [] }).title).toBe("GPUs are free for it now");
+it("counts the limits that refuse it", () => {
+  const refused = (limits: string[]) => said({ verdict: "never", reason: { token: "refused", text: "" }, estimate: { refused_by: limits } as unknown as JobPreview["estimate"] });
+  expect(verdictOf(refused(["a"]), null, now)).toEqual({ tone: "bad", title: "A limit refuses it now" });
+  expect(verdictOf(refused(["a", "b"]), null, now).title).toBe("Two limits refuse it now");
 });
 
 it("names the discount, whose it is, and of how many jobs each amount is", () => {

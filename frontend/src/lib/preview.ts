@@ -1,6 +1,7 @@
-import type { AcceleratorType, CurvePoint, Estimate, ModelType, Partition } from "../api/types";
+import type { AcceleratorType, CurvePoint, Estimate, ExpectedStart, JobPreview, ModelType, Partition } from "../api/types";
 import type { ClusterState } from "./blanks";
-import { basisOf, capital, count, inWords, trimmed, typeName, withUnit } from "./format";
+import { startWords } from "./expectedStart";
+import { basisOf, capital, count, integer, inWords, trimmed, withUnit } from "./format";
 import type { JobFile } from "./jobFile";
 import { readPath } from "./jobFile";
 
@@ -53,12 +54,6 @@ export function curvesOf(file: JobFile, models: ModelType[]): KnownCurve[] {
   }));
 }
 
-export interface Room {
-  free: number;
-  bestNode: number;
-  total: number;
-}
-
 /** Its name and itself, of each node that a job of the file's partition may be on; of no partition, where it gets none. */
 function nodesWithin(cluster: ClusterState | null, partitions: Partition[], wanted: unknown) {
   const chosen = partitions.find((one) => (wanted == null ? one.is_default : one.name === wanted));
@@ -75,50 +70,23 @@ export function typesWithin(types: string[], cluster: ClusterState | null, parti
   return types.filter((type) => there.has(type));
 }
 
-/** GPUs free at this moment among the types allowed, on nodes that the file's partition has; of no partition, where it gets none. */
-export function roomFor(types: string[], cluster: ClusterState | null, partitions: Partition[], wanted: unknown): Room {
-  const room = { free: 0, bestNode: 0, total: 0 };
-  for (const [, node] of nodesWithin(cluster, partitions, wanted)) {
-    if (!types.includes(node.type) || node.lost || !node.schedulable) continue;
-    const free = Object.values(node.accelerators).filter((gpu) => gpu.state === "free" && gpu.job === undefined).length;
-    room.total += node.gpus;
-    room.free += free;
-    room.bestNode = Math.max(room.bestNode, free);
-  }
-  return room;
-}
-
 export interface Verdict {
   title: string;
-  text: string;
   tone: "good" | "warn" | "bad";
 }
 
-/** What the portal says of limits on a job file. */
-export type LimitsSaid = Pick<Estimate, "refused_by" | "waits_for">;
-
-/** What can be said before submitting, from the present state alone; no forecast of the start. */
-export function verdict(ask: Ask, room: Room, queued: number, limits?: LimitsSaid): Verdict {
-  const refused = limits?.refused_by ?? [];
-  if (refused.length > 0) return { tone: "bad", title: refused.length === 1 ? "A limit refuses it now" : `${capital(inWords(refused.length))} limits refuse it now`, text: refused.join(" ") };
-  const placed = verdictOfRoom(ask, room, queued);
-  const waits = limits?.waits_for ?? [];
-  if (waits.length === 0 || placed.tone === "bad") return placed;
-  const title = waits.length === 1 ? "It will wait for a limit" : `It will wait for ${inWords(waits.length)} limits`;
-  return { tone: "warn", title, text: `${waits.join(" ")} It can be submitted and starts when ${waits.length === 1 ? "the limit lets" : "they let"} it.` };
-}
-
-function verdictOfRoom(ask: Ask, room: Room, queued: number): Verdict {
-  const kind = ask.types.length === 1 ? typeName(ask.types[0] ?? "") : "GPU";
-  const kinds = ask.types.length === 1 ? kind : "GPUs of the types allowed";
-  const ahead = queued === 0 ? "nothing waits ahead of it" : `${inWords(queued)} ${queued === 1 ? "job waits" : "jobs wait"} already`;
-  const are = (n: number) => (n === 1 ? "is" : "are");
-  if (room.total === 0) return { tone: "bad", title: "It could not start here", text: `No node in use has ${ask.types.length === 0 ? "accelerators" : ask.types.map(typeName).join(" or ")}.` };
-  if (ask.min > room.total) return { tone: "bad", title: "It could never start here", text: `It asks for at least ${ask.min} GPUs; the cluster has ${room.total} of the types allowed.` };
-  if (room.free >= ask.min && queued === 0) return { tone: "good", title: "GPUs are free for it now", text: `${count(room.free, kind, kinds)} ${are(room.free)} free and ${ahead}, so the next round can start it.` };
-  if (room.free >= ask.min) return { tone: "good", title: "There is room now", text: `${count(room.free, kind, kinds)} ${are(room.free)} free, but ${ahead}; the policy decides who gets them.` };
-  const lacks = room.free === 0 ? `No ${kind} is free` : `Only ${count(room.free, kind, kinds)} ${are(room.free)} free and it needs ${ask.min}`;
-  return { tone: "warn", title: "It will wait, or others make room", text: `${lacks}, and ${ahead}. The policy may shrink running jobs for it.` };
+/** The scheduler's answer as a heading; when it starts, once that is known. */
+export function verdictOf(preview: JobPreview, start: ExpectedStart | null, now: Date): Verdict {
+  const { verdict, jobs, starting, position, reason, estimate } = preview;
+  if (reason.token === "refused") {
+    const limits = estimate.refused_by.length;
+    return { tone: "bad", title: limits === 1 ? "A limit refuses it now" : `${capital(inWords(limits))} limits refuse it now` };
+  }
+  if (verdict === "never") return { tone: "bad", title: "It could never start here" };
+  if (verdict === "now") return { tone: "good", title: jobs > 1 ? `${starting} of ${integer(jobs)} start in the next round` : "Starts in the next round" };
+  const words = startWords(start, now);
+  if (words) return { tone: "warn", title: `Starts ${words.range}` };
+  return { tone: "warn", title: position === null ? "It will wait" : `It will wait, as number ${integer(position)} of the queue` };
 }
 
 /** Said under the cost: of what the amounts are, and what they are less already. */

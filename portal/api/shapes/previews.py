@@ -36,6 +36,14 @@ class Effect(Shape):
     later_s: float | None = Field(description="By how much its end moves if it keeps what it has then.")
 
 
+class VarianceChange(Shape):
+    """Of relative throughputs over all jobs that hold GPUs, after the next round without this job and with it."""
+
+    before: float | None
+    after: float | None
+    bound: float | None = Field(description="What the policy keeps it under.")
+
+
 class Preview(Shape):
     """What the next round would do. Of an array: with its first job."""
 
@@ -49,10 +57,12 @@ class Preview(Shape):
     position: int | None = Field(description="In the queue, from 1, where it would wait.")
     effects: list[Effect] = Field(description="On others, those who lose the most first; at most 20.")
     affected: int = Field(description="How many others would have other GPUs.")
+    variance: VarianceChange
     estimate: Estimate
     throughput: dict[str, Curve] = Field(description="By accelerator type that it may use.")
     forecast: UUID | None = Field(
-        description="Ask `previews/{preview}` with this when it would start; null where it would not."
+        description="Ask `previews/{preview}` with this when it would start: the first to ask has it worked out. Null "
+        "where it would not."
     )
 
 

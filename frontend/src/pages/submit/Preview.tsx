@@ -2,18 +2,23 @@ import { useDebouncedValue } from "@mantine/hooks";
 import type { ReactNode } from "react";
 import { ApiError } from "../../api/client";
 import { usePartitions } from "../../api/clusterHooks";
-import { useAcceleratorTypes, useEstimate, useModelTypes } from "../../api/hooks";
-import type { Estimate } from "../../api/types";
-import { Fault, Panel, Skeleton } from "../../components/Panel";
+import { useAcceleratorTypes, useForecast, useModelTypes, usePreview } from "../../api/hooks";
+import type { Estimate, Forecast, JobPreview } from "../../api/types";
 import { StateGlyph } from "../../components/icons";
-import { duration, integer, money, number, THIN, typeName } from "../../lib/format";
+import { Fault, Panel, Skeleton } from "../../components/Panel";
+import { useNow } from "../../lib/clock";
+import { startWords } from "../../lib/expectedStart";
+import { duration, moment, momentRange, money, number, relative, THIN, typeName } from "../../lib/format";
 import type { JobFile } from "../../lib/jobFile";
 import { useCluster } from "../../lib/liveContext";
-import { askOf, costBasis, curvesOf, roomFor, typesWithin, verdict, type Ask, type Room } from "../../lib/preview";
+import { askOf, costBasis, curvesOf, typesWithin, verdictOf, type Ask } from "../../lib/preview";
 import { CurveChart } from "./CurveChart";
+import { EffectPanel } from "./EffectPanel";
 import css from "./submit.module.css";
 
 const EN = "–";
+const SETTLES_MS = 400;
+const GLYPHS = { good: "play", warn: "ring-dotted", bad: "octagon" } as const;
 
 function span(values: number[], show: (value: number) => string): string {
   if (values.length === 0) return EN;
@@ -22,9 +27,7 @@ function span(values: number[], show: (value: number) => string): string {
   return low === high ? low : `${low}${EN}${high}`;
 }
 
-const SETTLES_MS = 400;
-
-/** What can be known before submitting, and nothing more: no start is promised here. */
+/** What the scheduler would do with the job, and to others, before it is submitted. */
 export function Preview({ file }: { file: JobFile }) {
   const accelerators = useAcceleratorTypes().data ?? [];
   const models = useModelTypes().data ?? [];
@@ -32,78 +35,101 @@ export function Preview({ file }: { file: JobFile }) {
   const partitions = usePartitions().data ?? [];
   const ask = askOf(file, accelerators);
   const there = { ...ask, types: typesWithin(ask.types, cluster, partitions, file.partition) };
-  const curves = curvesOf(file, models);
   const [settled] = useDebouncedValue(file, SETTLES_MS);
-  const estimate = useEstimate(settled);
-  const old = settled !== file || estimate.isPlaceholderData;
-  const room = roomFor(ask.types, cluster, partitions, file.partition);
-  const queued = cluster?.tiles.queued ?? 0;
+  const query = usePreview(settled);
+  const old = settled !== file || query.isPlaceholderData;
+  const preview = query.data;
+  const asked = useForecast(old ? null : (preview?.forecast ?? null));
+  const forecast = preview?.forecast ? (asked.data?.forecast ?? null) : null;
   return (
     <div className={css.right}>
-      <Verdict ask={ask} room={room} queued={queued} estimate={estimate} old={old} />
-      <CurvePanel curves={curves} ask={there} model={ask.model} />
-      {estimate.data && <OptionTable estimate={estimate.data} old={old} />}
+      <section className={`panel ${old ? css.old : ""}`} aria-label="What it would do" aria-busy={old || query.isPending}>
+        {preview && <Said preview={preview} forecast={forecast} pending={preview.forecast !== null && forecast === null && asked.error === null} />}
+        {!preview && query.isPending && <div className="pb"><Skeleton height={28} count={4} /></div>}
+        {query.error && <NoPreview query={query} />}
+      </section>
+      {preview && <EffectPanel preview={preview} forecast={forecast} old={old} />}
+      <CurvePanel curves={curvesOf(file, models)} ask={there} model={ask.model} />
+      {preview && <OptionTable estimate={preview.estimate} old={old} />}
     </div>
   );
 }
 
-interface VerdictProps {
-  ask: Ask;
-  room: Room;
-  queued: number;
-  estimate: ReturnType<typeof useEstimate>;
-  /** The file has changed since: a new answer is on its way. */
-  old: boolean;
-}
-
-function Verdict({ ask, room, queued, estimate, old }: VerdictProps) {
-  const { data } = estimate;
-  const says = verdict(ask, room, queued, data);
+function Said({ preview, forecast, pending }: { preview: JobPreview; forecast: Forecast | null; pending: boolean }) {
+  const now = useNow();
+  const says = verdictOf(preview, forecast?.start ?? null, now);
+  const ends = endFigs(preview, forecast, pending, now);
   return (
-    <section className={`panel ${old ? css.old : ""}`} aria-label="What is known now" aria-busy={old || estimate.isPending}>
+    <>
       <div className={css.verdict}>
-        <span className={`${css.badge} ${css[says.tone] ?? ""}`}><StateGlyph glyph={says.tone === "good" ? "play" : says.tone === "warn" ? "ring-dotted" : "octagon"} size={18} /></span>
+        <span className={`${css.badge} ${css[says.tone] ?? ""}`}><StateGlyph glyph={GLYPHS[says.tone]} size={18} /></span>
         <div aria-live="polite">
           <h2>{says.title}</h2>
-          <p>{says.text}</p>
+          <p>{preview.reason.text} {preview.would_change}</p>
+          <p className="sub">State of {relative(new Date(preview.as_of), now)}</p>
         </div>
       </div>
       <div className={`strip ${css.figs}`}>
-        <Fig label="Free now" value={integer(room.free)} detail={`of ${integer(room.total)} allowed`} />
-        <Fig label="In the queue" value={integer(queued + 1)} detail={queued === 0 ? "nothing ahead" : "last by arrival"} />
-        <Fig label="Runs for" className={css.runs} {...runsFor(data, estimate.isPending)} />
-        <Fig label="Costs" className={css.costs} {...costs(data, estimate.isPending)} />
+        <Fig label="Starts" {...startFig(preview, forecast, pending, now)} />
+        <Fig label="On" {...gangFig(preview, forecast)} />
+        <Fig label="Runs for" {...ends.runs} />
+        <Fig label="Ends" {...ends.end} />
+        <Fig label="Costs" className={css.costs} {...ends.cost} />
       </div>
-      {estimate.error && <NoEstimate query={estimate} />}
-    </section>
+    </>
   );
 }
 
-interface Said {
+interface Told {
   value: ReactNode;
-  detail: string;
+  detail: ReactNode;
 }
 
-function runsFor(estimate: Estimate | undefined, pending: boolean): Said {
-  if (!estimate) return { value: pending ? <Skeleton height={28} width={80} /> : EN, detail: pending ? "asking the portal" : "not known" };
-  const known = estimate.options.length > 0;
-  return { value: span(estimate.options.map((option) => option.duration_s), duration), detail: known ? "waiting not counted" : "no curve known" };
+const WAITING: Told = { value: <Skeleton height={28} width={80} />, detail: "replaying the queue" };
+
+function startFig({ verdict, forecast: asked }: JobPreview, forecast: Forecast | null, pending: boolean, now: Date): Told {
+  if (verdict === "now") return { value: "now", detail: "the next round" };
+  if (pending) return WAITING;
+  const { p10_at: low, p50_at: likely, p90_at: high } = forecast?.start ?? { p10_at: null, p50_at: null, p90_at: null };
+  if (!forecast || !low || !likely || !high) return { value: EN, detail: forecast?.start.reason?.text ?? (asked === null ? "it does not" : "not worked out") };
+  return { value: moment(new Date(likely), now), detail: <span title={startWords(forecast.start, now)?.basis}>{momentRange(new Date(low), new Date(high), now)}</span> };
 }
 
-function costs(estimate: Estimate | undefined, pending: boolean): Said {
-  if (!estimate) return { value: pending ? <Skeleton height={28} width={120} /> : EN, detail: pending ? "asking the portal" : "not known" };
-  const amounts = estimate.options.map((option) => Number(option.amount));
-  return { value: span(amounts, (amount) => money(amount, estimate.currency)), detail: costBasis(estimate) };
+function gangFig({ allocation }: JobPreview, forecast: Forecast | null): Told {
+  const gang = allocation ?? forecast?.gang;
+  if (!gang) return { value: EN, detail: "" };
+  const nodes = allocation ? [...new Set(allocation.gpus.map((gpu) => gpu.node))] : [];
+  const where = nodes.length > 2 ? `${nodes.length} nodes` : nodes.join(", ");
+  const detail = allocation ? `${where}${allocation.from_others ? ", left by others" : ""}` : "most likely";
+  return { value: `${gang.count}${THIN}×${THIN}${typeName(gang.type)}`, detail };
+}
+
+/** From the forecast once it is there; before that, and without one, the bounds of all that it could have. */
+function endFigs({ estimate }: JobPreview, forecast: Forecast | null, pending: boolean, now: Date): { runs: Told; end: Told; cost: Told } {
+  const { options, currency } = estimate;
+  const known = options.length > 0;
+  const end = forecast?.end;
+  const cost = forecast?.cost;
+  const basis = costBasis(estimate);
+  return {
+    runs: end ? { value: duration(end.duration_s), detail: "if it keeps those" } : { value: span(options.map((option) => option.duration_s), duration), detail: known ? "by its GPUs" : "no curve known" },
+    end: end
+      ? { value: moment(new Date(end.at), now), detail: momentRange(new Date(end.low_at), new Date(end.high_at), now) }
+      : pending ? WAITING : { value: EN, detail: known ? "not foreseen" : "no curve known" },
+    cost: cost
+      ? { value: money(cost.amount, currency), detail: `${money(cost.low, currency)}${EN}${money(cost.high, currency)}, ${basis}` }
+      : { value: span(options.map((option) => Number(option.amount)), (amount) => money(amount, currency)), detail: basis },
+  };
 }
 
 /** A file that is not whole yet is said quietly; what the portal itself could not do is a fault. */
-function NoEstimate({ query }: { query: ReturnType<typeof useEstimate> }) {
+function NoPreview({ query }: { query: ReturnType<typeof usePreview> }) {
   const wrong = query.error instanceof ApiError ? query.error.errors : [];
-  if (wrong.length === 0) return <Fault what="The estimate" query={query} />;
-  return <p className={`sub ${css.none}`} role="status">No estimate yet. {wrong.map((one) => `${one.field}: ${one.message}`).join("; ")}</p>;
+  if (wrong.length === 0) return <Fault what="The preview" query={query} />;
+  return <p className={`sub ${css.none}`} role="status">No preview yet. {wrong.map((one) => `${one.field}: ${one.message}`).join("; ")}</p>;
 }
 
-function Fig({ label, value, detail, className = "" }: { label: string; className?: string | undefined } & Said) {
+function Fig({ label, value, detail, className = "" }: { label: string; className?: string | undefined } & Told) {
   return <div className={`fig ${className}`}><div className="l">{label}</div><div className="v">{value}</div><div className="d">{detail}</div></div>;
 }
 
