@@ -1,9 +1,9 @@
-"""What more jobs would do: the next round with them beside the same round without them."""
+"""What more jobs, or another policy, would do: two answers of the next round beside each other."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import pvariance
 from typing import Literal
@@ -21,7 +21,7 @@ _NEVER = frozenset({"never", "no_type", "no_profile", "partition_too_small", "sl
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """On one live job: what it would have next, without the newcomers and with them.
+    """On one live job: what it would have next by one plan and by the other.
 
     Slowdowns are its best throughput alone on the cluster over the planned one; None while it holds nothing, or where
     its throughput is not known. `later_s`: by how much its end would move if it kept either, with the restart.
@@ -36,6 +36,16 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """From one plan to another: what it does to live jobs, those who lose the most first, and to the variance of
+    relative throughputs over all that would hold GPUs (population variance; None where nobody does)."""
+
+    effects: tuple[Effect, ...]
+    variance_before: float | None
+    variance_after: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """Of the first newcomer, and how many of all would start at once."""
 
@@ -46,29 +56,58 @@ class Preview:
     from_others: bool  # some of its GPUs have to be left by others first
     starting: int
     position: int | None  # in the queue, from 1, where it would wait
-    effects: tuple[Effect, ...]
-    variance_before: float | None  # of relative throughputs, over all that would hold GPUs
-    variance_after: float | None
+    change: Change
 
 
-def preview(snapshot: Snapshot, without: Plan, policy: Policy, newcomers: Sequence[Job]) -> Preview:
-    """`without`: what `plan_round` answered to `snapshot`, in which there are no newcomers. At least one of them."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan for a snapshot, and the relative throughputs that it means, by job that would hold GPUs."""
+
+    snapshot: Snapshot
+    moves: Mapping[str, Move]
+    relative: Mapping[str, float]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, plan: Plan) -> Planned:
+        moves, known = {move.job_id: move for move in plan.moves}, _Known(snapshot)
+        return cls(snapshot, moves, _relative(snapshot.jobs, moves, known))
+
+
+def compare(before: Planned, after: Plan, newcomers: Sequence[Job] = ()) -> Change:
+    """`after` answers the same snapshot with the newcomers in it, or by another policy."""
+    jobs, known = before.snapshot.jobs, _Known(before.snapshot)
+    was, will = before.moves, {move.job_id: move for move in after.moves}
+    moved = [job for job in jobs if job.id in was or job.id in will]
+    gangs = [(job, _gang(job, was), _gang(job, will)) for job in moved]
+    effects = [_effect(job, one, other, known) for job, one, other in gangs if one != other]
+    changed = {job.id for job in moved}
+    relative = [value for key, value in before.relative.items() if key not in changed]
+    relative += _relative((*moved, *newcomers), will, known).values()
+    return Change(
+        effects=tuple(sorted(effects, key=_loss, reverse=True)),
+        variance_before=_variance(before.relative.values()),
+        variance_after=_variance(relative),
+    )
+
+
+def preview(without: Planned, snapshot: Snapshot, policy: Policy, newcomers: Sequence[Job]) -> Preview:
+    """`without`: the next round as it is; `snapshot`: the same with all that the newcomers name, but without them."""
     joined = replace(snapshot, jobs=(*snapshot.jobs, *newcomers))
     plan = plan_round(joined, policy)
-    before, after = ({move.job_id: move for move in each.moves} for each in (without, plan))
-    first, known = newcomers[0], _Known(snapshot)
-    own = after.get(first.id)
+    moves = {move.job_id: move for move in plan.moves}
+    first = newcomers[0]
+    own = moves.get(first.id)
+    verdict = _verdict(own, plan.reasons[first.id])
+    waits = verdict == "later" and not first.waits_for
     return Preview(
-        verdict=_verdict(own, plan.reasons[first.id]),
+        verdict=verdict,
         reason=plan.reasons[first.id],
         gang=own.gang if own else None,
         gpu_ids=own.gpu_ids if own else (),
         from_others=own is not None and bool(_held(snapshot).intersection(own.gpu_ids)),
-        starting=sum(job.id in after for job in newcomers),
-        position=None if own or first.waits_for else _position(joined, policy, first),
-        effects=_effects(snapshot, before, after, known),
-        variance_before=_variance(snapshot.jobs, before, known),
-        variance_after=_variance(joined.jobs, after, known),
+        starting=sum(job.id in moves for job in newcomers),
+        position=_position(joined, policy, first) if waits else None,
+        change=compare(without, plan, newcomers),
     )
 
 
@@ -112,21 +151,14 @@ class _Known:
         return max(1.0, alone / rate) if rate > 0 and alone > 0 else None
 
 
-def _variance(jobs: Sequence[Job], moves: Mapping[str, Move], known: _Known) -> float | None:
+def _relative(jobs: Sequence[Job], moves: Mapping[str, Move], known: _Known) -> dict[str, float]:
+    slowdowns = ((job.id, known.slowdown(job, _gang(job, moves))) for job in jobs)
+    return {key: 1.0 / slowdown for key, slowdown in slowdowns if slowdown is not None}
+
+
+def _variance(relative: Collection[float]) -> float | None:
     """Population variance."""
-    slowdowns = (known.slowdown(job, _gang(job, moves)) for job in jobs)
-    relative = [1.0 / slowdown for slowdown in slowdowns if slowdown is not None]
     return pvariance(relative) if relative else None
-
-
-def _effects(
-    snapshot: Snapshot, before: Mapping[str, Move], after: Mapping[str, Move], known: _Known
-) -> tuple[Effect, ...]:
-    """Of all whose gang differs, those who lose the most first."""
-    moved = [job for job in snapshot.jobs if job.id in before or job.id in after]
-    gangs = [(job, _gang(job, before), _gang(job, after)) for job in moved]
-    found = [_effect(job, was, will, known) for job, was, will in gangs if was != will]
-    return tuple(sorted(found, key=_loss, reverse=True))
 
 
 def _gang(job: Job, moves: Mapping[str, Move]) -> Gang | None:

@@ -1844,6 +1844,19 @@ class PolicyKind(TypedDict):
 PolicyKinds: TypeAlias = list[PolicyKind]
 
 
+class PolicyPreview(TypedDict):
+    effects: list[Effect]
+    affected: int
+    variance: VarianceChange
+    as_of: str
+    starting: int
+    waiting: int
+    put_out: int
+    grown: int
+    shrunk: int
+    moved: int
+
+
 class PreviewForecast(TypedDict):
     status: Literal["pending", "done"]
     forecast: Forecast | None
@@ -2086,6 +2099,9 @@ Nodes: TypeAlias = list[Node]
 
 
 class Preview(TypedDict):
+    effects: list[Effect]
+    affected: int
+    variance: VarianceChange
     verdict: Literal["now", "later", "never"]
     reason: Reason
     would_change: str | None
@@ -2094,9 +2110,6 @@ class Preview(TypedDict):
     jobs: int
     starting: int
     position: int | None
-    effects: list[Effect]
-    affected: int
-    variance: VarianceChange
     estimate: Estimate
     throughput: dict[str, Curve]
     forecast: str | None

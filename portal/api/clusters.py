@@ -22,9 +22,11 @@ from portal.api.permissions import ADMINISTRATORS, readers_and_administrators
 from portal.api.shapes import clusters as shapes
 from portal.api.shapes.jobs import EventPage
 from portal.api.shapes.live import Live
+from portal.api.shapes.previews import PolicyPreview
 from portal.jobs import live, offers, policies
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Cluster, Node
+from portal.jobs.previews import preview_policy
 from portal.jobs.schema import FieldProblem
 from portal.jobs.selectors import visible_events
 from portal.jobs.services.administration import set_drained, set_policy, undo_policy
@@ -132,13 +134,28 @@ class PolicyView(APIView):
     @operation("set_policy", shapes.Policy, access=Access.ADMIN, tag="policy", body=PolicyChoice, problems=(403,))
     def put(self, request: Request, query: Query, body: PolicyChoice) -> Response:
         """Choose a policy and its parameters, from the next round on."""
-        if body.name not in POLICIES:
-            wrong = FieldProblem("name", f"is no policy; there are {', '.join(POLICIES)}", "unknown")
-            raise Refused(400, f"name {wrong.message}", [wrong])
+        _check_name(body)
         cluster = Cluster.objects.get()
         set_policy(actor=signed_in(request), cluster=cluster, name=body.name, parameters=body.parameters)
         cluster.refresh_from_db()
         return Response(policies.describe_policy(cluster))
+
+
+def _check_name(body: PolicyChoice) -> None:
+    if body.name not in POLICIES:
+        wrong = FieldProblem("name", f"is no policy; there are {', '.join(POLICIES)}", "unknown")
+        raise Refused(400, f"name {wrong.message}", [wrong])
+
+
+class PolicyPreviewView(APIView):
+    parser_classes = [JsonParser]
+    permission_classes = ADMINISTRATORS
+
+    @operation("preview_policy", PolicyPreview, access=Access.ADMIN, tag="policy", body=PolicyChoice, problems=(403,))
+    def post(self, request: Request, query: Query, body: PolicyChoice) -> Response:
+        """What the next round would do by another policy or parameters, beside those in force. It changes nothing."""
+        _check_name(body)
+        return Response(preview_policy(signed_in(request), Cluster.objects.get(), body.name, body.parameters))
 
 
 class UndoPolicyView(APIView):

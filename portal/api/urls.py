@@ -120,6 +120,7 @@ urlpatterns = [
     path("nodes/<name:name>/resume", clusters.ResumeView.as_view()),
     path("policies", clusters.PoliciesView.as_view()),
     path("policy", clusters.PolicyView.as_view()),
+    path("policy/preview", clusters.PolicyPreviewView.as_view()),
     path("policy/undo", clusters.UndoPolicyView.as_view()),
     path("policy/history", clusters.PolicyHistoryView.as_view()),
     path("projects/<str:project>/quotas", quotas.ProjectQuotasView.as_view()),

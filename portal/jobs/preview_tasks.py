@@ -50,11 +50,11 @@ def foresee_preview(preview_id: str) -> None:
 def foresee_question(cluster: Cluster, question: Question) -> dict[str, Any]:
     basis = previews.basis_of(cluster)
     policy = load_policy(*basis.policy)
-    known = forecasting.known_of(cluster, basis.snapshot, policy, timezone.now())
+    known = forecasting.known_of(cluster, basis.planned.snapshot, policy, timezone.now())
     joined = replace(
-        basis.snapshot,
-        jobs=(*basis.snapshot.jobs, *question.newcomers),
-        limits={**basis.snapshot.limits, **question.limits},
+        basis.planned.snapshot,
+        jobs=(*basis.planned.snapshot.jobs, *question.newcomers),
+        limits={**basis.planned.snapshot.limits, **question.limits},
     )
     beside = foresee(joined, policy, known, seed=basis.seed, budget=_budget())
     first = question.newcomers[0]
@@ -95,7 +95,7 @@ def _alone(cluster: Cluster, basis: Basis, policy: Policy, known: Known) -> Fore
     key = f"preview-alone/{cluster.pk}/{basis.at.timestamp()}"
     found: Forecast | None = cache.get(key)
     if found is None:
-        found = foresee(basis.snapshot, policy, known, seed=basis.seed, budget=_budget())
+        found = foresee(basis.planned.snapshot, policy, known, seed=basis.seed, budget=_budget())
         cache.set(key, found, _KEPT_S)
     return found
 

@@ -6,8 +6,11 @@ Nothing is stored but in the cache; the queue does not know that anybody asked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -26,16 +29,20 @@ from portal.jobs.explain import way_out
 from portal.jobs.models import Accelerator, Cluster, Job, JobArray
 from portal.jobs.offers import describe_curve, others_job
 from portal.jobs.schema import JobFile
+from portal.jobs.services.administration import checked_policy
 from portal.jobs.services.submission import Wish, understand
 from portal.jobs.snapshots import newcomers_of, take_snapshot
 from scheduling import domain
 from scheduling.policies import load_policy
-from scheduling.preview import Effect, Preview, preview
+from scheduling.policies.base import Policy
+from scheduling.preview import Change, Effect, Planned, Preview, compare, preview
 from scheduling.rounds import plan_round
 
 logger = logging.getLogger(__name__)
-#: A snapshot so old is made anew beside the answer, an older one before it.
-_FRESH_S, _STALE_S = 3.0, 30.0
+#: A snapshot so old is made anew: beside the answer where that takes longer than `_SHORT_S`, before it where it has
+#: become older still. Where it is made quickly each is a second old at most.
+_NOW_S = 1.0
+_FRESH_S, _STALE_S, _SHORT_S = 5.0, 15.0, 0.1
 _KEPT_S, _ASK_AGAIN_S = 600, 20
 #: Of an array so many jobs are looked at; of what happens to others so much is told.
 MOST_NEWCOMERS, MOST_EFFECTS = 100, 20
@@ -47,13 +54,13 @@ _SEND: dict[str, Any] = {"retry": False, "ignore_result": True}
 
 @dataclass(frozen=True)
 class Basis:
-    """The live snapshot, at most so many seconds old, with what a round answers to it (without its reasons)."""
+    """The live snapshot, at most so many seconds old, with what a round answers to it."""
 
     at: datetime
     policy: tuple[str, dict[str, Any]]  # name and parameters
     seed: int
-    snapshot: domain.Snapshot
-    plan: domain.Plan
+    planned: Planned
+    took_s: float  # to make
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     basis, known = basis_of(cluster), known_of(wish, now)
     newcomers, snapshot = _newcomers(wish, cluster, basis, now)
     policy = load_policy(*basis.policy)
-    said = preview(snapshot, basis.plan, policy, newcomers)
+    said = preview(basis.planned, snapshot, policy, newcomers)
     costs = estimate(wish, known)
     now_too = said.verdict == "now"
     question = Question(user.pk, cluster.pk, newcomers, now_too, said.gang, snapshot.limits, _costs(known))
@@ -88,13 +95,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
         "jobs": costs["jobs"],
         "starting": said.starting,
         "position": said.position,
-        "effects": _effects(user, said.effects),
-        "affected": len(said.effects),
-        "variance": {
-            "before": _rounded(said.variance_before, 6),
-            "after": _rounded(said.variance_after, 6),
-            "bound": getattr(policy.parameters, "v_bound", None),
-        },
+        **_describe_change(user, said.change, policy),
         "estimate": costs,
         "throughput": {
             kind: describe_curve(profile, now)
@@ -105,7 +106,40 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     }
 
 
+def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """What the next round would do by another policy. Raises KeyError (no such policy) and InvalidParameters."""
+    now, then = timezone.now(), copy(cluster)
+    other = checked_policy(name, parameters)
+    then.policy_name, then.policy_parameters = name, other.parameters.model_dump(mode="json")
+    then.policy_memory = cluster.policy_memory if name == cluster.policy_name else {}
+    snapshot = take_snapshot(cluster, now).snapshot
+    as_it_is = plan_round(snapshot, load_policy(cluster.policy_name, cluster.policy_parameters))
+    change = compare(Planned.of(snapshot, as_it_is), plan_round(take_snapshot(then, now).snapshot, other))
+    waited = {job.id for job in snapshot.jobs if not job.gpu_ids}
+    kinds = Counter(_kind(effect, waited) for effect in change.effects)
+    return {
+        "as_of": iso(now),
+        **{name: kinds[name] for name in ("starting", "waiting", "put_out", "grown", "shrunk", "moved")},
+        **_describe_change(user, change, other),
+    }
+
+
+def _kind(effect: Effect, waited: Container[str]) -> str:
+    """What becomes of a job that has other GPUs by the other plan."""
+    if effect.after is None:
+        return "waiting" if effect.job in waited else "put_out"
+    if effect.before is None:
+        return "starting"
+    if effect.before.type != effect.after.type:
+        return "moved"
+    return "grown" if effect.after.count > effect.before.count else "shrunk"
+
+
 # The snapshot --------------------------------------------------------------------------------------
+
+
+#: By cluster.
+_READ: dict[int, Basis] = {}
 
 
 def _key(cluster_id: int) -> str:
@@ -114,29 +148,43 @@ def _key(cluster_id: int) -> str:
 
 def basis_of(cluster: Cluster) -> Basis:
     """From the cache where it is young enough; a somewhat older one is renewed for the next who asks."""
-    known: Basis | None = None
-    try:
-        known = cache.get(_key(cluster.pk))
-    except RedisError as error:
-        logger.warning("the snapshot for previews cannot be read: %s", error)
+    known = _newest(cluster)
     if known is None or known.policy != (cluster.policy_name, cluster.policy_parameters):
         return renew(cluster)
     age_s = (timezone.now() - known.at).total_seconds()
-    if age_s > _STALE_S:
+    if age_s > _STALE_S or (age_s > _NOW_S and known.took_s < _SHORT_S):
         return renew(cluster)
     if age_s > _FRESH_S:
         _renew_soon(cluster)
     return known
 
 
+def _newest(cluster: Cluster) -> Basis | None:
+    """Read once by each process: it is a megabyte where jobs are many, and rounds remember what they saw before."""
+    known = _READ.get(cluster.pk)
+    try:
+        at: datetime | None = cache.get(f"{_key(cluster.pk)}/at")
+        if at is None:
+            return None
+        if known is None or known.at != at:
+            known = cache.get(_key(cluster.pk))
+    except RedisError as error:
+        logger.warning("the snapshot for previews cannot be read: %s", error)
+        return None
+    if known is not None:
+        _READ[cluster.pk] = known
+    return known
+
+
 def renew(cluster: Cluster) -> Basis:
-    now = timezone.now()
+    now, began_s = timezone.now(), time.monotonic()
     snapshot = take_snapshot(cluster, now).snapshot
     plan = plan_round(snapshot, load_policy(cluster.policy_name, cluster.policy_parameters))
     policy = (cluster.policy_name, cluster.policy_parameters)
-    basis = Basis(now, policy, cluster.round_epoch, snapshot, replace(plan, reasons={}))
+    basis = Basis(now, policy, cluster.round_epoch, Planned.of(snapshot, plan), time.monotonic() - began_s)
     try:
         cache.set(_key(cluster.pk), basis, _STALE_S)
+        cache.set(f"{_key(cluster.pk)}/at", basis.at, _STALE_S)
     except RedisError as error:
         logger.warning("the snapshot for previews cannot be kept: %s", error)
     return basis
@@ -158,10 +206,10 @@ def _newcomers(
     given = wish.job_file.array
     array = JobArray(size=len(given.numbers), max_running=given.max_running) if given else None
     indices = given.numbers[:MOST_NEWCOMERS] if given else [None]
-    last = max((job.number for job in basis.snapshot.jobs), default=0)
+    last = max((job.number for job in basis.planned.snapshot.jobs), default=0)
     jobs = wish.jobs(list(enumerate(indices, last + 1)), now, array=array)
     waits = would_wait(jobs[0], wish.dependencies)
-    return newcomers_of(jobs, cluster, basis.snapshot, waits, now)
+    return newcomers_of(jobs, cluster, basis.planned.snapshot, waits, now)
 
 
 # The answer ----------------------------------------------------------------------------------------
@@ -189,21 +237,30 @@ def _allocation(said: Preview) -> dict[str, Any] | None:
     }
 
 
-def _effects(user: User, effects: Sequence[Effect]) -> list[dict[str, Any]]:
-    jobs = _jobs([effect.job for effect in effects[:MOST_EFFECTS]])
+def _describe_change(user: User, change: Change, policy: Policy) -> dict[str, Any]:
+    effects = change.effects[:MOST_EFFECTS]
+    jobs = _jobs([effect.job for effect in effects])
     mine = set(visible_projects(user).values_list("pk", flat=True)) if jobs else set()
-    return [
-        {
-            "job": others_job(jobs[effect.job], mine),
-            "before": describe_gang(effect.before),
-            "after": describe_gang(effect.after),
-            "slowdown_before": _rounded(effect.slowdown_before),
-            "slowdown_after": _rounded(effect.slowdown_after),
-            "later_s": None if effect.later_s is None else round(effect.later_s, 1),
-        }
-        for effect in effects[:MOST_EFFECTS]
-        if effect.job in jobs
-    ]
+    return {
+        "effects": [
+            {
+                "job": others_job(jobs[effect.job], mine),
+                "before": describe_gang(effect.before),
+                "after": describe_gang(effect.after),
+                "slowdown_before": _rounded(effect.slowdown_before),
+                "slowdown_after": _rounded(effect.slowdown_after),
+                "later_s": _rounded(effect.later_s, 1),
+            }
+            for effect in effects
+            if effect.job in jobs
+        ],
+        "affected": len(change.effects),
+        "variance": {
+            "before": _rounded(change.variance_before, 6),
+            "after": _rounded(change.variance_after, 6),
+            "bound": getattr(policy.parameters, "v_bound", None),
+        },
+    }
 
 
 def _jobs(ids: Sequence[str]) -> dict[str, Job]:

@@ -13,6 +13,7 @@ from accounts.models import Membership, Project, Quota, User
 from portal.jobs import preview_tasks, previews
 from portal.jobs.models import Cluster, Job, JobEvent, Run
 from portal.jobs.schema import parse_job_file
+from portal.jobs.services import observation
 from portal.jobs.services.administration import set_policy
 from tests.portal.api import Api
 from tests.portal.world import CURVES, World
@@ -137,6 +138,7 @@ def test_the_forecast_says_who_starts_later_for_it() -> None:
 )
 def test_it_never_starts_where_nothing_can_run_it(keys: dict[str, Any], token: str) -> None:
     said = preview(World(), **keys)
+    assert said["position"] is None
     assert (said["verdict"], said["reason"]["token"], said["forecast"]) == ("never", token, None)
     assert said["would_change"]
 
@@ -207,9 +209,26 @@ def test_a_snapshot_serves_several_previews_until_it_is_old(monkeypatch: pytest.
     world = World()
     first = previews.basis_of(world.cluster)
     assert previews.basis_of(world.cluster) == first
-    later = timezone.now() + timedelta(seconds=31)
+    later = timezone.now() + timedelta(seconds=6)
     monkeypatch.setattr(timezone, "now", lambda: later)
     assert previews.basis_of(world.cluster).at == later
+
+
+def test_a_snapshot_that_takes_long_is_renewed_beside_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(previews, "_SHORT_S", 0.0)
+    world = World()
+    asked: list[Any] = []
+    monkeypatch.setattr(preview_tasks.renew_basis, "apply_async", lambda args, **_: asked.append(args))
+    first = previews.basis_of(world.cluster)
+    now = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=6))
+    assert previews.basis_of(world.cluster) == first
+    assert previews.basis_of(world.cluster) == first
+    assert asked == [(world.cluster.pk,)]
+    preview_tasks.renew_basis(*asked[0])
+    assert previews.basis_of(world.cluster).at > first.at
+    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=40))
+    assert previews.basis_of(world.cluster).at == now + timedelta(seconds=40)
 
 
 def test_another_policy_makes_another_snapshot_at_once() -> None:
@@ -228,3 +247,49 @@ def test_over_http() -> None:
     assert answer.json == {"status": "pending", "forecast": None}
     wrong = api.post("jobs/preview", {"command": "train", "total_steps": 0})
     assert (wrong.status, wrong.fields) == (400, ["total_steps"])
+
+
+class TestPolicies:
+    def test_another_policy_is_shown_beside_the_one_in_force(self) -> None:
+        world = World()
+        first, second = world.submit(steps=100_000), world.submit("slow", steps=100_000)
+        world.train(first)
+        settle(world, second)
+        said = previews.preview_policy(world.user, world.cluster, "fifo_gang", {})
+        assert said["affected"] == 0  # who runs keeps what it has
+        assert {said[name] for name in ("starting", "waiting", "put_out", "grown", "shrunk", "moved")} == {0}
+        third = world.submit(steps=100_000)
+        observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+        said = previews.preview_policy(world.user, world.cluster, "fifo_gang", {})
+        assert (said["waiting"], said["grown"]) == (1, 1)  # f_scheduling would make room for it
+        [effect] = [one for one in said["effects"] if one["job"]["number"] == third.number]
+        assert (effect["before"]["count"], effect["after"]) == (1, None)
+
+    def test_parameters_alone_may_change_the_plan(self) -> None:
+        world = World()
+        fast, slow = world.submit(steps=100_000), world.submit("slow", steps=100_000)
+        world.train(fast)
+        settle(world, slow)
+        world.unprotect(slow)
+        world.round()
+        before = (world.gpus(fast), world.gpus(slow))
+        said = previews.preview_policy(world.user, world.cluster, "f_scheduling", {"v_bound": 0.0001, "min_gain": 0.0})
+        set_policy(
+            actor=None, cluster=world.cluster, name="f_scheduling", parameters={"v_bound": 0.0001, "min_gain": 0.0}
+        )
+        world.round()
+        after = (world.gpus(fast), world.gpus(slow))
+        assert said["affected"] == sum(one != other for one, other in zip(before, after, strict=True))
+        assert said["variance"]["bound"] == 0.0001
+
+    def test_nothing_changes_and_wrong_parameters_are_named(self) -> None:
+        world = World()
+        root = User.objects.create_superuser("root@example.org", "x")
+        api = Api(root)
+        assert api.post("policy/preview", {"name": "fifo_gang", "parameters": {}}).status == 200
+        assert Cluster.objects.get().policy_name == "f_scheduling"
+        assert api.get("policy").json["changed_at"] is None
+        wrong = api.post("policy/preview", {"name": "f_scheduling", "parameters": {"v_bound": -1}})
+        assert (wrong.status, wrong.fields) == (400, ["parameters.v_bound"])
+        assert api.post("policy/preview", {"name": "nothing"}).fields == ["name"]
+        assert Api(world.user).post("policy/preview", {"name": "fifo_gang"}).status == 403

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPreview, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, PreviewForecast, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPreview, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, PolicyPreview, PreviewForecast, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -167,6 +167,16 @@ export function usePreview(file: Record<string, unknown>) {
   return useQuery({
     queryKey: ["preview", file],
     queryFn: ({ signal }) => request<JobPreview>(url("jobs/preview"), { method: "POST", body: file, signal }),
+    placeholderData: keepPreviousData,
+    refetchInterval: 30_000,
+  });
+}
+
+/** What the next round would do by another policy; it changes with the queue. */
+export function usePolicyPreview(name: string, parameters: Record<string, unknown>) {
+  return useQuery({
+    queryKey: ["policy-preview", name, parameters],
+    queryFn: ({ signal }) => request<PolicyPreview>(url("policy/preview"), { method: "POST", body: { name, parameters }, signal }),
     placeholderData: keepPreviousData,
     refetchInterval: 30_000,
   });

@@ -1054,6 +1054,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/policy/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What the next round would do by another policy or other parameters, beside the one in force
+         * @description What the next round would do by another policy or other parameters, beside the one in force. Nothing changes.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["preview_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/policy/undo": {
         parameters: {
             query?: never;
@@ -2772,10 +2794,10 @@ export interface components {
             /** @description On what that rests. */
             back_basis: string | null;
         };
-        /** @description On another job, if the next round came with this one in the queue instead of without it. */
+        /** @description On another job: what it would have after the next round without the change, and with it. */
         Effect: {
             job: components["schemas"]["OthersJob"];
-            /** @description What it would have without this job; null: nothing, it would wait. */
+            /** @description Null: nothing, it would wait. */
             before: components["schemas"]["Gang"] | null;
             after: components["schemas"]["Gang"] | null;
             /** @description Its best throughput alone on the cluster over the planned one; null while it has nothing. */
@@ -4305,6 +4327,26 @@ export interface components {
             presets: components["schemas"]["Preset"][];
         };
         PolicyKinds: components["schemas"]["PolicyKind"][];
+        /** @description The next round by another policy, beside the one by the policy in force. */
+        PolicyPreview: {
+            /** @description On others, those who lose the most first; at most 20. */
+            effects: components["schemas"]["Effect"][];
+            /** @description How many others would have other GPUs. */
+            affected: number;
+            variance: components["schemas"]["VarianceChange"];
+            /** Format: date-time */
+            as_of: string;
+            /** @description Jobs that would have GPUs then, and none by the policy in force. */
+            starting: number;
+            /** @description Jobs that wait, would start by the policy in force, and then would not. */
+            waiting: number;
+            /** @description Jobs that run, and would leave their GPUs with a checkpoint. */
+            put_out: number;
+            grown: number;
+            shrunk: number;
+            /** @description To another accelerator type. */
+            moved: number;
+        };
         Preset: {
             name: string;
             parameters: {
@@ -4313,6 +4355,11 @@ export interface components {
         };
         /** @description What the next round would do. Of an array: with its first job. */
         Preview: {
+            /** @description On others, those who lose the most first; at most 20. */
+            effects: components["schemas"]["Effect"][];
+            /** @description How many others would have other GPUs. */
+            affected: number;
+            variance: components["schemas"]["VarianceChange"];
             /** @enum {string} */
             verdict: "now" | "later" | "never";
             /** @description Why; `refused` where a hard limit would refuse it at submission. */
@@ -4332,11 +4379,6 @@ export interface components {
             starting: number;
             /** @description In the queue, from 1, where it would wait. */
             position: number | null;
-            /** @description On others, those who lose the most first; at most 20. */
-            effects: components["schemas"]["Effect"][];
-            /** @description How many others would have other GPUs. */
-            affected: number;
-            variance: components["schemas"]["VarianceChange"];
             estimate: components["schemas"]["Estimate"];
             /** @description By accelerator type that it may use. */
             throughput: {
@@ -5181,7 +5223,7 @@ export interface components {
              */
             cost: string;
         };
-        /** @description Of relative throughputs over all jobs that hold GPUs, after the next round without this job and with it. */
+        /** @description Of relative throughputs over all jobs that hold GPUs, after the next round without the change and with it. */
         VarianceChange: {
             before: number | null;
             after: number | null;
@@ -9692,6 +9734,86 @@ export interface operations {
             };
             /** @description Not allowed */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PolicyChoice"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyPreview"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };

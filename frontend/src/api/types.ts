@@ -37,6 +37,7 @@ export type Partition = S["Partition"];
 export type Qos = S["Qos"];
 export type Project = S["Project"];
 export type PolicyInfo = Omit<S["PolicyKind"], "schema"> & { schema: JsonSchema };
+export type PolicyPreview = S["PolicyPreview"];
 export type PolicyInForce = S["Policy"];
 export type PolicyChange = S["PolicyChange"];
 export type Factor = S["Factor"];

@@ -24,10 +24,10 @@ class PlannedAllocation(Gang):
 
 
 class Effect(Shape):
-    """On another job, if the next round came with this one in the queue instead of without it."""
+    """On another job: what it would have after the next round without the change, and with it."""
 
     job: OthersJob
-    before: Gang | None = Field(description="What it would have without this job; null: nothing, it would wait.")
+    before: Gang | None = Field(description="Null: nothing, it would wait.")
     after: Gang | None
     slowdown_before: float | None = Field(
         description="Its best throughput alone on the cluster over the planned one; null while it has nothing."
@@ -37,14 +37,34 @@ class Effect(Shape):
 
 
 class VarianceChange(Shape):
-    """Of relative throughputs over all jobs that hold GPUs, after the next round without this job and with it."""
+    """Of relative throughputs over all jobs that hold GPUs, after the next round without the change and with it."""
 
     before: float | None
     after: float | None
     bound: float | None = Field(description="What the policy keeps it under.")
 
 
-class Preview(Shape):
+class PlannedChange(Shape):
+    """What the next round would do otherwise."""
+
+    effects: list[Effect] = Field(description="On others, those who lose the most first; at most 20.")
+    affected: int = Field(description="How many others would have other GPUs.")
+    variance: VarianceChange
+
+
+class PolicyPreview(PlannedChange):
+    """The next round by another policy, beside the one by the policy in force."""
+
+    as_of: datetime
+    starting: int = Field(description="Jobs that would have GPUs then, and none by the policy in force.")
+    waiting: int = Field(description="Jobs that wait, would start by the policy in force, and then would not.")
+    put_out: int = Field(description="Jobs that run, and would leave their GPUs with a checkpoint.")
+    grown: int
+    shrunk: int
+    moved: int = Field(description="To another accelerator type.")
+
+
+class Preview(PlannedChange):
     """What the next round would do. Of an array: with its first job."""
 
     verdict: Literal["now", "later", "never"]
@@ -55,9 +75,6 @@ class Preview(Shape):
     jobs: int = Field(description="1, or those of the array.")
     starting: int = Field(description="How many of them (of the first 100) the next round would start.")
     position: int | None = Field(description="In the queue, from 1, where it would wait.")
-    effects: list[Effect] = Field(description="On others, those who lose the most first; at most 20.")
-    affected: int = Field(description="How many others would have other GPUs.")
-    variance: VarianceChange
     estimate: Estimate
     throughput: dict[str, Curve] = Field(description="By accelerator type that it may use.")
     forecast: UUID | None = Field(

@@ -18,6 +18,7 @@ from portal.jobs.models import Accelerator, Cluster, Node, PolicyChange
 from scheduling.errors import InvalidParameters
 from scheduling.executors.base import NodeInfo
 from scheduling.policies import load_policy
+from scheduling.policies.base import Policy
 
 
 class NothingToUndo(Exception):
@@ -37,14 +38,19 @@ def _check_types(parameters: BaseModel) -> None:
         raise InvalidParameters(wrong)
 
 
+def checked_policy(name: str, parameters: dict[str, Any]) -> Policy:
+    """As somebody may choose it. Raises KeyError (no such policy) and InvalidParameters."""
+    policy = load_policy(name, parameters)
+    _check_types(policy.parameters)
+    return policy
+
+
 @transaction.atomic
 def set_policy(
     *, actor: User | None, cluster: Cluster, name: str, parameters: dict[str, Any], undo_of: PolicyChange | None = None
 ) -> PolicyChange:
     """Use `name` from the next round on. Raises KeyError (no such policy) and InvalidParameters."""
-    policy = load_policy(name, parameters)
-    if undo_of is None:
-        _check_types(policy.parameters)
+    policy = checked_policy(name, parameters) if undo_of is None else load_policy(name, parameters)
     values = policy.parameters.model_dump(mode="json")
     if getattr(policy, "fair_share", False):
         days, reset = values["half_life_days"], values["usage_reset"]

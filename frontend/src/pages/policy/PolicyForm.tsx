@@ -4,6 +4,7 @@ import { useApplyPolicy } from "../../api/hooks";
 import type { PolicyInForce, PolicyInfo } from "../../api/types";
 import { Panel } from "../../components/Panel";
 import { fieldsOf, parse, show, type SchemaField } from "../../lib/schemaForm";
+import { PolicyEffect } from "./PolicyEffect";
 import css from "./policy.module.css";
 
 const PRESETS: Record<string, string> = { neuron: "KISTI Neuron", slurm: "Slurm's defaults" };
@@ -25,6 +26,7 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
   const changed = kind.name !== inForce.name || fields.some((field) => show(values[field.name]) !== show(current[field.name] ?? field.fallback));
   const submit = () => apply.mutate({ name: kind.name, parameters: values }, { onSuccess: onApplied });
   return (
+    <>
     <Panel title={kind.title} meta={kind.name === inForce.name ? "in force" : "not in force"}>
       <form onSubmit={(event) => { event.preventDefault(); submit(); }} noValidate>
         {kind.presets.length > 0 && (
@@ -47,6 +49,8 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
         </div>
       </form>
     </Panel>
+    {changed && <PolicyEffect name={kind.name} parameters={values} />}
+    </>
   );
 }
 

@@ -8,7 +8,7 @@ import { StateGlyph } from "../../components/icons";
 import { Fault, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { startWords } from "../../lib/expectedStart";
-import { duration, moment, momentRange, money, number, relative, THIN, typeName } from "../../lib/format";
+import { clock, duration, moment, momentRange, money, number, THIN, typeName } from "../../lib/format";
 import type { JobFile } from "../../lib/jobFile";
 import { useCluster } from "../../lib/liveContext";
 import { askOf, costBasis, curvesOf, typesWithin, verdictOf, type Ask } from "../../lib/preview";
@@ -66,7 +66,7 @@ function Said({ preview, forecast, pending }: { preview: JobPreview; forecast: F
         <div aria-live="polite">
           <h2>{says.title}</h2>
           <p>{preview.reason.text} {preview.would_change}</p>
-          <p className="sub">State of {relative(new Date(preview.as_of), now)}</p>
+          <p className="sub">By the policy in force, as of {clock(new Date(preview.as_of), true)}</p>
         </div>
       </div>
       <div className={`strip ${css.figs}`}>

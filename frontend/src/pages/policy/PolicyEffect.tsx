@@ -1,0 +1,56 @@
+import { useDebouncedValue } from "@mantine/hooks";
+import { ApiError } from "../../api/client";
+import { usePolicyPreview } from "../../api/hooks";
+import type { PolicyPreview } from "../../api/types";
+import { EffectFoot, EffectHead, EffectRow } from "../../components/EffectRow";
+import { Fault, Panel, Skeleton } from "../../components/Panel";
+import { clock, count } from "../../lib/format";
+import css from "./policy.module.css";
+
+const SETTLES_MS = 500;
+const MOST = 10;
+
+/** What the next round would do by this policy and not by the one in force, before anybody applies it. */
+export function PolicyEffect({ name, parameters }: { name: string; parameters: Record<string, unknown> }) {
+  const [settled] = useDebouncedValue(parameters, SETTLES_MS);
+  const query = usePolicyPreview(name, settled);
+  const wrong = query.error instanceof ApiError && query.error.errors.length > 0 ? query.error : null;
+  return (
+    <Panel title="Effect on the present queue" meta="the next round, against the policy in force" right={query.data && <span className="sub">as of {clock(new Date(query.data.as_of), true)}</span>}>
+      {query.error && !wrong && <Fault what="The effect" query={query} />}
+      {wrong && <p className="empty" role="status">{wrong.message}</p>}
+      {!query.data && query.isPending && <div className="pb"><Skeleton height={20} count={3} /></div>}
+      {query.data && !query.error && <Told effect={query.data} />}
+    </Panel>
+  );
+}
+
+function Told({ effect }: { effect: PolicyPreview }) {
+  const { effects, affected } = effect;
+  return (
+    <div aria-live="polite">
+      <p className="pb">{sentence(effect)}</p>
+      {affected > 0 && (
+        <div className="tw" tabIndex={0}>
+          <table className="t cards">
+            <EffectHead />
+            <tbody>{effects.slice(0, MOST).map((one) => <EffectRow key={one.job.number} effect={one} />)}</tbody>
+          </table>
+        </div>
+      )}
+      <EffectFoot hidden={affected - Math.min(affected, MOST)} spread={effect.variance} className={css.under} />
+    </div>
+  );
+}
+
+export function sentence(effect: PolicyPreview): string {
+  const parts = [
+    effect.starting > 0 && `${count(effect.starting, "job")} would start`,
+    effect.put_out > 0 && `${count(effect.put_out, "job")} would leave their GPUs with a checkpoint`.replace("1 job would leave their", "1 job would leave its"),
+    effect.grown > 0 && `${effect.grown} would grow`,
+    effect.shrunk > 0 && `${effect.shrunk} would shrink`,
+    effect.moved > 0 && `${effect.moved} would move to another type`,
+    effect.waiting > 0 && `${effect.waiting} that the policy in force starts now would wait`,
+  ].filter((part) => part !== false);
+  return parts.length === 0 ? "The next round would give everybody the same GPUs as the policy in force." : `${parts.join(", ")}.`;
+}
