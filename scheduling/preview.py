@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from statistics import pvariance
 from typing import Literal
 
@@ -24,7 +25,8 @@ class Effect:
     """On one live job: what it would have next by one plan and by the other.
 
     Slowdowns are its best throughput alone on the cluster over the planned one; None while it holds nothing, or where
-    its throughput is not known. `later_s`: by how much its end would move if it kept either, with the restart.
+    its throughput is not known. `later_s`: by how much its end would move if it kept what it then has until it ends, or
+    until the newcomers do, with its restarts.
     """
 
     job: str
@@ -79,7 +81,8 @@ def compare(before: Planned, after: Plan, newcomers: Sequence[Job] = ()) -> Chan
     was, will = before.moves, {move.job_id: move for move in after.moves}
     moved = [job for job in jobs if job.id in was or job.id in will]
     gangs = [(job, _gang(job, was), _gang(job, will)) for job in moved]
-    effects = [_effect(job, one, other, known) for job, one, other in gangs if one != other]
+    horizon_s = max((_lasts_s(job, will, known) for job in newcomers), default=inf)
+    effects = [_effect(job, one, other, known, horizon_s) for job, one, other in gangs if one != other]
     changed = {job.id for job in moved}
     relative = [value for key, value in before.relative.items() if key not in changed]
     relative += _relative((*moved, *newcomers), will, known).values()
@@ -166,12 +169,22 @@ def _gang(job: Job, moves: Mapping[str, Move]) -> Gang | None:
     return move.gang if move else job.gang
 
 
-def _effect(job: Job, was: Gang | None, will: Gang | None, known: _Known) -> Effect:
+def _lasts_s(job: Job, moves: Mapping[str, Move], known: _Known) -> float:
+    """How long a newcomer would have what it starts on; 0 where it does not start."""
+    gang = _gang(job, moves)
+    rate = known.rate(job, gang)
+    return 0.0 if gang is None else job.remaining_steps / rate if rate > 0 else inf
+
+
+def _effect(job: Job, was: Gang | None, will: Gang | None, known: _Known, horizon_s: float) -> Effect:
+    """`horizon_s`: after so long it is taken to have again what it would have had."""
     rate, then = known.rate(job, was), known.rate(job, will)
     later_s = None
     if rate > 0 and then > 0:
         restarts = (will != job.gang) - (was != job.gang) if job.gang else 0
-        later_s = job.remaining_steps / then - job.remaining_steps / rate + restarts * job.restart_cost_s
+        whole_s = job.remaining_steps / then
+        lasts_s = min(horizon_s, whole_s)
+        later_s = lasts_s * (1.0 - then / rate) + restarts * job.restart_cost_s * (1 if lasts_s == whole_s else 2)
     return Effect(job.id, was, will, known.slowdown(job, was), known.slowdown(job, will), later_s)
 
 

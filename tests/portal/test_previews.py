@@ -98,7 +98,9 @@ def test_effects_say_whose_slowdown_changes_by_how_much() -> None:
     assert effect["slowdown_after"] == pytest.approx(28 / CURVES["fast"][count - 1], abs=1e-4)
     assert said["variance"]["before"] == 0.0
     assert said["variance"]["bound"] is not None
-    assert effect["later_s"] >= 100_000 / CURVES["fast"][count - 1] - 100_000 / 28
+    lasts_s = 100_000 / CURVES["fast"][said["allocation"]["count"] - 1]
+    lost_s = lasts_s * (1 - CURVES["fast"][count - 1] / 28)
+    assert effect["later_s"] == pytest.approx(lost_s, rel=0.05)
 
 
 def test_it_waits_for_who_is_ahead_and_the_forecast_says_until_when() -> None:
@@ -130,6 +132,26 @@ def test_the_forecast_says_who_starts_later_for_it() -> None:
     assert delayed["later_s"] == pytest.approx(1_000, rel=0.2)
     assert at(delayed["start_before_at"]) == pytest.approx(1_000, rel=0.15)
     assert seen["others_delayed"] == 1
+
+
+def test_who_is_ahead_is_not_delayed(world_of_three: tuple[World, Job]) -> None:
+    world, waiting = world_of_three
+    said = preview(world, steps=28_000, gpus={"min": 4, "max": 4})
+    assert said["position"] == 2
+    seen = forecast(world, said)
+    assert (seen["delayed"], seen["others_delayed"]) == ([], 0)
+    assert at(seen["start"]["p50_at"]) == pytest.approx(2_000, rel=0.2)
+    assert waiting.number < world.submit().number
+
+
+@pytest.fixture
+def world_of_three() -> tuple[World, Job]:
+    """One job runs for 1,000 s on all GPUs, one waits for it."""
+    world = World(policy="fifo_gang")
+    world.train(world.submit(steps=28_000, gpus={"min": 4, "max": 4}))
+    waiting = world.submit(steps=28_000, gpus={"min": 4, "max": 4})
+    world.round()
+    return world, waiting
 
 
 @pytest.mark.parametrize(

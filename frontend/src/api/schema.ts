@@ -1064,8 +1064,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What the next round would do by another policy or other parameters, beside the one in force
-         * @description What the next round would do by another policy or other parameters, beside the one in force. Nothing changes.
+         * What the next round would do by another policy or parameters, beside those in force
+         * @description What the next round would do by another policy or parameters, beside those in force. It changes nothing.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2803,7 +2803,7 @@ export interface components {
             /** @description Its best throughput alone on the cluster over the planned one; null while it has nothing. */
             slowdown_before: number | null;
             slowdown_after: number | null;
-            /** @description By how much its end moves if it keeps what it has then. */
+            /** @description By how much its end moves if it keeps what it then has to its end, or to that of the previewed job. */
             later_s: number | null;
         };
         Ended: {

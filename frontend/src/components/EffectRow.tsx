@@ -16,7 +16,7 @@ export function EffectRow({ effect }: { effect: Effect }) {
     <tr>
       <td className="wide"><JobRef number={effect.job.number} name={effect.job.name} project={effect.job.project} /></td>
       <td className="ra" data-l="GPUs">{gangs(effect.before, effect.after)}</td>
-      <td className="ra" data-l="Slowdown">{slow(effect.slowdown_before)} → <b>{slow(effect.slowdown_after)}</b></td>
+      <td className="ra" data-l="Slowdown"><span>{slow(effect.slowdown_before)} → <b>{slow(effect.slowdown_after)}</b></span></td>
       <td className="ra" data-l="Later by">{later(effect)}</td>
     </tr>
   );

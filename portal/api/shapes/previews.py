@@ -33,7 +33,9 @@ class Effect(Shape):
         description="Its best throughput alone on the cluster over the planned one; null while it has nothing."
     )
     slowdown_after: float | None
-    later_s: float | None = Field(description="By how much its end moves if it keeps what it has then.")
+    later_s: float | None = Field(
+        description="By how much its end moves if it keeps what it then has to its end, or to that of the previewed job."
+    )
 
 
 class VarianceChange(Shape):
