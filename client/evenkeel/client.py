@@ -120,6 +120,10 @@ class Client:
         """Every job that matches, page after page."""
         return self.rows(schemas.Job, "jobs", filters)
 
+    def nodes(self) -> list[schemas.Node]:
+        """With who holds each GPU."""
+        return cast("list[schemas.Node]", self._request("GET", "nodes").json())
+
     def cancel(self, job: str) -> schemas.Job:
         return self.one(schemas.Job, "POST", f"jobs/{_segment(job)}/cancel")
 

@@ -169,6 +169,9 @@ def _money(evenkeel: Shell, number: str, home: Path) -> None:
     assert wished["verdict"] in ("now", "later")
     assert wished["forecast"]["end"]["duration_s"] > 0
     assert "Verdict" in evenkeel("preview", str(file), "--quick")
+    assert "titan_xp (emulated)" in evenkeel("nodes")
+    assert isinstance(evenkeel.json("queue"), list)
+    assert evenkeel("open", number).strip().endswith(f"/jobs/{number}")
     assert any(rate["accelerator_type"] == "titan_xp" for rate in evenkeel.json("cost", "rates"))
 
 

@@ -12,6 +12,7 @@ import click
 from evenkeel.cli.arrays import arrays
 from evenkeel.cli.artifacts import artifacts
 from evenkeel.cli.audit import audit
+from evenkeel.cli.cluster import nodes, open_, queue
 from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
 from evenkeel.cli.environments import environments
@@ -32,14 +33,14 @@ from evenkeel.cli.shares import prio, shares
 from evenkeel.cli.submit import submit
 from evenkeel.cli.tokens import tokens
 from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
-from evenkeel.cli.why import why
+from evenkeel.cli.why import explain, why
 from evenkeel.cli.windows import window
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, preview, ls, show, why, logs, wait, cancel, hold, release, extend, change, resubmit, move, bulk,
-    arrays, prio, shares, qos, partition, window, idle, projects, people, quota, guarantee, cost, tokens, secrets,
-    environments, artifacts, audit, completion,
+    login, submit, preview, ls, queue, show, why, explain, logs, wait, cancel, hold, release, extend, change, resubmit,
+    move, bulk, arrays, prio, shares, qos, partition, nodes, window, idle, projects, people, quota, guarantee, cost,
+    tokens, secrets, environments, artifacts, audit, open_, completion,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 import click
 
@@ -32,6 +33,11 @@ def why(job: str, output: str) -> None:
     """
     client = connect()
     job_or_array(job, lambda: _why(client, job, output), lambda number: _array_why(client, number, output))
+
+
+#: The same by its other name.
+explain = copy(why)
+explain.name = "explain"
 
 
 def _why(client: Client, job: str, output: str) -> None:

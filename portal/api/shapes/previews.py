@@ -34,7 +34,7 @@ class Effect(Shape):
     )
     slowdown_after: float | None
     later_s: float | None = Field(
-        description="By how much its end moves if it keeps what it then has to its end, or to that of the previewed job."
+        description="By how much its end moves if it has that until it ends, or until the previewed job does."
     )
 
 

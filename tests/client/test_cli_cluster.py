@@ -1,0 +1,103 @@
+"""`evenkeel queue`, `nodes`, `open` and `explain` against a portal that answers as scripted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import pytest
+from evenkeel import schemas
+from evenkeel.cli import cluster
+
+from tests.client.cli_portal import make_job
+from tests.client.test_cli_resources import PAGE, Run, Scripted, portal, run
+
+__all__ = ["portal", "run"]  # fixtures
+
+HELD: schemas.OthersJob = {"number": 7, "name": None, "project": "Speech"}
+
+
+def gpu(index: int, job: schemas.OthersJob | None) -> schemas.NodeAccelerator:
+    return {
+        "index": index,
+        "uuid": f"GPU-{index}",
+        "memory_mib": 12_288,
+        "state": "held" if job else "free",
+        "kind": "running" if job else None,
+        "job": job,
+    }
+
+
+NODE: schemas.Node = {
+    "name": "n1",
+    "type": "v100",
+    "gpus": 3,
+    "emulated": False,
+    "schedulable": True,
+    "drained": False,
+    "lost": False,
+    "cpus": 16,
+    "memory_mib": 65_536,
+    "last_seen_at": None,
+    "accelerators": [gpu(0, HELD), gpu(1, HELD), gpu(2, None)],
+}
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_the_queue_is_listed_in_its_order(run: Run, portal: Scripted) -> None:
+    hold: Any = {"kind": "user", "by": "Ada", "at": "2026-11-21T14:32:10Z", "text": ""}
+    jobs = [make_job(3, queue_position=2), make_job(4, hold=hold), make_job(5, queue_position=1)]
+    portal["GET jobs"] = PAGE | {"results": jobs}
+    lines = run("queue", "--owner", "me").output.splitlines()
+    assert portal.last[0] == "GET jobs?state=queued&ordering=number&limit=200&owner=me"
+    assert [cells(line)[:2] for line in lines[1:]] == [["1", "5"], ["2", "3"], ["-", "4"]]
+    assert "held" in lines[3]
+    assert [job["number"] for job in json.loads(run("queue", "--output", "json").output)] == [5, 3, 4]
+
+
+def test_a_long_queue_says_how_many_are_left_out(run: Run, portal: Scripted) -> None:
+    portal["GET jobs"] = PAGE | {"results": [make_job(number, queue_position=number) for number in (1, 2, 3)]}
+    said = run("queue", "--limit", "1").output
+    assert "and 2 more" in said
+    portal["GET jobs"] = PAGE | {"results": []}
+    assert run("queue").output == "Nothing waits.\n"
+
+
+def test_nodes_say_how_many_gpus_are_free_and_who_holds_the_others(run: Run, portal: Scripted) -> None:
+    portal["GET nodes"] = [NODE, NODE | {"name": "n2", "drained": True, "emulated": True}, NODE | {"lost": True}]
+    rows = [cells(line) for line in run("nodes").output.splitlines()[1:]]
+    assert rows[0] == ["n1", "v100", "up", "3", "1", "#7", "16", "64"]
+    assert rows[1][:3] == ["n2", "v100 (emulated)", "drained"]
+    assert rows[2][2] == "lost"
+    assert json.loads(run("nodes", "--output", "json").output)[0]["name"] == "n1"
+
+
+def test_the_portal_is_opened_or_its_address_is_said(
+    run: Run, portal: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = f"http://127.0.0.1:{portal.server_address[1]}"
+    portal["GET jobs/57_3"] = make_job(60)
+    assert run("open").output == f"{root}\n"
+    assert run("open", "57_3").output == f"{root}/jobs/60\n"
+    launched: list[str] = []
+
+    def launch(address: str) -> int:
+        launched.append(address)
+        return 0
+
+    monkeypatch.setattr(cluster, "is_terminal", lambda: True)
+    monkeypatch.setattr(click, "launch", launch)
+    assert run("open").output == ""
+    assert launched == [root]
+    monkeypatch.setattr(click, "launch", lambda address: 1)  # no browser here
+    assert run("open").output == f"{root}\n"
+
+
+def test_explain_is_why(run: Run, portal: Scripted) -> None:
+    assert run("explain", "999").exit_code == run("why", "999").exit_code == 102
+    assert "took its GPUs" in run("explain", "--help").output
+    assert "Usage: cli explain" in run("explain", "--help").output
