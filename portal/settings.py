@@ -180,6 +180,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 # Signing in by OpenID Connect, where an issuer is named; docs/people.md.
+EVENKEEL_METRICS_TOKEN = env.text("EVENKEEL_METRICS_TOKEN")
 EVENKEEL_OIDC_ISSUER = env.text("EVENKEEL_OIDC_ISSUER").rstrip("/")
 EVENKEEL_OIDC_NAME = env.text("EVENKEEL_OIDC_NAME", "single sign-on")
 EVENKEEL_OIDC_GROUPS_CLAIM = env.text("EVENKEEL_OIDC_GROUPS_CLAIM")

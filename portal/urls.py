@@ -1,12 +1,13 @@
 from django.contrib import admin
 from django.urls import include, path, re_path
 
-from portal import views
+from portal import monitoring, views
 from portal.api import errors
 
 urlpatterns = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
+    path("metrics", monitoring.MetricsView.as_view()),
     path("api/docs", views.api_docs),
     path("api/v1/", include("portal.api.urls")),
     path("admin/", admin.site.urls),

@@ -46,6 +46,9 @@ class Cluster(models.Model):
     round_epoch = models.BigIntegerField(default=0, editable=False)
     last_round_at = models.DateTimeField(null=True, editable=False)
     last_round_s = models.FloatField(null=True, editable=False)
+    #: All rounds that were ever decided, and how long that took: for monitoring.
+    rounds = models.BigIntegerField(default=0, editable=False)
+    rounds_s = models.FloatField(default=0.0, editable=False)
     next_wake_at = models.DateTimeField(null=True, editable=False)
     figures = models.JSONField(default=dict, blank=True, editable=False)
     last_error = models.TextField(blank=True, default="", editable=False)

@@ -227,7 +227,8 @@ def note_round(*, cluster: Cluster, plan: Plan, applied: list[Move], seconds: fl
     """What the round says of the cluster; an event where it moved something."""
     figures = dict(plan.figures) | ({"rejected": plan.rejected} if plan.rejected else {})
     next_wake = moment(plan.next_wake_at, now)
-    Cluster.objects.filter(pk=cluster.pk).update(figures=figures, next_wake_at=next_wake, last_round_s=seconds)
+    counted = {"last_round_s": seconds, "rounds": F("rounds") + 1, "rounds_s": F("rounds_s") + seconds}
+    Cluster.objects.filter(pk=cluster.pk).update(figures=figures, next_wake_at=next_wake, **counted)
     if applied:
         number = cluster.round_epoch + 1
         jobs = "one job moves" if len(applied) == 1 else f"{len(applied)} jobs move"
