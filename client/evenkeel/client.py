@@ -120,6 +120,11 @@ class Client:
         """Every job that matches, page after page."""
         return self.rows(schemas.Job, "jobs", filters)
 
+    def metrics(self, job: str, names: Sequence[str] = (), points: int = 500) -> schemas.Metrics:
+        """What it reported, each series thinned to so many points."""
+        query = {"points": str(points)} | ({"names": ",".join(names)} if names else {})
+        return self.one(schemas.Metrics, "GET", f"jobs/{_segment(job)}/metrics", params=query)
+
     def nodes(self) -> list[schemas.Node]:
         """With who holds each GPU."""
         return cast("list[schemas.Node]", self._request("GET", "nodes").json())

@@ -1,4 +1,4 @@
-"""`evenkeel queue`, `nodes`, `open` and `explain` against a portal that answers as scripted."""
+"""`evenkeel queue`, `nodes`, `open`, `explain` and `metrics` against a portal that answers as scripted."""
 
 from __future__ import annotations
 
@@ -101,3 +101,18 @@ def test_explain_is_why(run: Run, portal: Scripted) -> None:
     assert run("explain", "999").exit_code == run("why", "999").exit_code == 102
     assert "took its GPUs" in run("explain", "--help").output
     assert "Usage: cli explain" in run("explain", "--help").output
+
+
+def test_metrics_are_shown_by_their_last_value_or_as_csv(run: Run, portal: Scripted) -> None:
+    series = {"loss": [[1.5, 10, 2.25], [3.0, 20, 1.125]], "accuracy": [[3.0, 20, 0.5]], "empty": []}
+    portal["GET jobs/12/metrics"] = {"series": series, "names": [], "predicted_steps_per_s": [], "emulated": False}
+    rows = [cells(line) for line in run("metrics", "12").output.splitlines()]
+    assert rows == [["SERIES", "STEP", "LAST VALUE"], ["accuracy", "20", "0.5"], ["loss", "20", "1.125"]]
+    assert portal.last[0] == "GET jobs/12/metrics?points=500"
+    said = run("metrics", "12", "--csv", "--name", "loss", "--name", "accuracy", "--points", "2").output
+    assert portal.last[0] == "GET jobs/12/metrics?points=2&names=loss%2Caccuracy"
+    lines = ["name,seconds,step,value", "accuracy,3.0,20,0.5", "loss,1.5,10,2.25", "loss,3.0,20,1.125"]
+    assert said.splitlines() == lines
+    assert json.loads(run("metrics", "12", "--output", "json").output)["series"] == series
+    portal["GET jobs/12/metrics"] = {"series": {}, "names": [], "predicted_steps_per_s": [], "emulated": False}
+    assert run("metrics", "12").output == "Nothing was reported.\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 import sys
 import time
@@ -220,6 +221,35 @@ def _print_all(client: Client, job: str, query: LogQuery) -> int:
         if at >= answer["size"] or at <= answer["offset"]:
             return at
         query = {key: value for key, value in query.items() if key != "tail"} | {"offset": at}
+
+
+@click.command()
+@click.argument("job")
+@click.option("--name", "names", multiple=True, help="Only this series, as loss; several times for several.")
+@click.option("--points", type=click.IntRange(2, 2_000), default=500, show_default=True, help="Of each at most.")
+@click.option("--csv", "as_csv", is_flag=True, help="Every point as CSV: name,seconds,step,value.")
+@as_json
+def metrics(job: str, names: tuple[str, ...], points: int, as_csv: bool, output: str) -> None:
+    """Show what a job reported: the last value of each series, or all points.
+
+    \b
+    Examples:
+      evenkeel metrics 12
+      evenkeel metrics 12 --csv > metrics.csv
+      evenkeel metrics 12 --name loss --output json | jq '.series.loss[-1]'
+    """
+    found = connect().metrics(job, names, points)
+    if output == "json":
+        print_json(found)
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(("name", "seconds", "step", "value"))
+        writer.writerows((name, *point) for name, series in sorted(found["series"].items()) for point in series)
+    else:
+        last = [(name, series[-1]) for name, series in sorted(found["series"].items()) if series]
+        rows = [(name, step, f"{value:.6g}") for name, (_, step, value) in last]
+        heads = ("SERIES", "STEP", "LAST VALUE")
+        click.echo(table(heads, rows, right=frozenset({1, 2})) if rows else "Nothing was reported.")
 
 
 @click.command()

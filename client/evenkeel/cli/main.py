@@ -18,7 +18,7 @@ from evenkeel.cli.cost import cost
 from evenkeel.cli.environments import environments
 from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
-from evenkeel.cli.jobs import cancel, logs, ls, show
+from evenkeel.cli.jobs import cancel, logs, ls, metrics, show
 from evenkeel.cli.login import login
 from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
 from evenkeel.cli.output import print_error
@@ -38,9 +38,9 @@ from evenkeel.cli.windows import window
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, preview, ls, queue, show, why, explain, logs, wait, cancel, hold, release, extend, change, resubmit,
-    move, bulk, arrays, prio, shares, qos, partition, nodes, window, idle, projects, people, quota, guarantee, cost,
-    tokens, secrets, environments, artifacts, audit, open_, completion,
+    login, submit, preview, ls, queue, show, why, explain, logs, metrics, wait, cancel, hold, release, extend, change,
+    resubmit, move, bulk, arrays, prio, shares, qos, partition, nodes, window, idle, projects, people, quota, guarantee,
+    cost, tokens, secrets, environments, artifacts, audit, open_, completion,
 )  # fmt: skip
 
 
