@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from urllib.parse import urlsplit
@@ -76,11 +76,11 @@ class Through(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def _forward(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
-        onward = http.client.HTTPConnection(self.server.target, timeout=60)
         kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
-        onward.request("POST", self.path, body, kept)
-        answer = onward.getresponse()
-        return answer.status, answer.headers, answer.read()
+        with closing(http.client.HTTPConnection(self.server.target, timeout=60)) as onward:
+            onward.request("POST", self.path, body, kept)
+            answer = onward.getresponse()
+            return answer.status, answer.headers, answer.read()
 
     def handle_one_request(self) -> None:
         try:
