@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from django.db import connection
 
-_ROUND, _LIVE, _BUNDLE, _FORECAST = 7_201, 7_202, 7_203, 7_204
+_ROUND, _LIVE, _BUNDLE, _FORECAST, _PREVIEW = 7_201, 7_202, 7_203, 7_204, 7_205
 
 
 @contextmanager
@@ -36,6 +36,11 @@ def live_lock() -> AbstractContextManager[bool]:
 def forecast_lock() -> AbstractContextManager[bool]:
     """True inside for the one who works out expected starts."""
     return _advisory(_FORECAST, 0)
+
+
+def preview_lock() -> AbstractContextManager[bool]:
+    """True inside for the one who works out the forecast of a preview: rounds keep the other processes."""
+    return _advisory(_PREVIEW, 0)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from django.utils import timezone
 from portal.jobs import forecasting, previews, starts
 from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.ends import SPREAD
+from portal.jobs.locks import preview_lock
 from portal.jobs.models import Cluster
 from portal.jobs.previews import Basis, Question
 from portal.jobs.starts import Said
@@ -28,6 +29,8 @@ _BUDGET_MS, _LONGEST_S = 500.0, 1.0
 #: A start that moves by less, or by less than this part of its wait, is noise between two futures.
 _LEAST_LATER_S, _LEAST_PART = 10.0, 0.05
 MOST_DELAYED = 10
+#: While another preview's forecast is worked out; who asks for the answer has the task sent anew after that.
+_TRY_AGAIN_S, _MOST_TRIES = 0.3, 60
 _KEPT_S = 60
 
 
@@ -37,14 +40,18 @@ def renew_basis(cluster_id: int) -> None:
     previews.renew(Cluster.objects.get(pk=cluster_id))
 
 
-@shared_task(name="evenkeel.foresee_preview", ignore_result=True)
-def foresee_preview(preview_id: str) -> None:
-    """When the job of a preview would start, and who would start later for it."""
+@shared_task(name="evenkeel.foresee_preview", ignore_result=True, bind=True, max_retries=_MOST_TRIES)
+def foresee_preview(self: Any, preview_id: str) -> None:
+    """When the job of a preview would start, and who would start later for it; one preview after the other."""
     question = previews.question_of(preview_id)
     if question is None:
         return
-    cluster = Cluster.objects.get(pk=question.cluster_id)
-    previews.store_forecast(preview_id, foresee_question(cluster, question))
+    with preview_lock() as mine:
+        if mine:
+            cluster = Cluster.objects.get(pk=question.cluster_id)
+            previews.store_forecast(preview_id, foresee_question(cluster, question))
+    if not mine:
+        raise self.retry(countdown=_TRY_AGAIN_S)
 
 
 def foresee_question(cluster: Cluster, question: Question) -> dict[str, Any]:

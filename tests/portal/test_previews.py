@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from celery.exceptions import Retry
 from django.core.cache import cache
 from django.utils import timezone
 
@@ -225,6 +228,22 @@ def test_the_forecast_is_its_askers_alone() -> None:
     stranger = User.objects.create_user("other@example.org", "x")
     assert previews.forecast_of(stranger, said["forecast"]) is None
     assert previews.forecast_of(world.user, said["forecast"]) == {"status": "pending", "forecast": None}
+
+
+def test_one_forecast_is_worked_out_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    said = preview(world)
+
+    @contextlib.contextmanager
+    def busy() -> Iterator[bool]:
+        yield False
+
+    monkeypatch.setattr(preview_tasks, "preview_lock", busy)
+    with pytest.raises(Retry):
+        preview_tasks.foresee_preview(said["forecast"])
+    assert previews.forecast_of(world.user, said["forecast"]) == {"status": "pending", "forecast": None}
+    monkeypatch.undo()
+    assert forecast(world, said)["futures"] > 0
 
 
 def test_a_snapshot_serves_several_previews_until_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
