@@ -30,6 +30,7 @@ class Effect:
     """
 
     job: str
+    holds: bool  # GPUs at present
     before: Gang | None
     after: Gang | None
     slowdown_before: float | None
@@ -80,9 +81,8 @@ def compare(before: Planned, after: Plan, newcomers: Sequence[Job] = ()) -> Chan
     jobs, known = before.snapshot.jobs, _Known(before.snapshot)
     was, will = before.moves, {move.job_id: move for move in after.moves}
     moved = [job for job in jobs if job.id in was or job.id in will]
-    gangs = [(job, _gang(job, was), _gang(job, will)) for job in moved]
     horizon_s = max((_lasts_s(job, will, known) for job in newcomers), default=inf)
-    effects = [_effect(job, one, other, known, horizon_s) for job, one, other in gangs if one != other]
+    effects = [_effect(job, was, will, known, horizon_s) for job in moved if _gpus(job, was) != _gpus(job, will)]
     changed = {job.id for job in moved}
     relative = [value for key, value in before.relative.items() if key not in changed]
     relative += _relative((*moved, *newcomers), will, known).values()
@@ -125,7 +125,9 @@ def _held(snapshot: Snapshot) -> set[int]:
 
 
 def _position(joined: Snapshot, policy: Policy, first: Job) -> int:
-    waiting = [job for job in joined.jobs if not (job.gpu_ids or job.held or job.waits_for)]
+    """As everywhere: where a policy ranks jobs, among those that may start; else among all that are not held."""
+    ranks = hasattr(policy, "scores_of")
+    waiting = [job for job in joined.jobs if not (job.gpu_ids or job.held or (ranks and job.waits_for))]
     return 1 + next(at for at, job in enumerate(in_order(joined, policy, waiting)) if job.id == first.id)
 
 
@@ -169,6 +171,11 @@ def _gang(job: Job, moves: Mapping[str, Move]) -> Gang | None:
     return move.gang if move else job.gang
 
 
+def _gpus(job: Job, moves: Mapping[str, Move]) -> frozenset[int]:
+    move = moves.get(job.id)
+    return frozenset(move.gpu_ids if move else job.gpu_ids)
+
+
 def _lasts_s(job: Job, moves: Mapping[str, Move], known: _Known) -> float:
     """How long a newcomer would have what it starts on; 0 where it does not start."""
     gang = _gang(job, moves)
@@ -176,16 +183,18 @@ def _lasts_s(job: Job, moves: Mapping[str, Move], known: _Known) -> float:
     return 0.0 if gang is None else job.remaining_steps / rate if rate > 0 else inf
 
 
-def _effect(job: Job, was: Gang | None, will: Gang | None, known: _Known, horizon_s: float) -> Effect:
+def _effect(job: Job, before: Mapping[str, Move], after: Mapping[str, Move], known: _Known, horizon_s: float) -> Effect:
     """`horizon_s`: after so long it is taken to have again what it would have had."""
+    was, will = _gang(job, before), _gang(job, after)
     rate, then = known.rate(job, was), known.rate(job, will)
     later_s = None
     if rate > 0 and then > 0:
-        restarts = (will != job.gang) - (was != job.gang) if job.gang else 0
+        restarts = (job.id in after) - (job.id in before) if job.gpu_ids else 0
         whole_s = job.remaining_steps / then
         lasts_s = min(horizon_s, whole_s)
         later_s = lasts_s * (1.0 - then / rate) + restarts * job.restart_cost_s * (1 if lasts_s == whole_s else 2)
-    return Effect(job.id, was, will, known.slowdown(job, was), known.slowdown(job, will), later_s)
+    slow = (known.slowdown(job, was), known.slowdown(job, will))
+    return Effect(job.id, bool(job.gpu_ids), was, will, *slow, later_s)
 
 
 def _loss(effect: Effect) -> tuple[int, float]:

@@ -1422,6 +1422,7 @@ class Displaced(TypedDict):
 
 class Effect(TypedDict):
     job: OthersJob
+    holds: bool
     before: Gang | None
     after: Gang | None
     slowdown_before: float | None
@@ -2107,6 +2108,7 @@ class Preview(TypedDict):
     would_change: str | None
     as_of: str
     allocation: PlannedAllocation | None
+    prepares: bool
     jobs: int
     starting: int
     position: int | None

@@ -77,9 +77,9 @@ def waits_of(cluster_id: int) -> Waits:
     return _waits(list(rows))
 
 
-def would_wait(job: Job, found: Sequence[tuple[str, Job | None]]) -> Waits:
-    """Of a job that is not stored."""
-    return _waits([Dependency(job=job, kind=kind, on=other) for kind, other in found])
+def would_wait(jobs: Iterable[Job], found: Sequence[tuple[str, Job | None]]) -> Waits:
+    """Of jobs that are not stored."""
+    return _waits([Dependency(job=job, kind=kind, on=other) for job in jobs for kind, other in found])
 
 
 def _waits(rows: Sequence[Dependency]) -> Waits:
@@ -125,5 +125,5 @@ def _earlier(jobs: Iterable[Job]) -> dict[Any, int]:
     known: dict[tuple[str, int | None], int] = {}
     for name, owner, number in live.values_list("name", "owner_id", "number"):
         known.setdefault((name, owner), number)
-    first = {job.pk: known[job.name, job.owner_id] for job in jobs}
+    first = {job.pk: known.get((job.name, job.owner_id), job.number) for job in jobs}
     return {job.pk: first[job.pk] for job in jobs if first[job.pk] < job.number}

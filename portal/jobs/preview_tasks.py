@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import Any
 
 from celery import shared_task
@@ -62,8 +63,9 @@ def foresee_question(cluster: Cluster, question: Question) -> dict[str, Any]:
         basis.planned.snapshot,
         jobs=(*basis.planned.snapshot.jobs, *question.newcomers),
         limits={**basis.planned.snapshot.limits, **question.limits},
+        pairs={**basis.planned.snapshot.pairs, **question.pairs},
     )
-    beside = foresee(joined, policy, known, seed=basis.seed, budget=_budget())
+    beside = foresee(joined, policy, known, seed=basis.seed, budget=_budget(), paired=True)
     first = question.newcomers[0]
     calibration = calibrate(forecasting.samples_of(cluster, basis.at))
     start = Start(0.0, 0.0, 0.0) if question.starts_now else beside.starts.get(first.id)
@@ -102,7 +104,7 @@ def _alone(cluster: Cluster, basis: Basis, policy: Policy, known: Known) -> Fore
     key = f"preview-alone/{cluster.pk}/{basis.at.timestamp()}"
     found: Forecast | None = cache.get(key)
     if found is None:
-        found = foresee(basis.planned.snapshot, policy, known, seed=basis.seed, budget=_budget())
+        found = foresee(basis.planned.snapshot, policy, known, seed=basis.seed, budget=_budget(), paired=True)
         cache.set(key, found, _KEPT_S)
     return found
 
@@ -114,7 +116,7 @@ def _delayed(alone: Forecast, beside: Forecast) -> list[tuple[float, float, str]
         after = beside.starts.get(key)
         if after is None or not (before.simulated and after.simulated):
             continue
-        later_s = after.p50_s - before.p50_s
+        later_s = median(b - a for a, b in zip(alone.each[key], beside.each[key], strict=False))
         if later_s >= max(_LEAST_LATER_S, _LEAST_PART * before.p50_s) and before.p50_s < LONGEST_S:
             found.append((later_s, before.p50_s, key))
     return sorted(found, reverse=True)

@@ -6,11 +6,12 @@ Nothing is stored but in the cache; the queue does not know that anybody asked.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 _NOW_S = 1.0
 _FRESH_S, _STALE_S, _SHORT_S = 5.0, 15.0, 0.1
 _KEPT_S, _ASK_AGAIN_S = 600, 20
+MOST_KEPT = 20
 #: Of an array so many jobs are looked at; of what happens to others so much is told.
 MOST_NEWCOMERS, MOST_EFFECTS = 100, 20
 #: Costs are worked out up to so many GPUs, for the forecast to say what the job would cost on those that it gets.
@@ -73,6 +75,7 @@ class Question:
     starts_now: bool
     gang: domain.Gang | None  # where it starts now
     limits: Mapping[str, domain.Limit]
+    pairs: Mapping[tuple[str, str, int], Mapping[str, tuple[float, float]]]
     costs: Mapping[tuple[str, int], Mapping[str, Any]]  # by type and count: duration_s, low, amount, high, source
 
 
@@ -82,16 +85,29 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     wish = understand(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
     basis, known = basis_of(cluster), known_of(wish, now)
-    newcomers, snapshot = _newcomers(wish, cluster, basis, now)
     policy = load_policy(*basis.policy)
-    said = preview(basis.planned, snapshot, policy, newcomers)
+    newcomers, snapshot = _newcomers(wish, cluster, basis, now, packs=getattr(policy, "packs", False))
     costs = estimate(wish, known)
-    now_too = said.verdict == "now"
-    question = Question(user.pk, cluster.pk, newcomers, now_too, said.gang, snapshot.limits, _costs(known))
+    said = preview(basis.planned, snapshot, policy, newcomers)
+    if costs["refused_by"]:
+        said = _refused(said, costs["refused_by"])
+    question = Question(
+        user_id=user.pk,
+        cluster_id=cluster.pk,
+        newcomers=newcomers,
+        starts_now=said.verdict == "now",
+        gang=said.gang,
+        limits=snapshot.limits,
+        pairs=snapshot.pairs,
+        costs=_costs(known),
+    )
     return {
-        **_verdict(cluster, said, costs["refused_by"]),
+        "verdict": said.verdict,
+        "reason": {"token": said.reason.token, "text": said.reason.text},
+        "would_change": _would_change(cluster, said),
         "as_of": iso(basis.at),
         "allocation": _allocation(said),
+        "prepares": _prepares(wish.job_file),
         "jobs": costs["jobs"],
         "starting": said.starting,
         "position": said.position,
@@ -102,7 +118,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
             for kind, profile in known.profiles.items()
             if profile.curve.source != "trial"
         },
-        "forecast": None if said.verdict == "never" or costs["refused_by"] else keep_question(question),
+        "forecast": None if said.verdict == "never" else keep_question(question),
     }
 
 
@@ -112,11 +128,12 @@ def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str
     other = checked_policy(name, parameters)
     then.policy_name, then.policy_parameters = name, other.parameters.model_dump(mode="json")
     then.policy_memory = cluster.policy_memory if name == cluster.policy_name else {}
-    snapshot = take_snapshot(cluster, now).snapshot
+    snapshot, seen = (take_snapshot(one, now).snapshot for one in (cluster, then))
+    # The same moment with what that policy would be shown of it.
+    own = {key: getattr(seen, key) for key in ("memory", "pairs", "members", "usage", "usage_at")}
     as_it_is = plan_round(snapshot, load_policy(cluster.policy_name, cluster.policy_parameters))
-    change = compare(Planned.of(snapshot, as_it_is), plan_round(take_snapshot(then, now).snapshot, other))
-    waited = {job.id for job in snapshot.jobs if not job.gpu_ids}
-    kinds = Counter(_kind(effect, waited) for effect in change.effects)
+    change = compare(Planned.of(snapshot, as_it_is), plan_round(replace(snapshot, **own), other))
+    kinds = Counter(map(_kind, change.effects))
     return {
         "as_of": iso(now),
         **{name: kinds[name] for name in ("starting", "waiting", "put_out", "grown", "shrunk", "moved")},
@@ -124,13 +141,13 @@ def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str
     }
 
 
-def _kind(effect: Effect, waited: Container[str]) -> str:
+def _kind(effect: Effect) -> str:
     """What becomes of a job that has other GPUs by the other plan."""
     if effect.after is None:
-        return "waiting" if effect.job in waited else "put_out"
+        return "put_out" if effect.holds else "waiting"
     if effect.before is None:
         return "starting"
-    if effect.before.type != effect.after.type:
+    if effect.before.type != effect.after.type or effect.before.count == effect.after.count:
         return "moved"
     return "grown" if effect.after.count > effect.before.count else "shrunk"
 
@@ -138,8 +155,9 @@ def _kind(effect: Effect, waited: Container[str]) -> str:
 # The snapshot --------------------------------------------------------------------------------------
 
 
-#: By cluster.
+#: By cluster: what this process has read or made last.
 _READ: dict[int, Basis] = {}
+_RENEWING = threading.Lock()
 
 
 def _key(cluster_id: int) -> str:
@@ -149,14 +167,23 @@ def _key(cluster_id: int) -> str:
 def basis_of(cluster: Cluster) -> Basis:
     """From the cache where it is young enough; a somewhat older one is renewed for the next who asks."""
     known = _newest(cluster)
-    if known is None or known.policy != (cluster.policy_name, cluster.policy_parameters):
-        return renew(cluster)
-    age_s = (timezone.now() - known.at).total_seconds()
-    if age_s > _STALE_S or (age_s > _NOW_S and known.took_s < _SHORT_S):
-        return renew(cluster)
-    if age_s > _FRESH_S:
+    if known is None or not _does(known, cluster):
+        with _RENEWING:  # who comes at the same moment waits, and has the same
+            known = _newest(cluster)
+            return known if known is not None and _does(known, cluster) else renew(cluster)
+    if _age_s(known) > _FRESH_S:
         _renew_soon(cluster)
     return known
+
+
+def _age_s(basis: Basis) -> float:
+    return (timezone.now() - basis.at).total_seconds()
+
+
+def _does(basis: Basis, cluster: Cluster) -> bool:
+    """Whether it is young enough, and of the policy in force."""
+    longest_s = _NOW_S if basis.took_s < _SHORT_S else _STALE_S
+    return _age_s(basis) <= longest_s and basis.policy == (cluster.policy_name, cluster.policy_parameters)
 
 
 def _newest(cluster: Cluster) -> Basis | None:
@@ -170,7 +197,6 @@ def _newest(cluster: Cluster) -> Basis | None:
             known = cache.get(_key(cluster.pk))
     except RedisError as error:
         logger.warning("the snapshot for previews cannot be read: %s", error)
-        return None
     if known is not None:
         _READ[cluster.pk] = known
     return known
@@ -182,6 +208,7 @@ def renew(cluster: Cluster) -> Basis:
     plan = plan_round(snapshot, load_policy(cluster.policy_name, cluster.policy_parameters))
     policy = (cluster.policy_name, cluster.policy_parameters)
     basis = Basis(now, policy, cluster.round_epoch, Planned.of(snapshot, plan), time.monotonic() - began_s)
+    _READ[cluster.pk] = basis
     try:
         cache.set(_key(cluster.pk), basis, _STALE_S)
         cache.set(f"{_key(cluster.pk)}/at", basis.at, _STALE_S)
@@ -201,27 +228,41 @@ def _renew_soon(cluster: Cluster) -> None:
 
 
 def _newcomers(
-    wish: Wish, cluster: Cluster, basis: Basis, now: datetime
+    wish: Wish, cluster: Cluster, basis: Basis, now: datetime, *, packs: bool
 ) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
     given = wish.job_file.array
     array = JobArray(size=len(given.numbers), max_running=given.max_running) if given else None
     indices = given.numbers[:MOST_NEWCOMERS] if given else [None]
     last = max((job.number for job in basis.planned.snapshot.jobs), default=0)
     jobs = wish.jobs(list(enumerate(indices, last + 1)), now, array=array)
-    waits = would_wait(jobs[0], wish.dependencies)
-    return newcomers_of(jobs, cluster, basis.planned.snapshot, waits, now)
+    waits = would_wait(jobs, wish.dependencies)
+    return newcomers_of(jobs, cluster, basis.planned.snapshot, waits, now, packs=packs)
 
 
 # The answer ----------------------------------------------------------------------------------------
 
 
-def _verdict(cluster: Cluster, said: Preview, refused_by: Sequence[str]) -> dict[str, Any]:
-    if refused_by:
-        reason, verdict, change = domain.Reason("refused", " ".join(refused_by)), "never", None
-    else:
-        reason, verdict = said.reason, said.verdict
-        change = None if verdict == "now" else way_out(cluster, reason.token, reason.detail)
-    return {"verdict": verdict, "reason": {"token": reason.token, "text": reason.text}, "would_change": change}
+def _prepares(job_file: JobFile) -> bool:
+    return bool(job_file.environment or job_file.code.git or job_file.code.bundle)
+
+
+def _refused(said: Preview, limits: Sequence[str]) -> Preview:
+    """What is not taken starts nowhere and changes nothing."""
+    before = said.change.variance_before
+    return Preview(
+        verdict="never",
+        reason=domain.Reason("refused", " ".join(limits)),
+        gang=None,
+        gpu_ids=(),
+        from_others=False,
+        starting=0,
+        position=None,
+        change=Change((), before, before),
+    )
+
+
+def _would_change(cluster: Cluster, said: Preview) -> str | None:
+    return None if said.verdict == "now" else way_out(cluster, said.reason.token, said.reason.detail)
 
 
 def _allocation(said: Preview) -> dict[str, Any] | None:
@@ -245,6 +286,7 @@ def _describe_change(user: User, change: Change, policy: Policy) -> dict[str, An
         "effects": [
             {
                 "job": others_job(jobs[effect.job], mine),
+                "holds": effect.holds,
                 "before": describe_gang(effect.before),
                 "after": describe_gang(effect.after),
                 "slowdown_before": _rounded(effect.slowdown_before),
@@ -295,9 +337,12 @@ def _question_key(preview_id: UUID | str) -> str:
 
 
 def keep_question(question: Question) -> str | None:
-    """The id that its forecast is asked for with; None where it cannot be kept."""
-    preview_id = str(uuid4())
+    """The id that its forecast is asked for with; None where it cannot be kept. Of each user the newest are kept."""
+    preview_id, mine = str(uuid4()), f"previews-of/{question.user_id}"
     try:
+        older: list[str] = cache.get(mine) or []
+        cache.set(mine, [*older[1 - MOST_KEPT :], preview_id], _KEPT_S)
+        cache.delete_many([_question_key(old) for old in older[: 1 - MOST_KEPT]])
         cache.set(_question_key(preview_id), question, _KEPT_S)
     except RedisError as error:
         logger.warning("a preview has no forecast: %s", error)

@@ -108,11 +108,11 @@ def arrivals_of(cluster: Cluster, nodes: Iterable[domain.Node], most: int) -> li
 
 
 def newcomers_of(
-    jobs: Sequence[Job], cluster: Cluster, base: domain.Snapshot, waits: Waits, now: datetime
+    jobs: Sequence[Job], cluster: Cluster, base: domain.Snapshot, waits: Waits, now: datetime, *, packs: bool
 ) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
     """Jobs that are not stored, as they would come into the queue of `base`, and it with what they bring along.
 
-    They are alike: what is known of the first one's throughput is known of all.
+    They are alike: what is known of the first one's throughput is known of all. `packs`: the policy shares GPUs.
     """
     types = Counter(node.type for node in base.nodes for _ in node.gpu_ids)
     known = job_profiles(list(jobs[:1]), types)[jobs[0].pk]
@@ -126,7 +126,7 @@ def newcomers_of(
         )
         for job in jobs
     )
-    pairs = pairs_of((job for job in (*base.jobs, *found) if not job.held), types) if base.pairs else {}
+    pairs = pairs_of((job for job in (*base.jobs, *found) if not job.held), types) if packs else {}
     return found, replace(base, limits={**base.limits, **limits}, pairs=pairs)
 
 

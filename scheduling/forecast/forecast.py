@@ -26,6 +26,8 @@ MOST_SIMULATED = 500
 #: else. And per user of a fair-share tree.
 _RANKED, _SOLVED, _STRICT, _PLAIN, _PER_USER = (0.3, 0.018), (0.5, 0.014), (0.15, 0.004), (0.15, 0.016), 0.005
 _PER_FUTURE = 0.05  # and job: to begin it
+#: Numbers of those who come in futures that are compared with others: no job has one of them.
+_BEYOND = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,19 @@ class Forecast:
     rounds: int
     run_times: Mapping[Basis, int]  # what the run times of those that run or are simulated rest on
     gangs: Mapping[str, Gang] = field(default_factory=dict)  # on which most of the futures started each
+    each: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # seconds to its start by future, where paired
 
 
-def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, budget: Budget | None = None) -> Forecast:
+def foresee(
+    snapshot: Snapshot,
+    policy: Policy,
+    known: Known,
+    seed: int = 0,
+    budget: Budget | None = None,
+    *,
+    paired: bool = False,
+) -> Forecast:
+    """`paired`: two of one seed, of snapshots that differ in a few jobs, draw the same of all others."""
     budget = budget or Budget()
     # 1 who waits, in the policy's order; of whom nothing can be said
     reach = Reach(snapshot)
@@ -87,16 +99,16 @@ def foresee(snapshot: Snapshot, policy: Policy, known: Known, seed: int = 0, bud
     holding = sorted((job for job in snapshot.jobs if job.gpu_ids), key=lambda job: job.number)
     base = replace(snapshot, jobs=(*holding, *ahead))
     # 2 simulate as many futures as there is time for
-    futures = _futures(base, policy, known, seed, budget, len(ahead))
+    futures = _futures(base, policy, known, seed, budget, len(ahead), paired=paired)
     # 3 put them together; what none of them reached follows from the work ahead
     road = Road(base, waiting, known.history, known.trained_s)
     stuck = [future.stuck() for future in futures]
-    found = _together(waiting, futures, stuck, road, reach)
+    found, each = _together(waiting, futures, stuck, road, reach)
     limited = _limited(stuck)
     unsaid |= {job.id: limited.get(job.id, "unknown") for job in waiting if job.id not in found}
     bases = Counter(known.history.basis(job, known.trained_s.get(job.id, 0.0)) for job in base.jobs)
     rounds = sum(future.planned for future in futures)
-    return Forecast(snapshot.now, found, unsaid, len(futures), rounds, bases, _gangs(futures))
+    return Forecast(snapshot.now, found, unsaid, len(futures), rounds, bases, _gangs(futures), each if paired else {})
 
 
 def _queued(job: Job) -> Job:
@@ -115,13 +127,15 @@ def in_order(snapshot: Snapshot, policy: Policy, jobs: Sequence[Job]) -> list[Jo
 # Futures -------------------------------------------------------------------------------------------
 
 
-def _futures(base: Snapshot, policy: Policy, known: Known, seed: int, budget: Budget, waiting: int) -> list[Future]:
+def _futures(
+    base: Snapshot, policy: Policy, known: Known, seed: int, budget: Budget, waiting: int, *, paired: bool
+) -> list[Future]:
     """As many as there is time for, each within its part of it."""
     found: list[Future] = []
     left, dearest = budget.milliseconds, 0.0
     while waiting and len(found) < (budget.most_futures if left > 0 else budget.least_futures):
         rng = Random(f"{seed}/{len(found)}")  # noqa: S311  # nosec B311
-        future = _future(base, policy, known, rng, budget)
+        future = _future(base, policy, known, rng, budget, f"{seed}/{len(found)}" if paired else None)
         future.run()
         if found and budget.stopped():
             break
@@ -146,14 +160,18 @@ def _costs(base: Snapshot, policy: Policy) -> Callable[[int], float]:
     return lambda jobs: itself + each * jobs + _PER_USER * users
 
 
-def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: Budget) -> Future:
-    def draw(job: Job) -> RunTime:
-        return known.history.draw(job, known.trained_s.get(job.id, 0.0), rng)
+def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: Budget, paired: str | None) -> Future:
+    """`paired`: where a job's draws follow from this and its own id alone."""
 
-    # Who comes, and how long each job takes, is drawn alike whether or not one more waits at the end of the numbers.
-    coming = Random(rng.random())  # noqa: S311  # nosec B311
-    runs = {job.id: draw(job) for job in sorted(base.jobs, key=lambda job: job.number)}
+    def draw(job: Job) -> RunTime:
+        own = rng if paired is None else Random(f"{paired}/{job.id}")  # noqa: S311  # nosec B311
+        return known.history.draw(job, known.trained_s.get(job.id, 0.0), own)
+
+    runs = {job.id: draw(job) for job in base.jobs}
     last = max((job.number for job in base.jobs), default=0)
+    if paired is not None:
+        last = _BEYOND
+    coming = Random(f"{paired}/arrivals" if paired is not None else rng.random())  # noqa: S311  # nosec B311
     return Future(
         base=base,
         policy=policy,
@@ -172,8 +190,9 @@ def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: B
 
 def _together(
     waiting: Sequence[Job], futures: Sequence[Future], stuck: Sequence[Mapping[str, str]], road: Road, reach: Reach
-) -> dict[str, Start]:
+) -> tuple[dict[str, Start], dict[str, tuple[float, ...]]]:
     found: dict[str, Start] = {}
+    each: dict[str, tuple[float, ...]] = {}
     now = road.snapshot.now
     paces = [road.pace(future.starts) for future in futures]
     ended = [future.now - now for future in futures]
@@ -190,7 +209,8 @@ def _together(
         ]
         p10, p50, p90 = np.quantile(seconds, (0.1, 0.5, 0.9)).tolist()
         found[job.id] = Start(p10, p50, p90, simulated and 2 * missing <= len(futures), least_s)
-    return found
+        each[job.id] = tuple(seconds)
+    return found, each
 
 
 def _gangs(futures: Sequence[Future]) -> dict[str, Gang]:

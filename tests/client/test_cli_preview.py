@@ -39,12 +39,14 @@ SAID: schemas.Preview = {
         "gpus": [{"node": "n1", "index": 0}, {"node": "n2", "index": 0}],
         "from_others": True,
     },
+    "prepares": False,
     "jobs": 1,
     "starting": 1,
     "position": None,
     "effects": [
         {
             "job": MINE,
+            "holds": True,
             "before": {"type": "v100", "count": 4},
             "after": {"type": "v100", "count": 2},
             "slowdown_before": 1.0,
@@ -53,6 +55,7 @@ SAID: schemas.Preview = {
         },
         {
             "job": NOT_MINE,
+            "holds": False,
             "before": None,
             "after": {"type": "v100", "count": 1},
             "slowdown_before": None,

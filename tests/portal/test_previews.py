@@ -192,6 +192,50 @@ def test_a_dependency_makes_it_wait_with_no_place_in_the_queue() -> None:
     assert forecast(world, said)["start"]["reason"]["token"] == "dependency"
 
 
+def test_one_that_runs_alone_waits_for_the_earlier_one_of_its_name(world: World) -> None:
+    alone: dict[str, Any] = {"name": "nightly", "dependencies": [{"type": "singleton"}]}
+    assert preview(world, **alone)["verdict"] == "now"
+    world.submit(name="nightly")
+    assert preview(world, **alone)["reason"]["token"] == "dependency"
+
+
+def test_all_of_an_array_wait_for_what_it_depends_on(world: World) -> None:
+    first = world.submit()
+    after = [{"type": "afterok", "job": first.number}]
+    said = preview(world, gpus={"min": 1, "max": 1}, array={"indices": "0-3"}, dependencies=after)
+    assert (said["verdict"], said["starting"]) == ("later", 0)
+
+
+def test_what_is_refused_starts_nowhere_and_changes_nothing(world: World) -> None:
+    settle(world, world.submit(steps=100_000))
+    Quota.objects.create(project=world.project, kind="running_jobs", limit=3, hard=True)
+    said = preview(world, gpus={"min": 1, "max": 1}, array={"indices": "0-9"})
+    assert (said["verdict"], said["starting"], said["allocation"], said["effects"]) == ("never", 0, None, [])
+    assert said["variance"]["before"] == said["variance"]["after"]
+
+
+def test_what_is_made_ready_first_is_said(world: World) -> None:
+    assert not preview(world)["prepares"]
+    assert preview(world, environment={"requirements": "einops==0.8.1"})["prepares"]
+
+
+def test_a_user_keeps_the_newest_questions(world: World) -> None:
+    ids = [preview_again(world)["forecast"] for _ in range(previews.MOST_KEPT + 2)]
+    kept = [previews.question_of(one) is not None for one in ids]
+    assert kept == [False, False, *[True] * previews.MOST_KEPT]
+
+
+def preview_again(world: World) -> dict[str, Any]:
+    return previews.preview_job(
+        world.user, parse_job_file({"command": "x", "project": "vision", "total_steps": 9, "throughput": {"k1": [1.0]}})
+    )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
 def test_jobs_of_an_array_start_as_far_as_there_is_room() -> None:
     world = World(policy="fifo_gang")
     said = preview(world, gpus={"min": 1, "max": 1}, array={"indices": "0-9"})

@@ -321,7 +321,7 @@ class Things:
             "array": str(self.array.number),
             "partition": self.partition.name,
             "window": str(self.window.pk),
-            "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}))),
+            "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }
 
     def send(

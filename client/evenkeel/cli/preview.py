@@ -70,6 +70,7 @@ def _verdict_rows(found: schemas.Preview) -> list[tuple[str, object]]:
         ("Verdict", click.style(clean(words), fg=colour)),
         ("Why", clean(found["reason"]["text"])),
         ("Next", clean(found["would_change"] or "")),
+        ("Before", "its code and environment are made ready; it queues after that" if found["prepares"] else ""),
         ("Queue", f"number {found['position']}" if found["position"] else ""),
         ("Variance", _variance(found["variance"])),
         ("As of", moment(found["as_of"])),
@@ -114,7 +115,7 @@ def _effects(found: schemas.Preview) -> str:
         (
             _job(effect["job"]),
             _gang(effect["before"]),
-            _gang(effect["after"]),
+            _gang(effect["after"]) if effect["holds"] or effect["after"] else "waits",
             _number(effect["slowdown_before"]),
             _number(effect["slowdown_after"]),
             _later(effect["later_s"]),

@@ -172,10 +172,10 @@ export function usePreview(file: Record<string, unknown>) {
   });
 }
 
-/** What the next round would do by another policy; it changes with the queue. */
-export function usePolicyPreview(name: string, parameters: Record<string, unknown>) {
+/** What the next round would do by another policy than the one of `since`; it changes with the queue. */
+export function usePolicyPreview(name: string, parameters: Record<string, unknown>, since: string | null) {
   return useQuery({
-    queryKey: ["policy-preview", name, parameters],
+    queryKey: ["policy-preview", name, parameters, since],
     queryFn: ({ signal }) => request<PolicyPreview>(url("policy/preview"), { method: "POST", body: { name, parameters }, signal }),
     placeholderData: keepPreviousData,
     refetchInterval: 30_000,
@@ -186,14 +186,22 @@ const FORECAST_POLL_MS = 400;
 /** Then it is taken to come no more. */
 const MOST_POLLS = 40;
 
-/** When the job of a preview would start: worked out once somebody asks. */
+/** When the job of a preview would start: worked out once somebody asks, so this asks until it is. */
 export function useForecast(preview: string | null) {
   return useQuery({
     queryKey: ["forecast", preview],
-    queryFn: ({ signal }) => request<PreviewForecast>(url(`previews/${preview}`), { signal }),
+    queryFn: async ({ signal }) => {
+      for (let poll = 0; poll < MOST_POLLS; poll += 1) {
+        const answer = await request<PreviewForecast>(url(`previews/${preview}`), { signal });
+        if (answer.forecast) return answer.forecast;
+        await new Promise((resolve) => { setTimeout(resolve, FORECAST_POLL_MS); });
+        signal.throwIfAborted();
+      }
+      throw new Error("The expected start is not worked out.");
+    },
     enabled: preview !== null,
-    placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (state.data?.status !== "done" && state.dataUpdateCount < MOST_POLLS && state.error === null ? FORECAST_POLL_MS : false),
+    retry: false,
+    staleTime: Infinity,
   });
 }
 

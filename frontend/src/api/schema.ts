@@ -2797,13 +2797,15 @@ export interface components {
         /** @description On another job: what it would have after the next round without the change, and with it. */
         Effect: {
             job: components["schemas"]["OthersJob"];
+            /** @description It holds GPUs at present. */
+            holds: boolean;
             /** @description Null: nothing, it would wait. */
             before: components["schemas"]["Gang"] | null;
             after: components["schemas"]["Gang"] | null;
             /** @description Its best throughput alone on the cluster over the planned one; null while it has nothing. */
             slowdown_before: number | null;
             slowdown_after: number | null;
-            /** @description By how much its end moves if it keeps what it then has to its end, or to that of the previewed job. */
+            /** @description By how much its end moves if it has that until it ends, or until the previewed job does. */
             later_s: number | null;
         };
         Ended: {
@@ -4344,7 +4346,7 @@ export interface components {
             put_out: number;
             grown: number;
             shrunk: number;
-            /** @description To another accelerator type. */
+            /** @description To another accelerator type, or to as many other GPUs. */
             moved: number;
         };
         Preset: {
@@ -4373,6 +4375,8 @@ export interface components {
             as_of: string;
             /** @description What it would start on. */
             allocation: components["schemas"]["PlannedAllocation"] | null;
+            /** @description Its code or environment is made ready first; it queues after that. */
+            prepares: boolean;
             /** @description 1, or those of the array. */
             jobs: number;
             /** @description How many of them (of the first 100) the next round would start. */

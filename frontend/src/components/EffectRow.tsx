@@ -24,6 +24,7 @@ export function EffectRow({ effect }: { effect: Effect }) {
 
 /** 4 → 2 Titan XP; with both types where they differ. */
 function gangs(before: Gang, after: Gang): string {
+  if (before && after && before.type === after.type && before.count === after.count) return `${after.count}${THIN}×${THIN}${typeName(after.type)}, others`;
   const name = (gang: Gang) => (gang === null ? "none" : `${gang.count}${THIN}×${THIN}${typeName(gang.type)}`);
   return before && after && before.type === after.type ? `${before.count} → ${name(after)}` : `${name(before)} → ${name(after)}`;
 }
@@ -32,8 +33,9 @@ function slow(value: number | null): string {
   return value === null ? "–" : number(value, 2);
 }
 
-function later({ later_s, after }: Effect): string {
-  if (after === null) return "queued again";
+function later({ later_s, after, before, holds }: Effect): string {
+  if (after === null) return holds ? "queued again" : "waits on";
+  if (before === null && !holds) return "starts";
   if (later_s === null) return "–";
   return later_s >= 0 ? `ends ${duration(later_s)} later` : `ends ${duration(-later_s)} sooner`;
 }

@@ -27,6 +27,7 @@ class Effect(Shape):
     """On another job: what it would have after the next round without the change, and with it."""
 
     job: OthersJob
+    holds: bool = Field(description="It holds GPUs at present.")
     before: Gang | None = Field(description="Null: nothing, it would wait.")
     after: Gang | None
     slowdown_before: float | None = Field(
@@ -63,7 +64,7 @@ class PolicyPreview(PlannedChange):
     put_out: int = Field(description="Jobs that run, and would leave their GPUs with a checkpoint.")
     grown: int
     shrunk: int
-    moved: int = Field(description="To another accelerator type.")
+    moved: int = Field(description="To another accelerator type, or to as many other GPUs.")
 
 
 class Preview(PlannedChange):
@@ -74,6 +75,7 @@ class Preview(PlannedChange):
     would_change: str | None = Field(description="What would let it start.")
     as_of: datetime = Field(description="The state of the cluster that this rests on, some seconds old at most.")
     allocation: PlannedAllocation | None = Field(description="What it would start on.")
+    prepares: bool = Field(description="Its code or environment is made ready first; it queues after that.")
     jobs: int = Field(description="1, or those of the array.")
     starting: int = Field(description="How many of them (of the first 100) the next round would start.")
     position: int | None = Field(description="In the queue, from 1, where it would wait.")

@@ -12,16 +12,17 @@ const SETTLES_MS = 500;
 const MOST = 10;
 
 /** What the next round would do by this policy and not by the one in force, before anybody applies it. */
-export function PolicyEffect({ name, parameters }: { name: string; parameters: Record<string, unknown> }) {
+export function PolicyEffect({ name, parameters, since }: { name: string; parameters: Record<string, unknown>; since: string | null }) {
   const [settled] = useDebouncedValue(parameters, SETTLES_MS);
-  const query = usePolicyPreview(name, settled);
+  const query = usePolicyPreview(name, settled, since);
+  const old = settled !== parameters || query.isPlaceholderData;
   const wrong = query.error instanceof ApiError && query.error.errors.length > 0 ? query.error : null;
   return (
     <Panel title="Effect on the present queue" meta="the next round, against the policy in force" right={query.data && <span className="sub">as of {clock(new Date(query.data.as_of), true)}</span>}>
       {query.error && !wrong && <Fault what="The effect" query={query} />}
       {wrong && <p className="empty" role="status">{wrong.message}</p>}
       {!query.data && query.isPending && <div className="pb"><Skeleton height={20} count={3} /></div>}
-      {query.data && !query.error && <Told effect={query.data} />}
+      {query.data && !query.error && <div className={old ? css.old : ""} aria-busy={old}><Told effect={query.data} /></div>}
     </Panel>
   );
 }

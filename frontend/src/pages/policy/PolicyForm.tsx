@@ -49,7 +49,7 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
         </div>
       </form>
     </Panel>
-    {changed && <PolicyEffect name={kind.name} parameters={values} />}
+    {changed && <PolicyEffect name={kind.name} parameters={values} since={inForce.changed_at} />}
     </>
   );
 }

@@ -14,7 +14,7 @@ vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
 const OPTION = { type: "k1", gpus: 1, steps_per_s: 10, source: "user", age_s: null, samples: 0, duration_s: 3600, price: {}, rate_per_hour: "1", amount: "0.80", low: "0.7", high: "0.9", basis: "so" };
 const ESTIMATE = { currency: "USD", project: "vision", options: [OPTION], low: "0.7", high: "0.9", basis: "", discount: { percent: "20", project: "vision", name: "Vision" }, jobs: 1, refused_by: [] as string[], waits_for: [] as string[] };
 const PREVIEW = {
-  verdict: "later", reason: { token: "no_room", text: "No room for it." }, would_change: "It starts when 1 is free.", as_of: "2026-11-21T14:32:00Z", allocation: null, jobs: 1, starting: 0, position: 2,
+  verdict: "later", reason: { token: "no_room", text: "No room for it." }, would_change: "It starts when 1 is free.", as_of: "2026-11-21T14:32:00Z", allocation: null, jobs: 1, starting: 0, position: 2, prepares: false,
   effects: [] as unknown[], affected: 0, variance: { before: null, after: null, bound: null }, estimate: ESTIMATE, throughput: {}, forecast: "f" as string | null,
 };
 const START = { p10_at: "2026-11-21T14:42:00Z", p50_at: "2026-11-21T14:52:00Z", p90_at: "2026-11-21T15:12:00Z", as_of: "2026-11-21T14:32:00Z", basis: "simulated", run_time: "steps", outcomes: 0, reason: null };
@@ -36,10 +36,10 @@ beforeEach(() => {
   window.matchMedia = ((query: string) => ({ matches: false, media: query, addEventListener: () => {}, removeEventListener: () => {}, addListener: () => {}, removeListener: () => {} })) as unknown as typeof window.matchMedia;
   globalThis.ResizeObserver = class { observe() {} unobserve() {} disconnect() {} };
   asked = [];
-  answer = () => json(PREVIEW);
+  answer = () => json({ ...PREVIEW, forecast: `f${asked.length}` });
   foreseen = [];
   vi.stubGlobal("fetch", async (path: string, init: RequestInit) => {
-    if (path.endsWith("/previews/f")) return json(foreseen.length > 0 ? { status: "done", forecast: foreseen.shift() } : { status: "pending", forecast: null });
+    if (path.includes("/previews/")) return json(foreseen.length > 0 ? { status: "done", forecast: foreseen.shift() } : { status: "pending", forecast: null });
     if (!path.endsWith("/jobs/preview")) return json({ results: [], next: null, previous: null });
     asked.push(JSON.parse(String(init.body)));
     return answer();
@@ -88,12 +88,31 @@ it("asks for the forecast until it is there, and says start, end, cost and who s
   expect(text()).not.toContain("replaying the queue");
 });
 
+it("keeps the forecast of the same file until the next one is there, and none of another", async () => {
+  const queries = client();
+  await show({ total_steps: 1 }, queries);
+  await later(50);
+  foreseen = [FORECAST];
+  await later(500);
+  expect(text()).toContain("$0.75–$0.88");
+  await later(30_100);
+  expect(asked).toHaveLength(2);
+  expect(text()).toContain("$0.75–$0.88");
+  await show({ total_steps: 2 }, queries);
+  await later(600);
+  expect(text()).not.toContain("$0.75–$0.88");
+  expect(text()).toContain("replaying the queue");
+  await later(20_000);
+  expect(text()).not.toContain("replaying the queue");
+  expect(text()).toContain("not worked out");
+});
+
 it("says whose GPUs and slowdown change", async () => {
   const job = { number: 7, name: null, project: "Speech" };
-  const effect = { job, before: { type: "k1", count: 4 }, after: { type: "k1", count: 2 }, slowdown_before: 1, slowdown_after: 1.5556, later_s: 90 };
-  const gone = { job: { ...job, number: 8 }, before: { type: "k1", count: 1 }, after: null, slowdown_before: 2, slowdown_after: null, later_s: null };
+  const effect = { job, holds: true, before: { type: "k1", count: 4 }, after: { type: "k1", count: 2 }, slowdown_before: 1, slowdown_after: 1.5556, later_s: 90 };
+  const gone = { job: { ...job, number: 8 }, holds: true, before: { type: "k1", count: 1 }, after: null, slowdown_before: 2, slowdown_after: null, later_s: null };
   const allocation = { type: "k1", count: 2, gpus: [{ node: "n1", index: 0 }], from_others: true };
-  answer = () => json({ ...PREVIEW, verdict: "now", starting: 1, position: null, allocation, effects: [effect, gone], affected: 2, variance: { before: 0.01, after: 0.02, bound: 0.04 } });
+  answer = () => json({ ...PREVIEW, verdict: "now", starting: 1, position: null, allocation, effects: [effect, gone, { ...gone, job: { ...job, number: 9 }, holds: false }], affected: 3, variance: { before: 0.01, after: 0.02, bound: 0.04 } });
   await show({ total_steps: 1 }, client());
   await later(50);
   expect(document.querySelector("h2")?.textContent).toBe("Starts in the next round");
@@ -103,6 +122,7 @@ it("says whose GPUs and slowdown change", async () => {
   expect(rows[0]).toContain("1.0 → 1.6");
   expect(rows[0]).toContain("ends 2\u2009min later");
   expect(rows[1]).toContain("queued again");
+  expect(rows[2]).toContain("waits on");
   expect(text()).toContain("bound 0.04");
 });
 

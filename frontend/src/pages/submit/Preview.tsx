@@ -1,5 +1,5 @@
 import { useDebouncedValue } from "@mantine/hooks";
-import type { ReactNode } from "react";
+import { useState, type ReactNode } from "react";
 import { ApiError } from "../../api/client";
 import { usePartitions } from "../../api/clusterHooks";
 import { useAcceleratorTypes, useForecast, useModelTypes, usePreview } from "../../api/hooks";
@@ -40,7 +40,7 @@ export function Preview({ file }: { file: JobFile }) {
   const old = settled !== file || query.isPlaceholderData;
   const preview = query.data;
   const asked = useForecast(old ? null : (preview?.forecast ?? null));
-  const forecast = preview?.forecast ? (asked.data?.forecast ?? null) : null;
+  const forecast = useLatest(settled, asked.data ?? null, old ? undefined : preview);
   return (
     <div className={css.right}>
       <section className={`panel ${old ? css.old : ""}`} aria-label="What it would do" aria-busy={old || query.isPending}>
@@ -55,6 +55,14 @@ export function Preview({ file }: { file: JobFile }) {
   );
 }
 
+/** The forecast of this file: that of the preview before stands until the next one's is there, of another file none does. */
+function useLatest(file: JobFile, found: Forecast | null, preview: JobPreview | undefined): Forecast | null {
+  const [kept, setKept] = useState<{ file: JobFile; forecast: Forecast | null }>({ file, forecast: null });
+  if (found !== null && kept.forecast !== found) setKept({ file, forecast: found });
+  if (preview !== undefined && preview.forecast === null) return null;
+  return found ?? (kept.file === file ? kept.forecast : null);
+}
+
 function Said({ preview, forecast, pending }: { preview: JobPreview; forecast: Forecast | null; pending: boolean }) {
   const now = useNow();
   const says = verdictOf(preview, forecast?.start ?? null, now);
@@ -65,9 +73,9 @@ function Said({ preview, forecast, pending }: { preview: JobPreview; forecast: F
         <span className={`${css.badge} ${css[says.tone] ?? ""}`}><StateGlyph glyph={GLYPHS[says.tone]} size={18} /></span>
         <div aria-live="polite">
           <h2>{says.title}</h2>
-          <p>{preview.reason.text} {preview.would_change}</p>
-          <p className="sub">By the policy in force, as of {clock(new Date(preview.as_of), true)}</p>
+          <p>{preview.reason.text} {preview.would_change} {preview.prepares && "Its code and environment are made ready first; it queues after that."}</p>
         </div>
+        <p className={`sub ${css.asof}`}>By the policy in force, as of {clock(new Date(preview.as_of), true)}</p>
       </div>
       <div className={`strip ${css.figs}`}>
         <Fig label="Starts" {...startFig(preview, forecast, pending, now)} />
