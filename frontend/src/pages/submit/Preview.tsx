@@ -95,11 +95,11 @@ interface Told {
 
 const WAITING: Told = { value: <Skeleton height={28} width={80} />, detail: "replaying the queue" };
 
-function startFig({ verdict, forecast: asked }: JobPreview, forecast: Forecast | null, pending: boolean, now: Date): Told {
+function startFig({ verdict }: JobPreview, forecast: Forecast | null, pending: boolean, now: Date): Told {
   if (verdict === "now") return { value: "now", detail: "the next round" };
   if (pending) return WAITING;
   const { p10_at: low, p50_at: likely, p90_at: high } = forecast?.start ?? { p10_at: null, p50_at: null, p90_at: null };
-  if (!forecast || !low || !likely || !high) return { value: EN, detail: forecast?.start.reason?.text ?? (asked === null ? "it does not" : "not worked out") };
+  if (!forecast || !low || !likely || !high) return { value: EN, detail: forecast?.start.reason?.text ?? (verdict === "never" ? "it does not" : "not worked out") };
   return { value: moment(new Date(likely), now), detail: <span title={startWords(forecast.start, now)?.basis}>{momentRange(new Date(low), new Date(high), now)}</span> };
 }
 
