@@ -17,7 +17,7 @@ from accounts.denials import record_denial
 from accounts.models import User
 from accounts.sessions import user_of_session
 from portal.jobs.describe import iso
-from portal.jobs.live import allowed_streams, existing_streams, group_name, watch
+from portal.jobs.live import EVERYBODY, allowed_streams, existing_streams, group_name, watch
 
 MAX_STREAMS = 1_000
 PING_S = 10.0
@@ -36,13 +36,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         if not isinstance(self.user, User) or not self.user.is_active:
             await self.close(code=NOT_SIGNED_IN)
             return
+        await self.channel_layer.group_add(EVERYBODY, self.channel_name)
         self.pinging = asyncio.create_task(self._ping())
 
     async def disconnect(self, code: int) -> None:
         if self.pinging:
             self.pinging.cancel()
-        for stream in self.streams:
-            await self.channel_layer.group_discard(group_name(stream), self.channel_name)
+        for group in (EVERYBODY, *map(group_name, self.streams)):
+            await self.channel_layer.group_discard(group, self.channel_name)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         try:
@@ -87,6 +88,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
 
     async def live_message(self, event: dict[str, Any]) -> None:
         await self.send(text_data=event["text"])
+
+    async def live_numbers(self, event: dict[str, Any]) -> None:
+        """Of all streams, one message for all sockets: each passes on those of its own."""
+        own = {stream: event["numbers"][stream] for stream in self.streams & event["numbers"].keys()}
+        if own:
+            await self._say({"type": "numbers", "numbers": own})
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self.send(text_data=json.dumps(message))

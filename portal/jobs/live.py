@@ -34,6 +34,11 @@ INTERVAL_S = 0.5
 #: takes more than a fifth of a core from the requests and rounds that it tells of.
 _REST_FACTOR, _LONGEST_REST_S = 4.0, 10.0
 _RESTS = "live:rests"
+#: So often all sockets are told which numbers are the newest: who missed a diff while Redis was away, and after which
+#: nothing else changed, would not learn of it otherwise.
+NUMBERS_EVERY_S = 4.0
+_NUMBERS_TOLD = "live:numbers"
+EVERYBODY = "live-numbers"
 #: So often a reader waits for whoever publishes now, before it works out the state for itself.
 _PATIENCE = 5
 #: Set while somebody looks: sockets say so at every ping, and readers when they read. Its value is another one each
@@ -146,11 +151,14 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False) 
         if only is None and left_ms > 0:
             return left_ms / 1000
         began_s = time.thread_time()
+        numbers = {}
         for stream, state in live_state.build(now, only=only).items():
             try:
-                _publish(redis, stream, normalise(state), now, watched)
+                numbers[stream] = _publish(redis, stream, normalise(state), now, watched)
             except RedisError as error:
                 logger.warning("stream %s not published: %s", stream, error)
+        if only is None and redis.set(_NUMBERS_TOLD, 1, px=int(NUMBERS_EVERY_S * 1000), nx=True):
+            _send(EVERYBODY, {"type": "live.numbers", "numbers": numbers})
         redis.set(_RESTS, 1, px=int(rest_s(time.thread_time() - began_s) * 1000))
     return None
 
@@ -160,17 +168,23 @@ def rest_s(took_s: float) -> float:
     return min(max(INTERVAL_S, _REST_FACTOR * took_s), _LONGEST_REST_S)
 
 
-def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime, watched: bytes | str) -> None:
+def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime, watched: bytes | str) -> int:
+    """The stream's number now."""
     kept, text = _load(redis, stream), json.dumps(state, sort_keys=True).encode()
     if kept and text == kept.state:
         if kept.watched != watched:
             redis.hset(_key(stream), "watched", watched)
-        return
+        return kept.seq
     # A fresh numbering starts at a time-based number, beyond any that a client may still have.
     seq = (kept.seq if kept else int(now.timestamp() * 10)) + 1
     patch = merge_patch(json.loads(kept.state) if kept else {}, state)
     redis.hset(_key(stream), mapping={"seq": seq, "state": text, "watched": watched})
     message = {"type": "diff", "stream": stream, "seq": seq, "at": iso(now), "patch": patch}
+    _send(group_name(stream), {"type": "live.message", "text": json.dumps(message)})
+    return seq
+
+
+def _send(group: str, message: dict[str, Any]) -> None:
     layer = get_channel_layer()
     if layer is not None:
-        async_to_sync(layer.group_send)(group_name(stream), {"type": "live.message", "text": json.dumps(message)})
+        async_to_sync(layer.group_send)(group, message)

@@ -130,7 +130,8 @@ def test_where_nothing_changes_nothing_is_sent(fresh_streams: None, monkeypatch:
 
     class Layer:
         async def group_send(self, group: str, message: dict[str, Any]) -> None:
-            sent.append(group)
+            if message["type"] == "live.message":
+                sent.append(group)
 
     monkeypatch.setattr(live, "get_channel_layer", lambda: Layer())
     redis.Redis.from_url(settings.REDIS_URL).delete("live:rests")
@@ -149,7 +150,8 @@ def test_stale_state_and_diffs_equal_a_fresh_fetch(fresh_streams: None, monkeypa
 
     class Layer:
         async def group_send(self, group: str, message: dict[str, Any]) -> None:
-            sent.append(json.loads(message["text"]))
+            if message["type"] == "live.message":
+                sent.append(json.loads(message["text"]))
 
     monkeypatch.setattr(live, "get_channel_layer", lambda: Layer())
     first = world.submit()
@@ -176,6 +178,28 @@ def test_stale_state_and_diffs_equal_a_fresh_fetch(fresh_streams: None, monkeypa
     assert {stream.stream: stream.state for stream in streams} == {
         stream.stream: fresh[stream.stream] for stream in streams
     }
+
+
+@pytest.mark.django_db
+def test_who_missed_the_last_diff_learns_of_it(fresh_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, store = World(), redis.Redis.from_url(settings.REDIS_URL)
+    told: list[dict[str, int]] = []
+
+    class Layer:
+        async def group_send(self, group: str, message: dict[str, Any]) -> None:
+            if group == live.EVERYBODY:
+                told.append(message["numbers"])
+
+    monkeypatch.setattr(live, "get_channel_layer", lambda: Layer())
+    publish()
+    before = live.snapshot("cluster", timezone.now())[0]
+    world.submit()
+    publish()
+    assert len(told) == 1  # however often is published
+    store.delete("live:numbers")
+    publish()  # nothing has changed since
+    assert told[-1].keys() >= {"cluster", "project:vision"}
+    assert told[-1]["cluster"] == live.snapshot("cluster", timezone.now())[0] > before
 
 
 @pytest.mark.django_db
@@ -252,9 +276,11 @@ async def _subscribe(user: User, session: SessionBase) -> None:
     await database_sync_to_async(publish)()
     assert (await socket.hear())["type"] == "diff"
     await socket.say("nonsense")
-    while (answer := await socket.hear())["type"] == "diff":
-        pass
+    numbers = {}
+    while (answer := await socket.hear())["type"] in ("diff", "numbers"):
+        numbers |= answer.get("numbers", {})
     assert answer["type"] == "error"
+    assert numbers.keys() == {"cluster", "project:mine"}
     await socket.leave()
     assert await sync_to_async(live.is_watched)()
 

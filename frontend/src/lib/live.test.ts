@@ -136,6 +136,19 @@ describe("the store", () => {
     expect(store.state("cluster")).toEqual(states[9]);
   });
 
+  it("fetches again where a number says that a diff was lost, with none after it", async () => {
+    const socket = await connected();
+    socket.say({ type: "numbers", numbers: { cluster: 3, "project:other": 70 } });
+    await settle();
+    expect(fetched).toBe(1);
+    served = 4;
+    socket.say({ type: "numbers", numbers: { cluster: 4 } });
+    await settle();
+    expect(fetched).toBe(2);
+    expect(store.state("cluster")).toEqual(states[4]);
+    expect(store.connection.phase).toBe("live");
+  });
+
   it("says since when the connection is lost, keeps the figures and comes back fresh", async () => {
     const socket = await connected();
     const heard = Date.now();

@@ -127,7 +127,17 @@ export class LiveStore {
       this.streams.set(name, stream);
       if (stream.stale) void this.refresh(name);
       else this.changed();
+    } else if (message.type === "numbers" && isObject(message.numbers)) {
+      for (const [of, seq] of Object.entries(message.numbers)) if (typeof seq === "number") this.compare(of, seq);
     }
+  }
+
+  /** A diff that was lost on its way, with none after it, shows in the number alone. */
+  private compare(name: string, seq: number): void {
+    const stream = this.streams.get(name);
+    if (!stream || stream.stale || stream.seq >= seq) return;
+    this.streams.set(name, marked(stream));
+    void this.refresh(name);
   }
 
   private async refresh(name: string): Promise<void> {
