@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 from evenkeel.sdk import distributed
 from evenkeel.sdk.checkpoints import CheckpointStore
@@ -32,6 +33,7 @@ from evenkeel.sdk.state import CheckpointError
 log = logging.getLogger("evenkeel")
 #: Ranks are at most two steps apart; see `StepFence`.
 GROW_MARGIN = 4
+MAX_URL = 1_000
 __all__ = ["CheckpointError", "Run", "training"]
 
 
@@ -205,6 +207,14 @@ class Run:
             log.warning("%s", text)
             if self._lines:
                 self._lines.say("notice", text=text)
+
+    def link(self, name: str, url: str) -> None:
+        """An address where more of this run is to be seen (TensorBoard, MLflow, Weights & Biases, ...), shown with the
+        job. The same name again replaces it. ValueError for what is no http or https address."""
+        if urlsplit(url).scheme not in ("http", "https") or len(url) > MAX_URL or any(c.isspace() for c in url):
+            raise ValueError(f"link({name!r}): an http or https address of at most {MAX_URL} characters, not {url!r}")
+        if self._lines and self.rank == 0:
+            self._lines.say("link", name=name, url=url)
 
     # The loop
 

@@ -23,6 +23,7 @@ export function jobDetail(job: MockJob, now: number) {
     ...jobJson(job, now),
     spec: { name: job.name, project: job.project, model_type: job.model, total_steps: job.total, batch_size: 256, gpus: { min: job.min, max: job.max, types: [job.type] }, checkpoint: { every_steps: 2000, keep: 3 }, max_cost: "60.00" },
     runs: job.started ? [{ id: "r1", attempt: 1, state: job.states.at(-1)!.state, epoch: job.epoch, started_at: iso(job.started), finished_at: iso(job.finished), exit: null }] : [],
+    links: [{ name: "TensorBoard", url: `https://tensorboard.example.org/runs/${job.number}` }],
     checkpoints: job.step > 2000 ? CHECKPOINTS(job) : [],
     curve: { [job.type]: { steps_per_s: curve(job.base, 8), source: "measured", age_s: 3700, samples: 47 } },
   };

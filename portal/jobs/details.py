@@ -16,14 +16,17 @@ from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
 from scheduling.throughput import Profile
 
 MAX_CHECKPOINTS = 50
+MAX_LINKS = 50
 
 
 def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
     """The job as everywhere, with what only its own page shows."""
+    runs = list(job.runs.select_related("material__environment").order_by("-attempt"))
     return {
         **describe.describe_jobs([job], now)[0],
         "spec": job.spec,
-        "runs": [_run(run, now) for run in job.runs.select_related("material__environment").order_by("-attempt")],
+        "runs": [_run(run, now) for run in runs],
+        "links": _links(runs),
         "checkpoints": [_checkpoint(c) for c in _kept(job)],
         "curve": {kind: describe_curve(profile, now) for kind, profile in job_curves(job).items()},
     }
@@ -53,6 +56,14 @@ def _run(run: Run, now: datetime) -> dict[str, Any]:
         "exit": _exit(run),
         "material": _material(run),
     }
+
+
+def _links(runs: list[Run]) -> list[dict[str, str]]:
+    """Of all attempts; where two use a name, the newest's."""
+    found: dict[str, str] = {}
+    for run in reversed(runs):
+        found |= run.links
+    return [{"name": name, "url": url} for name, url in sorted(found.items())][:MAX_LINKS]
 
 
 def _material(run: Run) -> dict[str, Any] | None:

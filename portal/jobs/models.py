@@ -295,6 +295,8 @@ class Run(models.Model):
     emulated = models.BooleanField(default=False)
     last_report_at = models.DateTimeField(null=True)
     last_report_seq = models.BigIntegerField(default=-1)
+    #: Name -> address of what its program shows elsewhere (TensorBoard, MLflow, ...).
+    links = models.JSONField(default=dict, blank=True)
     exit = models.JSONField(null=True)
     ended_at = models.DateTimeField(null=True)
     #: Seconds spent queued, launching and running in the states already left.

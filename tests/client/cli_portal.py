@@ -76,6 +76,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "spec": {},
         "runs": [],
         "checkpoints": [],
+        "links": [],
         "curve": {},
     }
     return {**job, **parts}

@@ -297,6 +297,15 @@ def test_lines_that_make_no_sense_are_skipped(tmp_path: Path) -> None:
     assert listener.heard.step == 4
 
 
+def test_of_links_the_first_twenty_names_are_kept_with_their_newest_address() -> None:
+    heard = Heard()
+    for name in range(25):
+        assert heard.take({"kind": "link", "t": 1, "name": f"board {name}", "url": "https://a.example.org/"})
+    heard.take({"kind": "link", "t": 2, "name": "board 3", "url": "https://b.example.org/"})
+    assert len(heard.links) == 20
+    assert (heard.links["board 3"], heard.links["board 19"]) == ("https://b.example.org/", "https://a.example.org/")
+
+
 def test_reports_carry_at_most_two_hundred_metrics_and_the_newest() -> None:
     heard = Heard()
     for step in range(700):

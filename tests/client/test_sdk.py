@@ -196,6 +196,18 @@ def test_a_request_checkpoints_and_leaves_at_the_next_step(cluster: Cluster) -> 
     assert cluster.steps_saved()[0] == 8
 
 
+def test_links_are_said_and_what_is_no_address_is_refused(cluster: Cluster) -> None:
+    with cluster.run() as run:
+        run.link("TensorBoard", "https://tensorboard.example.org/#scalars")
+        for url in ("javascript:alert(1)", "tensorboard.example.org", "https://a b", "https://x/" + "y" * 1_000):
+            with pytest.raises(ValueError, match="an http or https address"):
+                run.link("bad", url)
+        for _ in run.steps():
+            pass
+    said = [(line["name"], line["url"]) for line in cluster.said("link")]
+    assert said == [("TensorBoard", "https://tensorboard.example.org/#scalars")]
+
+
 def test_a_stopped_run_without_a_checkpoint_says_so(cluster: Cluster) -> None:
     cluster.control.request = CHECKPOINT_AND_STOP
     run = cluster.run()

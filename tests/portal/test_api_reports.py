@@ -56,6 +56,18 @@ def test_a_repeated_report_changes_nothing(world: World, job: Job) -> None:
     assert (world.run(job).step, JobEvent.objects.count()) == (3, events)
 
 
+def test_links_of_its_program_are_shown_and_only_addresses_are(world: World, job: Job) -> None:
+    links = {"W&B": "https://wandb.example.org/runs/7", "bad": "javascript:alert(1)", "none": "https://"}
+    assert send(job, body(links=links)).status == 200
+    shown = Api(world.user).get(f"jobs/{job.number}").json["links"]
+    assert shown == [{"name": "W&B", "url": "https://wandb.example.org/runs/7"}]
+    send(job, body(seq=2, links={"W&B": "https://wandb.example.org/runs/8"}))
+    send(job, body(seq=3))
+    assert [link["url"] for link in Api(world.user).get(f"jobs/{job.number}").json["links"]] == [
+        "https://wandb.example.org/runs/8"
+    ]
+
+
 def test_tokens_of_other_launches_people_and_nobody_are_401(world: World, job: Job) -> None:
     other = world.submit()
     assert job.run_id

@@ -155,6 +155,7 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Finished", moment(found["finished_at"])),
                 ("Cost", money(found["cost"], "so_far")),
                 ("Estimated", money(found["cost"], "estimated")),
+                *((clean(link["name"]), clean(link["url"])) for link in found["links"]),
                 ("Exit", clean(ending["message"] or ending["reason"] or "") if ending else ""),
             ]
         )

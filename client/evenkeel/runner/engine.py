@@ -284,6 +284,7 @@ class Runner:
             },
             "gpu_utilisation": self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
             "notices": self._heard.take_notices(),
+            "links": self._heard.links,
             "sdk": self._speaks_sdk(ended=exit_record is not None),
             "exit": exit_record,
         }

@@ -12,6 +12,7 @@ from evenkeel.runner.files import open_plain
 
 SPEED_WINDOW_S = 2.0
 MAX_METRICS = 200
+MAX_LINKS = 20
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Heard:
     errors: list[dict[str, Any]] = field(default_factory=list)
     metrics: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=4 * MAX_METRICS))
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=50))
+    links: dict[str, str] = field(default_factory=dict)  # name -> address
     _marks: deque[tuple[float, int]] = field(default_factory=deque)
 
     def take(self, line: dict[str, Any]) -> bool:
@@ -41,12 +43,14 @@ class Heard:
             self.checkpoint = {key: line[key] for key in ("step", "path", "bytes", "seconds")} | {"at": at}
         elif kind == "notice":
             self.notices.append(str(line["text"])[:2000])
+        elif kind == "link":
+            self._take_link(str(line["name"])[:60], str(line["url"])[:1_000])
         elif kind == "error":
             self.errors.append(line)
         elif kind in ("done", "stopped"):
             self.step = int(line["step"])
             self.done, self.stopped = self.done or kind == "done", self.stopped or kind == "stopped"
-        return kind in ("ready", "checkpoint")
+        return kind in ("ready", "checkpoint", "link")
 
     def _take_step(self, at: float, line: dict[str, Any]) -> None:
         self.step = int(line["step"])
@@ -57,6 +61,10 @@ class Heard:
         speed = (self.step - since_step) / (at - since_at) if at > since_at else None
         named = {name: value for name, value in dict(line.get("metrics") or {}).items() if name not in ("step", "at")}
         self.metrics.append({"step": self.step, "at": at, "steps_per_s": speed and round(speed, 4)} | named)
+
+    def _take_link(self, name: str, url: str) -> None:
+        if name in self.links or len(self.links) < MAX_LINKS:
+            self.links[name] = url
 
     def take_metrics(self) -> list[dict[str, Any]]:
         """What came since the last time, thinned to what one report carries; the newest stays."""

@@ -260,9 +260,15 @@ class Curve(Shape):
     points: list[CurvePoint] = Field(description="The numbers that the curve is drawn through.")
 
 
+class JobLink(Shape):
+    name: str = Field(examples=["TensorBoard"])
+    url: str = Field(examples=["https://tensorboard.example.org/#scalars"])
+
+
 class JobDetail(Job):
     spec: Detail = Field(description="The job file as it was understood.")
     runs: list[Run] = Field(description="Attempts, newest first.")
+    links: list[JobLink] = Field(description="What its program said is to be seen elsewhere, by name; at most 50.")
     checkpoints: list[Checkpoint] = Field(description="Newest first, at most 50.")
     curve: dict[str, Curve] = Field(description="By accelerator type.")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db import transaction
@@ -53,6 +54,9 @@ class Report(_Part):
     usage: dict[str, float] = Field({}, max_length=50)
     gpu_utilisation: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(None, max_length=1_024)
     notices: list[str] = Field([], max_length=100)
+    links: dict[Annotated[str, Field(max_length=60)], Annotated[str, Field(max_length=1_000)]] = Field(
+        {}, max_length=20
+    )
     sdk: bool | None = None
     exit: dict[str, Any] | None = None
 
@@ -92,6 +96,9 @@ def _take(run: Run, report: Report, now: datetime) -> None:
     columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
     if report.sdk is not None:
         columns["uses_sdk"] = report.sdk
+    links = {name: url for name, url in report.links.items() if _is_address(url)}
+    if links and links != run.links:
+        columns["links"] = links
     before = run.step
     if report.step is not None:
         columns["step"] = max(run.checkpoint_step, min(report.step, run.job.total_steps))
@@ -110,6 +117,15 @@ def _take(run: Run, report: Report, now: datetime) -> None:
         # The processes are on their way out; the executor's word on that ends the holds.
         transaction.on_commit(lambda: wakeups.wake(0.2))
     transaction.on_commit(wakeups.publish)
+
+
+def _is_address(url: str) -> bool:
+    """Programs say what they like, and pages make it something to click on."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _store(run: Run, columns: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import { JobActions } from "./JobActions";
 const session = { user: { is_admin: false }, projects: [{ key: "vision", name: "Vision", role: "member" }] } as unknown as Session;
 const job = (changes: object = {}) => ({
   number: 7, name: "night", project: { key: "vision", name: "Vision" }, state: "running", can_cancel: true, hold: null, labels: {}, total_steps: 100, step: 0,
-  nice: 0, priority: 0, max_cost: null, max_duration_s: null, deadline_at: null, spec: {}, checkpoints: [], ...changes,
+  nice: 0, priority: 0, max_cost: null, max_duration_s: null, deadline_at: null, spec: {}, links: [], checkpoints: [], ...changes,
 }) as unknown as JobDetail;
 
 let root: Root;

@@ -14,7 +14,7 @@ import { CostCard } from "./CostCard";
 import { Figures } from "./Figures";
 import { ArtifactsCard } from "./ArtifactsCard";
 import { EnvironmentCard } from "./EnvironmentCard";
-import { Checkpoints, HeldNow, Runs } from "./SideCards";
+import { Checkpoints, HeldNow, Links, Runs } from "./SideCards";
 import { JobHeader } from "./JobHeader";
 import { LifePanel } from "./LifePanel";
 import { LogsPanel } from "./LogsPanel";
@@ -95,6 +95,7 @@ function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }
           <WhyCard job={job} query={explanation} now={now} />
           <PriorityCard found={priority.data} />
           <CostCard job={job} query={cost} />
+          <Links job={job} />
           <Checkpoints job={job} />
           <ArtifactsCard job={job} />
           <EnvironmentCard job={job} />

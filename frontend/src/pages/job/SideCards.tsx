@@ -1,9 +1,12 @@
+import { Link } from "react-router";
 import type { JobDetail, Run } from "../../api/types";
+import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
 import { bytes, count, dateTime, duration, integer, moment, percent } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import { hasEnded } from "../../lib/jobState";
-import { useCluster } from "../../lib/liveContext";
+import { useCluster, useLiveJobs } from "../../lib/liveContext";
+import { neighboursOf } from "../../lib/neighbours";
 import css from "./job.module.css";
 
 function every(job: JobDetail): string | undefined {
@@ -30,6 +33,7 @@ export function Checkpoints({ job }: { job: JobDetail }) {
                 <td className="sub" title={dateTime(new Date(checkpoint.at))}>{moment(new Date(checkpoint.at), now)}</td>
                 <td className="sub ra">{checkpoint.bytes === null ? "" : bytes(checkpoint.bytes)}</td>
                 <td className="ra">{i === 0 && <span className="chip good">latest</span>}</td>
+                {hasEnded(job.state) && <td className="ra"><Link className="link" to={`/submit?from=${job.number}&step=${checkpoint.step}`} aria-label={`Begin a new job at step ${integer(checkpoint.step)}`}>Begin here</Link></td>}
               </tr>
             ))}
           </tbody>
@@ -64,10 +68,34 @@ function RunRow({ run, exit }: { run: Run; exit: JobDetail["exit"] }) {
   );
 }
 
+/** What the program said is to be seen elsewhere. Its word is not ours: where it leads stands beside it. */
+export function Links({ job }: { job: JobDetail }) {
+  if (job.links.length === 0) return null;
+  return (
+    <Panel title="Links" meta="from its program">
+      <ul className={`pb ${css.links}`}>
+        {job.links.map(({ name, url }) => (
+          <li key={name}>
+            <a className="link" href={url} target="_blank" rel="noopener noreferrer">{name}</a>
+            <span className="sub ell" title={url}>{hostOf(url)}</span>
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host : url;
+}
+
 export function HeldNow({ job }: { job: JobDetail }) {
-  const nodes = useCluster()?.nodes;
+  const cluster = useCluster();
+  const jobs = useLiveJobs();
+  const nodes = cluster?.nodes;
   const gpus = job.allocation?.gpus ?? [];
   if (gpus.length === 0) return null;
+  const beside = neighboursOf(job.number, gpus, cluster);
   const names = [...new Set(gpus.map((gpu) => gpu.node))];
   return (
     <Panel title="Held now" right={<span className="sub">{names.length > 2 ? `${names.length} nodes` : names.join(", ")}</span>}>
@@ -79,6 +107,20 @@ export function HeldNow({ job }: { job: JobDetail }) {
           })}
         </div>
         {gpus.length > 32 && <p className="sub">and {gpus.length - 32} more</p>}
+        <p className={css.beside}>
+          {beside.length === 0 ? <span className="sub">Nobody else is on {names.length === 1 ? "this node" : "these nodes"}.</span> : (
+            <>
+              <span className="sub">Beside it:</span>
+              {beside.slice(0, 8).map((one) => (
+                <span key={one.number} title={`${count(one.gpus, "GPU")} on ${one.nodes.join(", ")}`}>
+                  <JobRef number={one.number} name={jobs.get(one.number)?.full?.name ?? null} project={one.project} />
+                  <span className="sub"> {count(one.gpus, "GPU")}</span>
+                </span>
+              ))}
+              {beside.length > 8 && <span className="sub">and {beside.length - 8} more jobs</span>}
+            </>
+          )}
+        </p>
       </div>
     </Panel>
   );

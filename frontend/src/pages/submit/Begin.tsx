@@ -1,3 +1,5 @@
+import { useEffect, useState } from "react";
+import { useSearchParams } from "react-router";
 import type { JobDetail } from "../../api/types";
 import { integer } from "../../lib/format";
 import type { Draft } from "./useDraft";
@@ -12,6 +14,13 @@ export function Begin({ job, draft, error }: { job: JobDetail; draft: Draft; err
     if (chosen === "given") return;
     draft.set("resume_from", chosen === "" ? undefined : chosen === "latest" ? { job: job.number } : { job: job.number, step: Number(chosen) });
   };
+  const asked = useSearchParams()[0].get("step");
+  const [taken, setTaken] = useState(false);
+  useEffect(() => {
+    if (taken) return;
+    setTaken(true);
+    if (asked !== null && steps.includes(Number(asked))) draft.set("resume_from", { job: job.number, step: Number(asked) });
+  }, [taken, asked, steps, draft, job.number]);
   return (
     <div className="pb" style={{ paddingTop: 12 }}>
       <div className="f">
