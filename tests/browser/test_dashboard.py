@@ -175,15 +175,6 @@ def test_the_policy_is_changed_and_the_change_undone(page: Page) -> None:
     expect(bound).to_have_value(before)
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/{job}", "/submit", "/policy", "/tokens", "/shares"])
-@pytest.mark.parametrize("width", [1440, 390])
-def test_pages_are_accessible_and_fit(page: Page, ended_job: int, path: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(path.format(job=ended_job))
-    page.locator(".page section, .page form").first.wait_for()
-    check_fits_and_is_accessible(page)
-
-
 def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_portal: LivePortal) -> None:
     page.goto("/submit")
     page.get_by_role("radio", name=re.compile("digits_mlp")).click()
