@@ -452,6 +452,11 @@ class JobHold(TypedDict):
     text: str
 
 
+class JobLink(TypedDict):
+    name: str
+    url: str
+
+
 class JobReason(TypedDict):
     token: str
     text: str
@@ -964,6 +969,7 @@ class Report(TypedDict):
     usage: NotRequired[dict[str, float]]
     gpu_utilisation: NotRequired[list[GpuUtilisationItem] | None]
     notices: NotRequired[list[str]]
+    links: NotRequired[dict[str, str]]
     sdk: NotRequired[bool | None]
     exit: NotRequired[dict[str, Any] | None]
 
@@ -2072,6 +2078,7 @@ class JobDetail(TypedDict):
     can_cancel: bool
     spec: dict[str, Any]
     runs: list[Run]
+    links: list[JobLink]
     checkpoints: list[Checkpoint]
     curve: dict[str, Curve]
 

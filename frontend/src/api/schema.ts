@@ -3406,6 +3406,8 @@ export interface components {
             };
             /** @description Attempts, newest first. */
             runs: components["schemas"]["Run"][];
+            /** @description What its program said is to be seen elsewhere, by name; at most 50. */
+            links: components["schemas"]["JobLink"][];
             /** @description Newest first, at most 50. */
             checkpoints: components["schemas"]["Checkpoint"][];
             /** @description By accelerator type. */
@@ -3575,6 +3577,12 @@ export interface components {
             /** Format: date-time */
             at: string;
             text: string;
+        };
+        JobLink: {
+            /** @example TensorBoard */
+            name: string;
+            /** @example https://tensorboard.example.org/#scalars */
+            url: string;
         };
         JobPage: {
             /** @description Address of the next page. */
@@ -4725,6 +4733,10 @@ export interface components {
             gpu_utilisation: number[] | null;
             /** @default [] */
             notices: string[];
+            /** @default {} */
+            links: {
+                [key: string]: string;
+            };
             /** @default null */
             sdk: boolean | null;
             /** @default null */
