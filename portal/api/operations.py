@@ -47,6 +47,8 @@ PATH_PARAMETERS = {
     "person": OpenApiParameter("person", int, OpenApiParameter.PATH, description="Id of the person."),
     "invitation": OpenApiParameter("invitation", int, OpenApiParameter.PATH, description="Id of the invitation."),
     "account": OpenApiParameter("account", int, OpenApiParameter.PATH, description="Id of the service account."),
+    "view": OpenApiParameter("view", int, OpenApiParameter.PATH, description="Id of the saved view."),
+    "template": OpenApiParameter("template", int, OpenApiParameter.PATH, description="Id of the template."),
     "browser": OpenApiParameter("browser", int, OpenApiParameter.PATH, description="Id of the session."),
 }
 #: Of what anybody may call and what signs in or out: it is checked without a session, too.
