@@ -50,7 +50,7 @@ async function press(name: string): Promise<void> {
 describe("the actions of a job", () => {
   it("are buttons that the keyboard reaches", async () => {
     await show(job());
-    expect(buttons().map((button) => button.textContent)).toEqual(["Hold", "Edit", "Resubmit", "Cancel job"]);
+    expect(buttons().map((button) => button.textContent)).toEqual(["Hold", "Edit", "Resubmit", "More", "Cancel job"]);
     for (const button of buttons()) {
       button.focus();
       expect(document.activeElement).toBe(button);
