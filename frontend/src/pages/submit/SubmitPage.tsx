@@ -6,7 +6,6 @@ import type { JobDetail, Session } from "../../api/types";
 import { Fault, Skeleton } from "../../components/Panel";
 import { diff } from "../../lib/jobActions";
 import { parseYaml, toYaml } from "../../lib/jobFile";
-import { fileOfJob } from "../../lib/templates";
 import { TopBar } from "../../shell/TopBar";
 import { Begin } from "./Begin";
 import { errorAt } from "./fields";
@@ -98,7 +97,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
           </form>
           <Preview file={draft.file} />
         </div>
-        {saving && <SaveTemplate file={fileOfJob({ spec: draft.file })} name={typeof draft.file.name === "string" ? draft.file.name : ""} onClose={() => setSaving(false)} />}
+        {saving && <SaveTemplate file={draft.file} name={typeof draft.file.name === "string" ? draft.file.name : ""} onClose={() => setSaving(false)} />}
       </div>
     </>
   );
