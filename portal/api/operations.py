@@ -127,7 +127,7 @@ def operation(
             auth=[] if public else None,
         )
         @wraps(method)
-        def checked(view: APIView, given: Request, **kwargs: Any) -> HttpResponseBase:
+        def checked(view: APIView, given: Request, /, **kwargs: Any) -> HttpResponseBase:
             where = dict(kwargs)
             kwargs["query"] = read_query(given, query)
             if body is not None:

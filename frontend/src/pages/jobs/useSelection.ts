@@ -12,6 +12,13 @@ export interface Selection {
   clear: () => void;
 }
 
+/** Numbers of the rows from one to the other, whichever stands first. */
+function stretch(shown: Job[], from: number | null, to: number): number[] {
+  const order = shown.map((job) => job.number);
+  const [first = -1, last = -1] = [order.indexOf(from ?? to), order.indexOf(to)].sort((a, b) => a - b);
+  return first < 0 ? [to] : order.slice(first, last + 1);
+}
+
 /** Which of the jobs shown are selected; another list begins with none. */
 export function useSelection(shown: Job[], list: string): Selection {
   const [numbers, setNumbers] = useState<ReadonlySet<number>>(new Set());
@@ -23,15 +30,16 @@ export function useSelection(shown: Job[], list: string): Selection {
     last.current = null;
   }, [list]);
   const toggle = useCallback((number: number, through = false) => {
+    const between = through ? stretch(rows.current, last.current, number) : [number];
+    last.current = number;
     setNumbers((old) => {
-      const order = rows.current.map((job) => job.number);
-      const [from, to] = [order.indexOf(last.current ?? number), order.indexOf(number)].sort((a, b) => a - b);
       const next = new Set(old);
-      const between = through && from !== undefined && from >= 0 && to !== undefined ? order.slice(from, to + 1) : [number];
-      for (const one of between) if (old.has(number)) next.delete(one); else next.add(one);
+      for (const one of between) {
+        if (old.has(number)) next.delete(one);
+        else next.add(one);
+      }
       return new Set([...next].slice(0, MOST_AT_ONCE));
     });
-    last.current = number;
   }, []);
   const jobs = useMemo(() => shown.filter((job) => numbers.has(job.number)), [shown, numbers]);
   const clear = useCallback(() => setNumbers(new Set()), []);
