@@ -120,6 +120,10 @@ class Client:
         """Every job that matches, page after page."""
         return self.rows(schemas.Job, "jobs", filters)
 
+    def jobs_csv(self, **filters: str) -> Iterator[bytes]:
+        """The same as CSV, piece by piece."""
+        return self.stream("jobs/export", filters)
+
     def metrics(self, job: str, names: Sequence[str] = (), points: int = 500) -> schemas.Metrics:
         """What it reported, each series thinned to so many points."""
         query = {"points": str(points)} | ({"names": ",".join(names)} if names else {})

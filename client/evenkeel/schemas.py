@@ -1162,6 +1162,40 @@ class Taker(TypedDict):
     within: str
 
 
+class Template(TypedDict):
+    id: int
+    name: str
+    description: str
+    project: str | None
+    author: str | None
+    changed_at: str
+    can_change: bool
+    file: dict[str, Any]
+
+
+class TemplateChange(TypedDict):
+    name: str
+    description: NotRequired[str]
+    file: dict[str, Any]
+
+
+class TemplateSummary(TypedDict):
+    id: int
+    name: str
+    description: str
+    project: str | None
+    author: str | None
+    changed_at: str
+    can_change: bool
+
+
+class TemplateWish(TypedDict):
+    name: str
+    description: NotRequired[str]
+    file: dict[str, Any]
+    project: NotRequired[str | None]
+
+
 class Throughput(TypedDict):
     steps_per_s: float | None
     predicted_steps_per_s: float | None
@@ -1255,6 +1289,70 @@ class VarianceChange(TypedDict):
     before: float | None
     after: float | None
     bound: float | None
+
+
+class View(TypedDict):
+    id: int
+    name: str
+    filters: dict[str, Any]
+    ordering: str
+    columns: list[
+        Literal[
+            "state",
+            "project",
+            "owner",
+            "program",
+            "partition",
+            "level",
+            "priority",
+            "labels",
+            "progress",
+            "gpus",
+            "throughput",
+            "slowdown",
+            "waited",
+            "cost",
+            "submitted",
+            "started",
+            "ended",
+        ]
+    ]
+    changed_at: str
+
+
+class ViewPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[View]
+
+
+class ViewWish(TypedDict):
+    name: str
+    filters: NotRequired[JobsFilter]
+    ordering: NotRequired[Literal["-number", "number", "-submitted_at", "submitted_at"]]
+    columns: NotRequired[
+        list[
+            Literal[
+                "state",
+                "project",
+                "owner",
+                "program",
+                "partition",
+                "level",
+                "priority",
+                "labels",
+                "progress",
+                "gpus",
+                "throughput",
+                "slowdown",
+                "waited",
+                "cost",
+                "submitted",
+                "started",
+                "ended",
+            ]
+        ]
+    ]
 
 
 Node1: TypeAlias = str
@@ -1965,6 +2063,12 @@ class Storage(TypedDict):
     bundles: Stored
     artifacts: Stored
     environments: Stored
+
+
+class TemplatePage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[TemplateSummary]
 
 
 class Timeline(TypedDict):

@@ -131,6 +131,7 @@ async function answer(request: IncomingMessage, path: string, query: URLSearchPa
     return { status: 204, body: null };
   }
   const fixed: Record<string, () => unknown> = {
+    views: () => ({ next: null, previous: null, results: [] }), templates: () => ({ next: null, previous: null, results: [] }),
     timeline: () => timeline(query, now), history: () => history(now), events: () => ({ next: null, previous: null, results: events.map(eventJson) }),
     "model-types": () => MODELS, "accelerator-types": () => TYPES, policies: () => POLICIES, policy: () => policy, "policy/undo": () => policy, tokens: () => tokens,
     "policy/history": () => [{ id: 1, name: "f_scheduling", parameters: { v_bound: 0.06 }, changed_at: new Date(now - 9e6).toISOString(), changed_by: "R. Haddad" }],

@@ -13,6 +13,7 @@ import { Shell } from "./shell/Shell";
 import { resolver, theme } from "./theme/theme";
 
 const JobPage = lazy(() => import("./pages/job/JobPage"));
+const ComparePage = lazy(() => import("./pages/compare/ComparePage"));
 const JobsPage = lazy(() => import("./pages/jobs/JobsPage"));
 const SubmitPage = lazy(() => import("./pages/submit/SubmitPage"));
 const PolicyPage = lazy(() => import("./pages/policy/PolicyPage"));
@@ -50,6 +51,7 @@ function Pages() {
           <Route path="/" element={<Overview session={session.data} />} />
           <Route path="/signin" element={<Navigate to="/" replace />} />
           <Route path="/jobs" element={<JobsPage />} />
+          <Route path="/jobs/compare" element={<ComparePage />} />
           <Route path="/jobs/:number" element={<JobPage />} />
           <Route path="/submit" element={<SubmitPage session={session.data} />} />
           <Route path="/shares" element={<SharesPage session={session.data} />} />

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -12,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.models import ApiToken, User
+from accounts.models import User
 from accounts.selectors import writable_projects
 from accounts.services import record_audit
 from portal.api.access import Access
@@ -20,6 +21,7 @@ from portal.api.denials import note_hidden_jobs
 from portal.api.errors import NOT_FOUND, status_of
 from portal.api.inputs import Body, Query, Word
 from portal.api.job_filters import JobsFilter, find_jobs
+from portal.api.jobs import IDEMPOTENCY_KEY, idempotency_key, source_of
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.base import Shape
 from portal.jobs.fields import Line
@@ -34,7 +36,7 @@ from portal.jobs.services.submission import cancel_job
 
 MAX_JOBS = 1_000
 Result = dict[str, Any]
-Act = Callable[[Job], Job | None]
+Act = Callable[[Job], tuple[Job, bool] | None]
 EXAMPLE = OpenApiExample(
     "Hold what is queued of a sweep",
     {"action": "hold", "filter": {"project": "vision", "label": ["sweep:7"], "state": ["queued"]}},
@@ -87,16 +89,20 @@ class BulkView(APIView):
         access=Access.SIGNED_IN,
         tag="jobs",
         body=BulkRequest,
+        parameters=[IDEMPOTENCY_KEY],
         problems=(404,),
         examples=[EXAMPLE],
     )
     def post(self, request: Request, query: Query, body: BulkRequest) -> Response:
-        """Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each."""
+        """Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each.
+
+        With an Idempotency-Key a repetition of `resubmit` makes no second job of any: 200 and the job made before.
+        """
         user = signed_in(request)
         asked = _asked(user, body)
         writable = set(writable_projects(user).values_list("pk", flat=True))
         note_hidden_jobs(request, user, [reference for reference, job in asked if job is None])
-        act = _act(user, body, "api" if isinstance(request.auth, ApiToken) else "web")
+        act = _act(user, body, idempotency_key(request), source_of(request))
         done: dict[UUID, dict[str, Any]] = {}
         results = []
         for reference, job in asked:
@@ -129,10 +135,15 @@ def _asked(user: User, body: BulkRequest) -> list[tuple[str, Job | None]]:
     return [(text, by_name.get(str(uuid_of(text) or text))) for text in references]
 
 
-def _act(user: User, body: BulkRequest, source: str) -> Act:
-    """The act on one job; what it returns is a job that it made."""
+def _key_of(key: str | None, job: Job) -> str | None:
+    """One key stands for as many new jobs as there are old ones."""
+    return hashlib.sha256(f"{key}/{job.pk}".encode()).hexdigest() if key else None
 
-    def act(job: Job) -> Job | None:
+
+def _act(user: User, body: BulkRequest, key: str | None, source: str) -> Act:
+    """The act on one job; what it returns is (its new job, made just now)."""
+
+    def act(job: Job) -> tuple[Job, bool] | None:
         match body.action:
             case "cancel":
                 cancel_job(user=user, job=job)
@@ -143,7 +154,9 @@ def _act(user: User, body: BulkRequest, source: str) -> Act:
             case "label":
                 patch_job(actor=user, job=job, patch=JobPatch(labels=body.labels or {}))
             case "resubmit":
-                return resubmit_job(actor=user, job=job, changes=body.changes or {}, source=source)[0]
+                return resubmit_job(
+                    actor=user, job=job, changes=body.changes or {}, idempotency_key=_key_of(key, job), source=source
+                )
         return None
 
     return act
@@ -159,7 +172,10 @@ def _one(act: Act, job: Job, *, may: bool) -> dict[str, Any]:
         if status is None:
             raise
         return _result(str(job.pk), job.number, status, str(error))
-    return _result(str(job.pk), job.number, 201 if made else 200, None, made.number if made else None)
+    if made is None:
+        return _result(str(job.pk), job.number, 200, None)
+    new, created = made
+    return _result(str(job.pk), job.number, 201 if created else 200, None, new.number)
 
 
 def _result(

@@ -16,7 +16,7 @@ from accounts.denials import record_denial
 from accounts.models import ApiToken, Project, Quota, User
 from accounts.origin import address_of
 from accounts.selectors import visible_projects
-from portal.jobs.models import Job, JobArray, Run
+from portal.jobs.models import Job, JobArray, JobTemplate, Run, SavedView
 from portal.jobs.selectors import jobs_named, visible_arrays, visible_jobs
 
 #: More names of one request are not looked at.
@@ -57,7 +57,12 @@ _HIDES: dict[str, Callable[[User, str], bool]] = {
     "stream": lambda user, name: name.startswith("project:") and _hides_project(user, name.removeprefix("project:")),
 }
 #: What is there and all the same not found is hidden.
-_THERE: dict[str, type[ApiToken | Quota]] = {"token": ApiToken, "quota": Quota}
+_THERE: dict[str, type[ApiToken | Quota | SavedView | JobTemplate]] = {
+    "token": ApiToken,
+    "quota": Quota,
+    "view": SavedView,
+    "template": JobTemplate,
+}
 _IN_QUERY = _IN_BODY = ("project", "parent", "job")
 _WITHIN_BODY = ("resume_from", "filter")
 

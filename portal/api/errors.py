@@ -23,6 +23,7 @@ from portal.jobs.services.current import JobConflict, NotAllowed
 from portal.jobs.services.levels import QosInUse
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.partitions import PartitionInUse
+from portal.jobs.services.saved import SavedConflict
 from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
 from portal.jobs.services.windows import WindowIsOver
 from portal.material.bundles import TooLarge
@@ -52,6 +53,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     JobHasEnded: 409,
     StaleRun: 409,
     NothingToUndo: 409,
+    QuotaExceeded: 409,
     QuotaExists: 409,
     QosInUse: 409,
     PartitionInUse: 409,
@@ -61,7 +63,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     TooLarge: 413,
 }
 #: Problems named by field that are not the request's own.
-_STATUS_OF_PROBLEMS: dict[type[Problems], int] = {NotAllowed: 403, JobConflict: 409}
+_STATUS_OF_PROBLEMS: dict[type[Problems], int] = {NotAllowed: 403, JobConflict: 409, SavedConflict: 409}
 
 
 class Refused(Exception):

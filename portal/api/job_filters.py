@@ -9,7 +9,7 @@ from django.db.models.functions import Lower
 from pydantic import AfterValidator, BaseModel, Field
 
 from accounts.models import Project, User
-from portal.api.inputs import At, Body, PageQuery, Several, Word
+from portal.api.inputs import At, Body, PageQuery, Query, Several, Word
 from portal.api.named import named_project
 from portal.api.shapes.base import JobState
 from portal.jobs.models import LIVE_VALUES, Job
@@ -45,18 +45,28 @@ class _Filters(BaseModel):
     submitted_to_at: At | None = Field(None, description="Submitted before.")
 
 
-class JobsQuery(_Filters, PageQuery):
-    limit: int = Field(35, ge=1, le=200, description="Rows of a page.")
+Ordering = Literal["-number", "number", "-submitted_at", "submitted_at"]
+
+
+class _List(_Filters):
     state: Annotated[list[JobState], Several] = Field([], max_length=20, description="Any of these; `a,b` or repeated.")
-    ordering: Literal["-number", "number", "-submitted_at", "submitted_at"] = "-number"
+    ordering: Ordering = "-number"
     arrays: Literal["jobs", "first"] = Field("jobs", description="`first`: of each array only its first job.")
+
+
+class JobsQuery(_List, PageQuery):
+    limit: int = Field(35, ge=1, le=200, description="Rows of a page.")
+
+
+class JobsExportQuery(_List, Query):
+    """All rows: the same list without its pages."""
 
 
 class JobsFilter(_Filters, Body):
     state: list[JobState] = Field([], max_length=20, description="Any of these.")
 
 
-def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) -> QuerySet[Job]:
+def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> QuerySet[Job]:
     plain = {
         "project": _project(query, user),
         "model_type__name": query.model_type,
@@ -66,7 +76,7 @@ def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) ->
         "submitted_at__lt": query.submitted_to_at,
     }
     rows = rows.filter(**{name: value for name, value in plain.items() if value is not None})
-    if isinstance(query, JobsQuery) and query.arrays == "first":
+    if isinstance(query, _List) and query.arrays == "first":
         rows = rows.filter(Q(array=None) | Q(array_index=F("array__first_index")))
     if query.state:
         rows = rows.filter(in_people_states(query.state))
@@ -81,7 +91,7 @@ def find_jobs(rows: QuerySet[Job], query: JobsQuery | JobsFilter, user: User) ->
     return _with_text(rows, query.search.strip()) if query.search else rows
 
 
-def _project(query: JobsQuery | JobsFilter, user: User) -> Project | None:
+def _project(query: _List | JobsFilter, user: User) -> Project | None:
     field = "filter.project" if isinstance(query, JobsFilter) else "project"
     return None if query.project is None else named_project(user, query.project, field)
 

@@ -99,16 +99,16 @@ class JobsView(APIView):
     )
     def post(self, request: Request, query: Query) -> Response:
         """Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before."""
-        key = _idempotency_key(request)
+        key = idempotency_key(request)
         job_file = parse_job_file(request.data)
         check_priority(signed_in(request), job_file)
         job, created = submit_job(
-            user=signed_in(request), job_file=job_file, idempotency_key=key, source=_source(request)
+            user=signed_in(request), job_file=job_file, idempotency_key=key, source=source_of(request)
         )
         return _made(request, job, created)
 
 
-def _source(request: Request) -> str:
+def source_of(request: Request) -> str:
     return "api" if isinstance(request.auth, ApiToken) else "web"
 
 
@@ -187,8 +187,8 @@ class ResubmitView(APIView):
             actor=signed_in(request),
             job=access_job(signed_in(request), job, write=True),
             changes=request.data or {},
-            idempotency_key=_idempotency_key(request),
-            source=_source(request),
+            idempotency_key=idempotency_key(request),
+            source=source_of(request),
         )
         return _made(request, made, created)
 
@@ -225,7 +225,7 @@ def _one(user: User, job: JobRow) -> dict[str, Any]:
     return describe_jobs([access_job(user, str(job.pk))], timezone.now())[0]
 
 
-def _idempotency_key(request: Request) -> str | None:
+def idempotency_key(request: Request) -> str | None:
     key = request.headers.get("Idempotency-Key")
     if key is not None and not _KEY.fullmatch(key):
         wrong = FieldProblem("Idempotency-Key", "must be 1 to 200 visible ASCII characters", "invalid")

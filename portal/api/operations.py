@@ -47,6 +47,8 @@ PATH_PARAMETERS = {
     "person": OpenApiParameter("person", int, OpenApiParameter.PATH, description="Id of the person."),
     "invitation": OpenApiParameter("invitation", int, OpenApiParameter.PATH, description="Id of the invitation."),
     "account": OpenApiParameter("account", int, OpenApiParameter.PATH, description="Id of the service account."),
+    "view": OpenApiParameter("view", int, OpenApiParameter.PATH, description="Id of the saved view."),
+    "template": OpenApiParameter("template", int, OpenApiParameter.PATH, description="Id of the template."),
     "browser": OpenApiParameter("browser", int, OpenApiParameter.PATH, description="Id of the session."),
 }
 #: Of what anybody may call and what signs in or out: it is checked without a session, too.
@@ -125,7 +127,7 @@ def operation(
             auth=[] if public else None,
         )
         @wraps(method)
-        def checked(view: APIView, given: Request, **kwargs: Any) -> HttpResponseBase:
+        def checked(view: APIView, given: Request, /, **kwargs: Any) -> HttpResponseBase:
             where = dict(kwargs)
             kwargs["query"] = read_query(given, query)
             if body is not None:

@@ -27,6 +27,7 @@ from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes.money import UsagePage
+from portal.api.sheets import harmless
 from portal.dashboard.usage import usage_rows
 from portal.jobs.describe import CURRENCY
 from portal.jobs.schema import FieldProblem
@@ -138,7 +139,6 @@ def _batch(question: Question, now: datetime, offset: int) -> tuple[str, int]:
     rows = usage_rows(question, now, offset=offset, limit=_BATCH)
     for row in rows:
         by_type = " ".join(f"{one['type']}={one['gpu_hours']}" for one in row["by_type"])
-        label = row["label"] if row["label"][:1] not in "=+-@\t\r" else f"'{row['label']}"  # no formula in a sheet
-        known = [row["key"], label, row["jobs"], row["gpu_hours"], row["cost"], CURRENCY, by_type]
+        known = [row["key"], harmless(row["label"]), row["jobs"], row["gpu_hours"], row["cost"], CURRENCY, by_type]
         writer.writerow(known + [row[name] for name in _USE])
     return out.getvalue(), len(rows)

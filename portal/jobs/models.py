@@ -23,8 +23,10 @@ from portal.jobs.activity import IdleRule as IdleRule
 from portal.jobs.activity import RunActivity as RunActivity
 from portal.jobs.displacements import Displacement as Displacement
 from portal.jobs.job_arrays import JobArray as JobArray
+from portal.jobs.job_templates import JobTemplate as JobTemplate
 from portal.jobs.node_sets import Partition as Partition
 from portal.jobs.node_windows import NodeWindow as NodeWindow
+from portal.jobs.saved_views import SavedView as SavedView
 from portal.jobs.service_levels import Qos as Qos
 from portal.jobs.share_history import ShareSample as ShareSample
 from portal.jobs.start_samples import StartSample as StartSample

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accounts.models import AuditEntry, Membership, Project, User
+from accounts.models import AuditEntry, Membership, Project, Quota, User
 from portal.jobs.models import Job
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -136,3 +136,27 @@ def test_one_entry_says_what_was_done(world: World, api: Api) -> None:
 def test_a_mistyped_condition_is_told_which_there_are(api: Api) -> None:
     refused = bulk(api, "cancel", filter={"lable": ["a=1"]})
     assert "did you mean label?" in refused.json["errors"][0]["message"]
+
+
+def test_a_repeated_resubmission_makes_no_second_job(world: World, api: Api) -> None:
+    first, second = world.submit(), world.submit()
+    made = bulk_again(api, [first.number, second.number]).json["results"]
+    assert [result["status"] for result in made] == [201, 201]
+    again = bulk_again(api, [first.number, second.number]).json["results"]
+    assert [(result["status"], result["made"]) for result in again] == [(200, result["made"]) for result in made]
+    assert Job.objects.count() == 4
+    other = bulk_again(api, [first.number], changes={"total_steps": 7}).json["results"]
+    assert [result["status"] for result in other] == [409]
+    assert api.post("jobs/bulk", {"action": "cancel", "ids": [1]}, Idempotency_Key="a b").fields == ["Idempotency-Key"]
+
+
+def bulk_again(api: Api, ids: list[int], **body: Any) -> Any:
+    return api.post("jobs/bulk", {"action": "resubmit", "ids": ids} | body, Idempotency_Key="k")
+
+
+def test_a_limit_refuses_the_one_job_that_it_is_met_at(world: World, api: Api) -> None:
+    first, second = world.submit(), world.submit()
+    Quota.objects.create(project=world.project, kind="queued_jobs", limit=3, hard=True)
+    results = bulk(api, "resubmit", [first.number, second.number]).json["results"]
+    assert [result["status"] for result in results] == [201, 409]
+    assert "limit" in results[1]["detail"]

@@ -28,7 +28,17 @@ from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
 from portal.jobs import events
-from portal.jobs.models import Accelerator, JobArray, ModelType, Node, NodeWindow, Partition, Qos
+from portal.jobs.models import (
+    Accelerator,
+    JobArray,
+    JobTemplate,
+    ModelType,
+    Node,
+    NodeWindow,
+    Partition,
+    Qos,
+    SavedView,
+)
 from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
@@ -55,6 +65,8 @@ UNKNOWN = {
     "array": "999999",
     "partition": "nothing",
     "window": "999999",
+    "view": "999999",
+    "template": "999999",
     "preview": "00000000-0000-7000-8000-000000000000",
 }
 #: Where the document's example is not what somebody who may would send here.
@@ -163,6 +175,15 @@ class Things:
         Guarantee.objects.create(project=self.vision, gpus=1)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
         self.actors = {actor.name: actor for actor in self._people()}
+        self.saved = {user.pk: (self._view(user, "v"), self._template(user, "t")) for user in User.objects.all()}
+
+    @staticmethod
+    def _view(user: User, name: str) -> SavedView:
+        return SavedView.objects.create(owner=user, name=name)
+
+    @staticmethod
+    def _template(user: User, name: str) -> JobTemplate:
+        return JobTemplate.objects.create(owner=user, author=user, name=name, file={"total_steps": 1})
 
     def _window(self, days: int) -> NodeWindow:
         at = timezone.now() + timedelta(days=days)
@@ -274,6 +295,8 @@ class Things:
             "list_partitions": often(
                 lambda i: Partition.objects.create(name=f"p{i}", nodes=["a"]).projects.add(self.vision)
             ),
+            "list_views": often(lambda i: self._view(self.root, f"v{i}")),
+            "list_templates": often(lambda i: self._template(self.root, f"t{i}")),
             "list_windows": often(lambda i: self._window(2 + i)),
             "list_projects": often(lambda i: Project.objects.create(key=f"p{i}", name=f"P{i}")),
             "list_tokens": often(lambda i: create_token(user=self.root, name=f"t{i}")),
@@ -301,6 +324,7 @@ class Things:
     def known(self, actor: Actor) -> dict[str, str]:
         """What exists, by the name that paths have for it; what is one's own is the actor's."""
         mine = actor.token_id or self.actors["member"].token_id
+        view, template = self.saved[(actor.user or self.root).pk]
         return {
             "job": str(self.job.number),
             "run": str(self.run.pk),
@@ -321,6 +345,8 @@ class Things:
             "array": str(self.array.number),
             "partition": self.partition.name,
             "window": str(self.window.pk),
+            "view": str(view.pk),
+            "template": str(template.pk),
             "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }
 

@@ -50,16 +50,21 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, newest first."
 )
+@click.option("--csv", is_flag=True, help="All that match as CSV, 200,000 at most.")
 @as_json
-def ls(limit: int, output: str, **filters: str | None) -> None:
+def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
     """List jobs; REASON is why a job waits, in squeue's word where it has one.
 
     \b
     Examples:
       evenkeel ls --state running
       evenkeel ls --project vision --output json | jq '.[].number'
+      evenkeel ls --label sweep=7 --csv > sweep.csv
     """
     wanted = {key: value for key, value in filters.items() if value is not None}
+    if csv:
+        sys.stdout.buffer.writelines(connect().jobs_csv(**wanted))
+        return
     jobs = list(islice(connect().jobs(**wanted), limit))
     if output == "json":
         print_json(jobs)

@@ -1,4 +1,4 @@
-import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
   AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPreview, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, PolicyPreview, PreviewForecast, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
@@ -54,27 +54,6 @@ export function useSignOut() {
   });
 }
 
-export interface JobFilter {
-  state?: string[];
-  search?: string;
-  project?: string;
-  array?: string;
-  arrays?: "first";
-  partition?: string;
-  ordering?: string;
-}
-
-export function useJobs(filter: JobFilter) {
-  return useInfiniteQuery({
-    queryKey: ["jobs", filter],
-    initialPageParam: url("jobs", { ...filter }),
-    queryFn: ({ pageParam, signal }) => request<Page<Job>>(pageParam, { signal }),
-    getNextPageParam: (page) => page.next ?? undefined,
-    placeholderData: keepPreviousData,
-    refetchInterval: 15_000,
-  });
-}
-
 /** The newest arrays, with how many of their jobs are in each state. */
 export function useArrays(project: string, wanted: boolean) {
   return useQuery({ queryKey: ["arrays", project], enabled: wanted, queryFn: ({ signal }) => get<Page<JobArray>>("arrays", { limit: 200, ...(project ? { project } : {}) }, signal), refetchInterval: 5_000 });
@@ -117,11 +96,14 @@ export function useJobSearch(text: string) {
   });
 }
 
-export function useJob(number: string) {
-  return useQuery({ queryKey: ["job", number], queryFn: ({ signal }) => get<JobDetail>(`jobs/${number}`, {}, signal), refetchInterval: 15_000 });
-}
+export const jobWhole = (number: string) => ({
+  queryKey: ["job", number],
+  queryFn: ({ signal }: { signal: AbortSignal }) => get<JobDetail>(`jobs/${number}`, {}, signal),
+  refetchInterval: 15_000,
+});
+export const useJob = (number: string) => useQuery(jobWhole(number));
 
-function jobPart<T>(part: string, number: string, ended: boolean, query: Record<string, string | number> = {}) {
+export function jobPart<T>(part: string, number: string, ended: boolean, query: Record<string, string | number> = {}) {
   return {
     queryKey: ["job", number, part, query],
     queryFn: ({ signal }: { signal: AbortSignal }) => get<T>(`jobs/${number}/${part}`, query, signal),
@@ -149,7 +131,8 @@ export function useBuildLog(project: string, digest: string, open: boolean) {
 
 export const useJobCost = (number: string, ended: boolean) => useQuery(jobPart<JobCost>("cost", number, ended));
 export const useExplanation = (number: string, ended: boolean) => useQuery(jobPart<Explanation>("explanation", number, ended));
-export const useMetrics = (number: string, ended: boolean) => useQuery(jobPart<Metrics>("metrics", number, ended, { points: 600 }));
+export const metricsPart = (number: string, ended: boolean) => jobPart<Metrics>("metrics", number, ended, { points: 600 });
+export const useMetrics = (number: string, ended: boolean) => useQuery(metricsPart(number, ended));
 
 /** A change of one job: what is shown of it is fetched again. */
 function useJobChange<T>(number: number, change: (input: T) => Promise<Job>) {

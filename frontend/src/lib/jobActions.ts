@@ -1,4 +1,4 @@
-import type { JobDetail, Session } from "../api/types";
+import type { Job, JobDetail, Session } from "../api/types";
 import { parsePairs, showPairs, type JobFile } from "./jobFile";
 import { hasEnded } from "./jobState";
 
@@ -12,7 +12,7 @@ export interface Allowed {
   priority: boolean;
 }
 
-export function allowed(job: JobDetail, session: Session | undefined): Allowed {
+export function allowed(job: Job, session: Session | undefined): Allowed {
   const admin = session?.user?.is_admin ?? false;
   const role = session?.projects.find((project) => project.key === job.project.key)?.role;
   const writes = admin || role === "member" || role === "manager";

@@ -3,6 +3,7 @@ import { useEffect, useRef } from "react";
 export type Keymap = Record<string, (event: KeyboardEvent) => void>;
 
 function typing(target: EventTarget | null): boolean {
+  if (target instanceof HTMLInputElement && target.type === "checkbox") return false;
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 
@@ -35,6 +36,11 @@ export function useKeys(map: Keymap): void {
       window.removeEventListener("keydown", onKey);
     };
   }, []);
+}
+
+/** The row that has the focus. */
+export function focusedRow(): HTMLElement | null {
+  return document.activeElement?.closest<HTMLElement>("main [data-row]") ?? null;
 }
 
 /** J and K walk the rows marked `data-row` of a page; Enter follows the link inside by itself. */

@@ -1,8 +1,12 @@
 import { useSyncExternalStore } from "react";
+import type { JobColumn } from "../api/types";
 import { configureFormat } from "./format";
+import { columnsOf, USUAL_COLUMNS } from "./jobColumns";
 
 export interface Preferences {
   hour12: boolean;
+  /** Of the table of jobs. */
+  jobColumns: JobColumn[];
 }
 
 const KEY = "evenkeel-preferences";
@@ -12,10 +16,11 @@ configureFormat({ hour12: current.hour12 });
 
 function read(): Preferences {
   try {
-    const stored: unknown = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    return { hour12: typeof stored === "object" && stored !== null && "hour12" in stored && stored.hour12 === true };
+    const parsed: unknown = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    const stored = (typeof parsed === "object" && parsed !== null ? parsed : {}) as Partial<Record<keyof Preferences, unknown>>;
+    return { hour12: stored.hour12 === true, jobColumns: columnsOf(stored.jobColumns) ?? USUAL_COLUMNS };
   } catch {
-    return { hour12: false };
+    return { hour12: false, jobColumns: USUAL_COLUMNS };
   }
 }
 

@@ -12,6 +12,7 @@ const KEYS: [string, string][] = [
   ["G then L", "Limits"],
   ["G then T", "API tokens"],
   ["J, K", "Next and previous row"],
+  ["X", "Select the row"],
   ["Enter", "Open the row"],
   ["T", "Theme: light, dark, as the system"],
   ["Ctrl Enter or ⌘ Enter", "Send the form"],

@@ -8,6 +8,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { JobDetail, Session } from "../../api/types";
 import { JobActions } from "./JobActions";
 
+vi.mock("../../lib/highlight", () => ({ jobMark: () => ({}), jobPaint: () => ({}) }));
+
 const session = { user: { is_admin: false }, projects: [{ key: "vision", name: "Vision", role: "member" }] } as unknown as Session;
 const job = (changes: object = {}) => ({
   number: 7, name: "night", project: { key: "vision", name: "Vision" }, state: "running", can_cancel: true, hold: null, labels: {}, total_steps: 100, step: 0,
@@ -50,7 +52,7 @@ async function press(name: string): Promise<void> {
 describe("the actions of a job", () => {
   it("are buttons that the keyboard reaches", async () => {
     await show(job());
-    expect(buttons().map((button) => button.textContent)).toEqual(["Hold", "Edit", "Resubmit", "Cancel job"]);
+    expect(buttons().map((button) => button.textContent)).toEqual(["Hold", "Edit", "Resubmit", "More", "Cancel job"]);
     for (const button of buttons()) {
       button.focus();
       expect(document.activeElement).toBe(button);

@@ -1,15 +1,19 @@
+import { Menu } from "@mantine/core";
 import { useState } from "react";
 import { useNavigate } from "react-router";
 import { useHold, useRelease } from "../../api/hooks";
 import type { JobDetail, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { allowed } from "../../lib/jobActions";
+import { fileOfJob } from "../../lib/templates";
+import { SaveTemplate } from "../submit/SaveTemplate";
 import { CancelDialog } from "./CancelDialog";
+import { CompareDialog } from "./CompareDialog";
 import { EditDialog } from "./EditDialog";
 import { HoldDialog } from "./HoldDialog";
 import css from "./job.module.css";
 
-type Dialog = "edit" | "hold" | "cancel" | null;
+type Dialog = "edit" | "hold" | "cancel" | "compare" | "template" | null;
 
 /** What may be done with the job. What stops its training is asked for once more. */
 export function JobActions({ job, session }: { job: JobDetail; session: Session | undefined }) {
@@ -31,11 +35,20 @@ export function JobActions({ job, session }: { job: JobDetail; session: Session 
         )}
         {may.edit && <button type="button" className="btn" onClick={() => setDialog("edit")}><Icon name="edit" size={14} />Edit</button>}
         {may.resubmit && <button type="button" className="btn" onClick={() => void navigate(`/submit?from=${job.number}`)}><Icon name="again" size={14} />Resubmit</button>}
+        <Menu position="bottom-end">
+          <Menu.Target><button type="button" className="btn">More</button></Menu.Target>
+          <Menu.Dropdown>
+            <Menu.Item onClick={() => setDialog("compare")}>Compare with another</Menu.Item>
+            <Menu.Item onClick={() => setDialog("template")}>Save as template</Menu.Item>
+          </Menu.Dropdown>
+        </Menu>
         {may.cancel && <button type="button" className="btn bad" onClick={() => setDialog("cancel")}><Icon name="cross" size={14} />Cancel job</button>}
       </div>
       {error && <div className="fault" role="alert" style={{ margin: 0 }}>{error.message}</div>}
       <CancelDialog job={job} opened={dialog === "cancel"} onClose={close} />
       <HoldDialog job={job} opened={dialog === "hold"} onClose={close} />
+      {dialog === "compare" && <CompareDialog job={job} onClose={close} />}
+      {dialog === "template" && <SaveTemplate file={fileOfJob(job)} name={job.name} onClose={close} />}
       {dialog === "edit" && <EditDialog job={job} may={may} onClose={close} />}
     </>
   );

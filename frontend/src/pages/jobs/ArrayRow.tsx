@@ -1,47 +1,70 @@
+import type { ReactNode } from "react";
 import { Link, useNavigate } from "react-router";
 import { useArray } from "../../api/hooks";
-import type { Job, JobArray } from "../../api/types";
+import type { Job, JobArray, JobColumn } from "../../api/types";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { arrayCounts } from "../../lib/arrays";
-import { count, dateTime, integer, moment, percent, range } from "../../lib/format";
+import { count, integer, percent, range } from "../../lib/format";
+import { JOB_COLUMNS } from "../../lib/jobColumns";
+import { JOB_CELLS, NONE } from "./cells";
+import type { RowPlace } from "./JobRow";
+import css from "./jobs.module.css";
 
-const NONE = <span className="sub">–</span>;
-
-interface Props {
+interface Props extends RowPlace {
   /** The first of its jobs, which all have in common what is shown of it. */
   first: Job;
   place: NonNullable<Job["array"]>;
   listed: JobArray | undefined;
   /** It is so old that no list had it. */
   alone: boolean;
+  columns: JobColumn[];
   now: Date;
 }
 
+/** What its jobs have in common. */
+const SHARED = new Set<JobColumn>(["project", "owner", "program", "partition", "level", "priority", "labels", "submitted"]);
+
 /** A folded array: how many of its jobs are in which state. */
-export function ArrayRow({ first, place, listed, alone, now }: Props) {
+export function ArrayRow({ first, place, listed, alone, columns, now, index, measure }: Props) {
   const navigate = useNavigate();
   const one = useArray(String(place.number), alone).data;
   const array = listed ?? one;
   const way = `/jobs?array=${place.number}`;
-  const { states, ended, size } = arrayCounts(array?.states ?? {});
-  const submitted = new Date(first.submitted_at);
   return (
-    <tr className="jx" data-row style={{ cursor: "pointer" }} onClick={() => void navigate(way)}>
+    <tr ref={measure} data-index={index} aria-rowindex={index + 2} className="jx" data-row style={{ cursor: "pointer" }} onClick={() => void navigate(way)}>
       <td className="wide">
-        <Link className="jobref" to={way} onClick={(event) => event.stopPropagation()}><span className="num">{place.number}</span><b className="ell">{first.name}</b></Link>
-        {" "}<span className="chip">array of {count(place.size, "job")}</span>
+        <span className={css.job}>
+          <i className={css.none} title="Open the array to select its jobs" />
+          <Link className="jobref" to={way} onClick={(event) => event.stopPropagation()}><span className="num">{place.number}</span><b className="ell">{first.name}</b></Link>
+          <span className="chip">array of {count(place.size, "job")}</span>
+        </span>
       </td>
-      <td className="wide"><span style={{ display: "inline-flex", flexWrap: "wrap", alignItems: "center", gap: "2px 10px" }}>
-        {states.map(([state, jobs]) => <span key={state} style={{ display: "inline-flex", alignItems: "center", gap: 4 }}><b className="num">{integer(jobs)}</b>{" "}<StateChip state={state} /></span>)}
-        {first.emulated && <Emulated />}
-      </span></td>
-      <td data-l="Project">{first.project.name}</td>
-      <td data-l="Owner">{first.owner ? first.owner.name || first.owner.email : <span className="sub">no longer here</span>}</td>
-      <td className="ra" data-l="Progress">{array ? <span title={`${integer(ended)} of ${count(size, "job")} have ended`}>{percent(size > 0 ? ended / size : 0)}<span className="sub">ended</span></span> : NONE}</td>
-      <td data-l="GPUs"><span className="sub" style={{ margin: 0 }}>wants {range(first.gpus.min, first.gpus.max)} each</span></td>
-      <td className="ra" data-l="Submitted" title={dateTime(submitted)}>{moment(submitted, now)}</td>
-      <td className="ra" data-l="Ended">{array?.ended ? <span className="sub">all</span> : NONE}</td>
-      <td className="ra" data-l="Cost"><span className="sub" title="Its jobs say what each cost">–</span></td>
+      {columns.map((column) => {
+        const { label, right } = JOB_COLUMNS[column];
+        const shown = SHARED.has(column) ? JOB_CELLS[column](first, now) : ofArray(column, first, array);
+        return column === "state" ? <td key={column} className="wide" style={{ whiteSpace: "normal" }}>{shown}</td> : <td key={column} className={right ? "ra" : undefined} data-l={label}>{shown}</td>;
+      })}
     </tr>
   );
+}
+
+function ofArray(column: JobColumn, first: Job, array: JobArray | undefined): ReactNode {
+  const { states, ended, size } = arrayCounts(array?.states ?? {});
+  switch (column) {
+    case "state":
+      return (
+        <span style={{ display: "inline-flex", flexWrap: "wrap", alignItems: "center", gap: "2px 10px" }}>
+          {states.map(([state, jobs]) => <span key={state} style={{ display: "inline-flex", alignItems: "center", gap: 4 }}><b className="num">{integer(jobs)}</b>{" "}<StateChip state={state} /></span>)}
+          {first.emulated && <Emulated />}
+        </span>
+      );
+    case "progress":
+      return array ? <span title={`${integer(ended)} of ${count(size, "job")} have ended`}>{percent(size > 0 ? ended / size : 0)}<span className="sub">ended</span></span> : NONE;
+    case "gpus":
+      return <span className="sub" style={{ margin: 0 }}>wants {range(first.gpus.min, first.gpus.max)} each</span>;
+    case "ended":
+      return array?.ended ? <span className="sub" style={{ margin: 0 }}>all</span> : NONE;
+    default:
+      return <span title="Its jobs say it each">{NONE}</span>;
+  }
 }

@@ -1,32 +1,43 @@
+import { memo, type Ref } from "react";
 import { useNavigate } from "react-router";
-import type { Job } from "../../api/types";
+import type { Job, JobColumn } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
-import { Emulated, StateChip } from "../../components/StateChip";
-import { dateTime, duration, moment, money, percent, range, THIN, typeName } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
-import { useLiveJobs } from "../../lib/liveContext";
+import { JOB_COLUMNS } from "../../lib/jobColumns";
+import { JOB_CELLS } from "./cells";
+import css from "./jobs.module.css";
 
-export function gpusOf(job: Job): string {
-  if (job.allocation) return `${job.allocation.count}${THIN}×${THIN}${typeName(job.allocation.type)}`;
-  return `wants ${range(job.gpus.min, job.gpus.max)}`;
+export interface RowPlace {
+  /** Among all that are loaded. */
+  index: number;
+  measure: Ref<HTMLTableRowElement>;
 }
 
-export function JobRow({ job: listed, now }: { job: Job; now: Date }) {
+interface Props extends RowPlace {
+  job: Job;
+  columns: JobColumn[];
+  now: Date;
+  selected: boolean;
+  onSelect: (number: number, through: boolean) => void;
+}
+
+export const JobRow = memo(function JobRow({ job, columns, now, selected, onSelect, index, measure }: Props) {
   const navigate = useNavigate();
-  const job = useLiveJobs().get(listed.number)?.full ?? listed;
-  const submitted = new Date(job.submitted_at);
-  const ended = job.finished_at ? new Date(job.finished_at) : null;
   return (
-    <tr className="jx" data-row style={{ ...jobPaint(job.number), cursor: "pointer" }} onClick={() => void navigate(`/jobs/${job.number}`)} {...jobMark(job.number)}>
-      <td className="wide"><JobRef number={job.number} name={job.name} array={job.array} /></td>
-      <td><span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} />{job.emulated && <Emulated />}</span></td>
-      <td data-l="Project">{job.project.name}</td>
-      <td data-l="Owner">{job.owner ? job.owner.name || job.owner.email : <span className="sub">no longer here</span>}</td>
-      <td className="ra" data-l="Progress">{percent(job.progress)}</td>
-      <td data-l="GPUs">{job.allocation ? gpusOf(job) : <span className="sub" style={{ margin: 0 }}>{gpusOf(job)}</span>}</td>
-      <td className="ra" data-l="Submitted" title={dateTime(submitted)}>{moment(submitted, now)}</td>
-      <td className="ra" data-l="Ended">{ended ? <span title={dateTime(ended)}>{moment(ended, now)}<span className="sub"> {duration((ended.getTime() - submitted.getTime()) / 1000)}</span></span> : <span className="sub">–</span>}</td>
-      <td className="ra" data-l="Cost">{money(job.cost.so_far, job.cost.currency)}</td>
+    <tr
+      ref={measure} data-index={index} aria-rowindex={index + 2} data-row data-number={job.number} className={selected ? `jx ${css.on}` : "jx"} style={{ ...jobPaint(job.number), cursor: "pointer" }}
+      onClick={() => void navigate(`/jobs/${job.number}`)} {...jobMark(job.number)}
+    >
+      <td className="wide">
+        <span className={css.job}>
+          <input type="checkbox" checked={selected} aria-label={`Select job ${job.number}`} onClick={(event) => { event.stopPropagation(); onSelect(job.number, event.shiftKey); }} onChange={() => undefined} />
+          <JobRef number={job.number} name={job.name} array={job.array} />
+        </span>
+      </td>
+      {columns.map((column) => {
+        const { label, right } = JOB_COLUMNS[column];
+        return <td key={column} className={right ? "ra" : undefined} data-l={column === "state" ? undefined : label}>{JOB_CELLS[column](job, now)}</td>;
+      })}
     </tr>
   );
-}
+});

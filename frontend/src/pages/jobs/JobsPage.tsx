@@ -1,116 +1,110 @@
-import { useDebouncedValue } from "@mantine/hooks";
-import { useEffect, useState } from "react";
+import { useCallback, useMemo } from "react";
 import { Link, useSearchParams } from "react-router";
-import { usePartitions } from "../../api/clusterHooks";
-import { useArrays, useJobs, useProjects } from "../../api/hooks";
+import { url } from "../../api/client";
+import { useArrays, useSession } from "../../api/hooks";
+import { useJobs } from "../../api/jobListHooks";
+import type { Job, JobColumn } from "../../api/types";
+import { Icon } from "../../components/icons";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
-import { JOB_STATES, STATE_ORDER, type JobState } from "../../lib/jobState";
+import { count, inWords } from "../../lib/format";
+import { columnsOf } from "../../lib/jobColumns";
+import { isNarrowed, NEWEST_FIRST, paramsOf, queryOf, readFilters, type JobFilters } from "../../lib/jobFilters";
+import { focusedRow, useKeys } from "../../lib/keys";
+import { useLiveJobs, type JobView } from "../../lib/liveContext";
+import { setPreferences, usePreferences } from "../../lib/preferences";
 import { TopBar } from "../../shell/TopBar";
 import { ArrayPanel } from "./ArrayPanel";
-import { ArrayRow } from "./ArrayRow";
-import { JobRow } from "./JobRow";
+import { BulkBar } from "./BulkBar";
+import { ColumnsMenu } from "./ColumnsMenu";
+import { FilterBar } from "./FilterBar";
+import { JobTable } from "./JobTable";
+import { useSelection } from "./useSelection";
+import { ViewTabs } from "./ViewTabs";
 
-const GROUPS: { key: string; label: string; states: JobState[] }[] = [
-  { key: "", label: "All", states: [] },
-  { key: "live", label: "Live", states: STATE_ORDER.filter((state) => !JOB_STATES[state].ended) },
-  ...(["queued", "running", "succeeded", "failed", "cancelled"] as const).map((state) => ({ key: state, label: JOB_STATES[state].word, states: [state] as JobState[] })),
-];
+/** Then scrolling reads no further by itself: whoever wants them all narrows the list, or takes the CSV. */
+const MOST_BY_SCROLLING = 5000;
+const NO_JOBS: Job[] = [];
 
-/** Filters live in the address, so that a list can be linked and Back works. */
-function useFilters() {
+/** Filters and columns live in the address, so that a list can be linked and Back works. */
+function useAddress() {
   const [params, setParams] = useSearchParams();
-  const set = (key: string, value: string) => {
-    setParams((old) => {
-      if (value) old.set(key, value);
-      else old.delete(key);
-      return old;
-    }, { replace: true });
+  const { jobColumns } = usePreferences();
+  const own = columnsOf(params.get("columns"));
+  const text = params.toString();
+  const filters = useMemo(() => readFilters(new URLSearchParams(text)), [text]);
+  const change = (changes: Partial<JobFilters>) => setParams((old) => paramsOf({ ...readFilters(old), ...changes }, columnsOf(old.get("columns"))), { replace: true });
+  const setColumns = (columns: JobColumn[]) => {
+    setPreferences({ jobColumns: columns });
+    if (own) setParams((old) => paramsOf(readFilters(old), columns), { replace: true });
   };
-  return { state: params.get("state") ?? "", search: params.get("search") ?? "", project: params.get("project") ?? "", array: params.get("array") ?? "", partition: params.get("partition") ?? "", set };
+  return { params, filters, columns: own ?? jobColumns, change, setColumns, show: (next: URLSearchParams) => setParams(next) };
+}
+
+/** Rows as the stream has them by now; one that did not change is the same object. */
+function useRows(pages: { results: Job[] }[] | undefined, live: Map<number, JobView>): Job[] {
+  return useMemo(() => pages?.flatMap((page) => page.results.map((job) => live.get(job.number)?.full ?? job)) ?? NO_JOBS, [pages, live]);
 }
 
 export default function JobsPage() {
-  const filters = useFilters();
-  const [typed, setTyped] = useState(filters.search);
-  const [settled] = useDebouncedValue(typed, 250);
+  const { params, filters, columns, change, setColumns, show } = useAddress();
+  const session = useSession().data;
+  const live = useLiveJobs();
   const now = useNow(10_000);
-  const projects = useProjects().data ?? [];
-  const partitions = usePartitions().data ?? [];
-  const group = GROUPS.find((entry) => entry.key === filters.state) ?? GROUPS[0]!;
-  const narrowed = Boolean(filters.state || filters.search || filters.array || filters.partition);
-  const query = useJobs({ state: group.states, search: filters.search, project: filters.project, array: filters.array, partition: filters.partition, ...(narrowed ? {} : { arrays: "first" as const }) });
+  const narrowed = isNarrowed(filters);
+  const asked = queryOf(filters);
+  const query = useJobs({ ...asked, ...(narrowed ? {} : { arrays: "first" }) });
+  const jobs = useRows(query.data?.pages, live);
   const folded = !narrowed && !query.isPlaceholderData;
-  const arrays = useArrays(filters.project, folded && (query.data?.pages.some((page) => page.results.some((job) => job.array)) ?? false));
-  useEffect(() => setTyped(filters.search), [filters.search]);
-  useEffect(() => {
-    if (settled !== filters.search && settled === typed) filters.set("search", settled.trim());
-  });
+  const arrays = useArrays(filters.project, folded && jobs.some((job) => job.array));
+  const single = useMemo(() => (folded ? jobs.filter((job) => !job.array) : jobs), [folded, jobs]);
+  const selection = useSelection(single, paramsOf(filters).toString());
+  useKeys({ x: () => { const number = focusedRow()?.dataset.number; if (number) selection.toggle(Number(number)); } });
+  const { fetchNextPage, isFetchingNextPage, hasNextPage } = query;
+  const readMore = useCallback(() => { if (!isFetchingNextPage) void fetchNextPage(); }, [fetchNextPage, isFetchingNextPage]);
+  const scrolls = hasNextPage && jobs.length < MOST_BY_SCROLLING && !query.isError;
   return (
     <>
       <TopBar title="Jobs" />
       <div className="page">
-        <h1 className="vh">Jobs</h1>
-        {filters.array && <ArrayPanel key={filters.array} number={filters.array} onClose={() => filters.set("array", "")} />}
+        <Sentence live={live} />
+        {filters.array && <ArrayPanel key={filters.array} number={filters.array} onClose={() => change({ array: "" })} />}
         <Panel
-          title="Jobs" meta={filters.array ? `of array ${filters.array}, newest first` : narrowed ? "newest first" : "newest first, an array as one"}
+          title="Jobs" meta={`${filters.array ? `of array ${filters.array}, ` : ""}${filters.ordering === NEWEST_FIRST ? "newest first" : "oldest first"}${narrowed ? "" : ", an array as one"}`}
           right={
             <>
-              {projects.length > 1 && (
-                <select className="in" style={{ height: 28, fontSize: 12, width: "auto" }} aria-label="Project" value={filters.project} onChange={(event) => filters.set("project", event.target.value)}>
-                  <option value="">All projects</option>
-                  {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
-                </select>
-              )}
-              {(partitions.length > 0 || filters.partition) && (
-                <select className="in" style={{ height: 28, fontSize: 12, width: "auto" }} aria-label="Partition" value={filters.partition} onChange={(event) => filters.set("partition", event.target.value)}>
-                  <option value="">All partitions</option>
-                  {partitions.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}
-                </select>
-              )}
-              <input className="in" style={{ height: 28, width: 170, fontSize: 12 }} type="search" placeholder="Name or number" aria-label="Name or number" value={typed} onChange={(event) => setTyped(event.target.value)} />
+              <a className="btn sm" href={url("jobs/export", asked)} download><Icon name="download" size={14} />CSV</a>
+              <ColumnsMenu columns={columns} onChange={setColumns} />
             </>
           }
         >
-          <div className="pb" style={{ overflowX: "auto" }}>
-            <div className="seg" role="group" aria-label="State">
-              {GROUPS.map((entry) => <button key={entry.key} type="button" aria-pressed={entry === group} onClick={() => filters.set("state", entry.key)}>{entry.label}</button>)}
-            </div>
-          </div>
+          <ViewTabs params={params} filters={filters} columns={columns} onState={(state) => change({ state })} onView={show} />
+          <FilterBar filters={filters} onChange={change} />
           <Loadable query={query} what="The list of jobs" skeleton={<Skeleton height={26} count={8} />}>
-            {(data) => {
-              const jobs = data.pages.flatMap((page) => page.results);
-              return jobs.length === 0 ? <Empty filtered={Boolean(narrowed || filters.project)} /> : (
-                <div className="tw">
-                  <table className="t cards">
-                    <thead>
-                      <tr>
-                        <th scope="col">Job</th><th scope="col">State</th><th scope="col">Project</th><th scope="col">Owner</th><th scope="col" className="ra">Progress</th><th scope="col">GPUs</th>
-                        <th scope="col" className="ra">Submitted</th><th scope="col" className="ra">Ended</th><th scope="col" className="ra">Cost</th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      {jobs.map((job) => {
-                        if (!folded || !job.array) return <JobRow key={job.id} job={job} now={now} />;
-                        const { number } = job.array;
-                        const listed = arrays.data?.results.find((one) => one.number === number);
-                        return <ArrayRow key={job.id} first={job} place={job.array} listed={listed} alone={arrays.isSuccess && !listed} now={now} />;
-                      })}
-                    </tbody>
-                  </table>
-                </div>
-              );
-            }}
+            {() => jobs.length === 0 ? <Empty filtered={narrowed || filters.project !== ""} /> : (
+              <JobTable jobs={jobs} folded={folded} arrays={arrays.data?.results} columns={columns} now={now} selection={selection} more={scrolls} readMore={readMore} />
+            )}
           </Loadable>
-          {query.hasNextPage && (
-            <button type="button" className="more" style={{ padding: 8, borderRadius: "0 0 8px 8px" }} disabled={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>
-              {query.isFetchingNextPage ? "Reading" : "Older jobs"}
+          {hasNextPage && (
+            <button type="button" className="more" style={{ padding: 8, borderRadius: "0 0 8px 8px" }} disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+              {isFetchingNextPage ? "Reading" : filters.ordering === NEWEST_FIRST ? "Older jobs" : "Newer jobs"}
             </button>
           )}
         </Panel>
+        <BulkBar jobs={selection.jobs} session={session} onClear={selection.clear} />
       </div>
     </>
   );
+}
+
+/** What the reader's projects do now, whatever is listed. */
+function Sentence({ live }: { live: Map<number, JobView> }) {
+  const states = [...live.values()].filter((job) => job.full).map((job) => job.state);
+  const waiting = states.filter((state) => state === "queued").length;
+  const running = states.filter((state) => state === "running" || state === "starting" || state === "rescaling").length;
+  const waits = waiting === 0 ? "none waits" : `${inWords(waiting)} ${waiting === 1 ? "waits" : "wait"}`;
+  if (running === 0 && waiting === 0) return <h1 className="say"><b>Nothing runs or waits</b> in your projects.</h1>;
+  return <h1 className="say"><b>{count(running, "job")} of your projects {running === 1 ? "runs" : "run"}</b>, {waits}.</h1>;
 }
 
 function Empty({ filtered }: { filtered: boolean }) {

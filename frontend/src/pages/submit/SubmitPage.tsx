@@ -12,6 +12,8 @@ import { errorAt } from "./fields";
 import { useDraft } from "./useDraft";
 import { FormTab } from "./FormTab";
 import { Preview } from "./Preview";
+import { SaveTemplate } from "./SaveTemplate";
+import { StartFrom } from "./StartFrom";
 import css from "./submit.module.css";
 
 const YamlTab = lazy(() => import("./YamlTab"));
@@ -34,6 +36,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
   const draft = useDraft(session, again?.spec);
   const [tab, setTab] = useState<"form" | "yaml">("form");
   const [copied, setCopied] = useState(false);
+  const [saving, setSaving] = useState(false);
   const submit = useSubmit();
   const navigate = useNavigate();
   const errors = submit.error instanceof ApiError ? submit.error.errors : [];
@@ -45,7 +48,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
   };
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !submit.isPending) {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !submit.isPending && !saving) {
         event.preventDefault();
         send();
       }
@@ -69,12 +72,15 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
                 <button type="button" role="tab" aria-selected={tab === "form"} onClick={() => setTab("form")}>Form</button>
                 <button type="button" role="tab" aria-selected={tab === "yaml"} onClick={() => { draft.showText(); setTab("yaml"); }}>YAML</button>
               </div>
-              <button type="button" className="btn sm" onClick={draft.clear}>Start afresh</button>
+              <span className={css.begin}>
+                {!again && <StartFrom draft={draft} session={session} />}
+                <button type="button" className="btn sm" onClick={draft.clear}>Start afresh</button>
+              </span>
             </div>
             {again && <Begin job={again} draft={draft} error={errorAt(errors, "resume_from")} />}
             {submit.error && <General error={submit.error} errors={errors} tab={tab} />}
             {tab === "form" ? (
-              <FormTab draft={draft} errors={errors} />
+              <FormTab key={draft.begun} draft={draft} errors={errors} />
             ) : (
               <Suspense fallback={<div className="pb"><Skeleton height={420} /></div>}>
                 <YamlTab text={draft.text} onChange={draft.setText} parsed={parsed ?? parseYaml(draft.text)} errors={errors} />
@@ -82,6 +88,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
             )}
             <div className={css.foot}>
               <span className="sub grow">{copied ? "Copied" : "The draft is kept in this browser tab."}</span>
+              <button type="button" className="btn" onClick={() => setSaving(true)} disabled={wrong}>Save as template</button>
               <button type="button" className="btn" onClick={copy}>Copy YAML</button>
               <button type="submit" className="btn pri" disabled={submit.isPending || wrong} title="Ctrl Enter">
                 {submit.isPending ? "Submitting" : "Submit job"} <kbd>⌘↵</kbd>
@@ -90,6 +97,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
           </form>
           <Preview file={draft.file} />
         </div>
+        {saving && <SaveTemplate file={draft.file} name={typeof draft.file.name === "string" ? draft.file.name : ""} onClose={() => setSaving(false)} />}
       </div>
     </>
   );

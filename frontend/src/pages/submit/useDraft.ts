@@ -1,6 +1,7 @@
 import { useMemo, useState } from "react";
 import type { Session } from "../../api/types";
 import { parseYaml, readPath, toYaml, writePath, type JobFile } from "../../lib/jobFile";
+import { randomKey } from "../../lib/randomKey";
 
 const KEY = "evenkeel-draft";
 
@@ -27,20 +28,20 @@ function store(file: JobFile | null): void {
   }
 }
 
-function randomKey(): string {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
 export interface Draft {
   file: JobFile;
   text: string;
   key: string;
+  /** How often another file took its place. */
+  begun: number;
   get: (path: string) => unknown;
   set: (path: string, value: unknown) => void;
   /** A program of the catalogue, or none: then the command counts. Never both. */
   chooseModel: (name: string | undefined) => void;
   setText: (text: string) => void;
   showText: () => void;
+  /** Another file in its place. */
+  begin: (file: JobFile) => void;
   clear: () => void;
 }
 
@@ -48,13 +49,14 @@ export interface Draft {
 export function useDraft(session: Session, again?: JobFile): Draft {
   const [file, setFile] = useState<JobFile>(() => again ?? stored() ?? blank(session));
   const [text, setTextState] = useState(() => toYaml(file));
+  const [begun, setBegun] = useState(0);
   const key = useMemo(randomKey, [file, text]);
   const replace = (next: JobFile) => {
     setFile(next);
     if (!again) store(next); // the draft of a new job is not lost to the repetition of another
   };
   return {
-    file, text, key,
+    file, text, key, begun,
     get: (path) => readPath(file, path),
     set: (path, value) => replace(writePath(file, path, value)),
     chooseModel: (name) => replace(name ? writePath(writePath(file, "command", undefined), "model_type", name) : writePath(file, "model_type", undefined)),
@@ -64,6 +66,11 @@ export function useDraft(session: Session, again?: JobFile): Draft {
       if (parsed) replace(parsed);
     },
     showText: () => setTextState(toYaml(file)),
+    begin: (next) => {
+      replace(next);
+      setTextState(toYaml(next));
+      setBegun(begun + 1);
+    },
     clear: () => {
       const next = again ?? blank(session);
       setFile(next);
