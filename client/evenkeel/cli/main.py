@@ -40,9 +40,8 @@ from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, preview, ls, queue, show, why, explain, logs, metrics, wait, cancel, hold, release, extend, change,
-    resubmit, move, bulk, arrays, prio, shares, qos, partition, nodes, drain, resume,
-    throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts, audit,
-    open_, completion,
+    resubmit, move, bulk, arrays, prio, shares, qos, partition, nodes, drain, resume, throughputs, window, idle,
+    projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts, audit, open_, completion,
 )  # fmt: skip
 
 
