@@ -17,7 +17,7 @@ export function DrainsPanel({ nodes, isAdmin }: { nodes: ClusterNode[]; isAdmin:
   const drained = drainedNodes(nodes);
   if (drained.length === 0) return null;
   return (
-    <Panel title="Drained nodes" meta={count(drained.length, "node")}>
+    <Panel title="Drains" meta={count(drained.length, "node")}>
       <ul className="list">{drained.slice(0, shown).map((node) => <Row key={node.name} node={node} isAdmin={isAdmin} onChange={setChanging} />)}</ul>
       {changing !== null && <DrainForm key={changing} name={changing} onClose={() => setChanging(null)} />}
       {drained.length > shown && <button type="button" className="more" style={{ padding: 8 }} onClick={() => setShown(shown + AT_ONCE)}>More nodes</button>}
