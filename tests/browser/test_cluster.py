@@ -80,10 +80,12 @@ def test_a_node_is_drained_by_a_deadline_and_taken_back(page: Page, live_portal:
     expect(drains).to_contain_text("new fans")
     expect(panel(page, "Nodes").locator("tbody tr").first).to_contain_text(re.compile("drain(ed|ing)"))
     check_fits_and_is_accessible(page)
-    assert asked(live_portal, "nodes")[0]["drain"]["reason"] == "new fans"
+    with live_portal.api() as api:
+        assert api.get("nodes").json()[0]["drain"]["reason"] == "new fans"
     drains.get_by_role("button", name=re.compile("Cancel drain|Resume")).click()
     expect(drains).to_have_count(0)
-    assert asked(live_portal, "nodes")[0]["drain"] is None
+    with live_portal.api() as api:
+        assert api.get("nodes").json()[0]["drain"] is None
 
 
 @WIDTHS

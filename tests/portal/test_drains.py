@@ -183,11 +183,10 @@ class TestSaying:
                 call()
             return len(captured)
 
-        first = training(world, steps=LONG)
+        first, second = training(world, steps=LONG), training(world, steps=LONG)
+        assert node_of(second) != node_of(first)
         boss.post(f"nodes/{node_of(first)}/drain", {"within_s": HOUR_S})
         one = statements(lambda: boss.get("nodes"))
-        second = training(world, steps=LONG)
-        assert node_of(second) != node_of(first)
         boss.post(f"nodes/{node_of(second)}/drain", {"within_s": HOUR_S})
         assert statements(lambda: boss.get("nodes")) == one
 
