@@ -1,8 +1,8 @@
 """Jobs on lost, drained and reserved nodes, seen by a policy as if they waited.
 
 On a lost node the processes are gone whatever the state says, so protection does not hold. A drained
-node still trains: its jobs leave by checkpoint once there is room for them elsewhere. Where a window has begun that
-is not for them they leave by checkpoint at once, and queue where there is no room.
+node still trains: its jobs leave by checkpoint once there is room for them elsewhere, and by its deadline where it has
+one. Where a window has begun that is not for them they leave by checkpoint at once, and queue where there is no room.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduling.domain import Job, Reason, Snapshot, Window
+from scheduling import draining
+from scheduling.domain import Drain, Job, Reason, Snapshot, Window
+from scheduling.draining import Leaving
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
 
@@ -26,6 +28,7 @@ class Displaced:
     staying: frozenset[str] = frozenset()
     give_back: frozenset[str] = frozenset()  # STANDBY: assigned GPUs that cannot be launched on
     cleared: Mapping[str, Window] = field(default_factory=dict)  # on nodes with a window that has begun
+    drained: Leaving = field(default_factory=Leaving)
     #: How the policy sees jobs for other reasons, None: not at all.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
     #: Whom the policy puts out though it cannot resize them; it plans without them.
@@ -34,7 +37,7 @@ class Displaced:
     @property
     def leaving(self) -> frozenset[str]:
         """Who cannot keep what it has, placed elsewhere or not."""
-        return self.must_leave | self.cleared.keys()
+        return self.must_leave | self.cleared.keys() | self.drained.due
 
     def keep(self, stay: Iterable[str]) -> Displaced:
         """The jobs in `stay` find no other place: they keep training where they are, unresized."""
@@ -58,11 +61,10 @@ class Displaced:
             waits = "it is queued again and starts when enough GPUs are free"
             where = "it moves to other GPUs" if key in placed else waits
             found[key] = Reason("node_lost", f"A node that it ran on was lost, so {where}.")
-        for key in self.may_stay:
-            found[key] = Reason("node_drained", "Its node is being drained, so it moves by checkpoint to other GPUs.")
-        for key in self.staying:
-            text = "Its node is being drained; it moves by checkpoint when enough GPUs elsewhere are free."
-            found[key] = Reason("node_drained_waits", text)
+        found |= {key: draining.moves(self._drain(key)) for key in self.may_stay}
+        found |= {key: draining.waits(self._drain(key)) for key in self.staying}
+        found |= {key: draining.is_due(self._drain(key), placed=key in placed) for key in self.drained.due}
+        found |= self.drained.told
         for key in self.give_back:
             text = "A node that it was to start on left the cluster, so it is queued again for other GPUs."
             found[key] = Reason("assignment_withdrawn", text)
@@ -71,6 +73,9 @@ class Displaced:
             text = f"{_begun(window)}, so it is checkpointed and {'moves' if key in placed else waits}."
             found[key] = Reason(window.kind, text, window_detail(window) | {"elsewhere": True})
         return found
+
+    def _drain(self, key: str) -> Drain:
+        return self.drained.drains[key]
 
 
 def _begun(window: Window) -> str:
@@ -88,7 +93,7 @@ def displace(snapshot: Snapshot) -> Displaced:
     if not closed and usable.keys() >= set[int]().union(*(job.gpu_ids for job in snapshot.jobs)):
         return Displaced(snapshot, snapshot)
     drained = {gpu for node in snapshot.nodes if not node.schedulable and not node.lost for gpu in node.gpu_ids}
-    must, may, back, cleared = set(), set(), set(), dict[str, Window]()
+    must, back, cleared, on_drained = set(), set(), dict[str, Window](), list[Job]()
     for job in snapshot.jobs:
         gone = {gpu for gpu in job.gpu_ids if gpu not in usable}
         if not gone and job.id not in closed:
@@ -100,10 +105,20 @@ def displace(snapshot: Snapshot) -> Displaced:
             must.add(job.id)
         elif job.id in closed and leaves:
             cleared[job.id] = closed[job.id]
-        elif gone and gone <= drained and leaves:
-            may.add(job.id)
-    found = Displaced(snapshot, snapshot, frozenset(must), frozenset(may), give_back=frozenset(back), cleared=cleared)
-    return _build(found)
+        elif gone and gone <= drained:
+            on_drained.append(job)
+    left = draining.leave(on_drained, snapshot)
+    found = Displaced(
+        snapshot,
+        snapshot,
+        frozenset(must),
+        left.may,
+        staying=left.staying,
+        give_back=frozenset(back),
+        cleared=cleared,
+        drained=left,
+    )
+    return _build(found).without(left.stopped)
 
 
 def _closed(snapshot: Snapshot) -> dict[str, Window]:

@@ -11,6 +11,7 @@ from scheduling._never import NO_TYPE, Unable
 from scheduling._pool_words import PoolWords
 from scheduling._reclaim import Reclaim
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
+from scheduling.draining import moments
 from scheduling.lifecycle import State
 from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key
@@ -101,6 +102,7 @@ def next_wake_at(
     rests = getattr(policy, "rests", False)
     later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
     later += [edge for window in snapshot.windows for edge in (window.start, window.end)]
+    later += moments(snapshot)
     for job in snapshot.jobs:
         if job.not_before is not None and not job.gpu_ids:
             later.append(job.not_before)

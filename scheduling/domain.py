@@ -29,6 +29,15 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """Nothing new comes to a node, and whoever is there leaves: by `deadline`, or where there is none, when there is
+    room elsewhere."""
+
+    deadline: float | None = None
+    text: str = ""  # what it is for
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One machine. `gpu_ids` are ids of accelerators in index order; all have one type."""
 
@@ -38,6 +47,7 @@ class Node:
     schedulable: bool = True  # False: drained or lost; nothing new is placed here
     lost: bool = False  # its jobs must be moved away now
     emulated: bool = False
+    drain: Drain | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class Client:
         self.arrays = resources.Arrays(self)
         self.partitions = node_sets.Partitions(self)
         self.windows = node_sets.Windows(self)
+        self.drains = node_sets.Drains(self)
         self.tokens = resources.Tokens(self)
         self.secrets = resources.Secrets(self)
         self.artifacts = resources.Artifacts(self)
@@ -132,6 +133,10 @@ class Client:
     def nodes(self) -> list[schemas.Node]:
         """With who holds each GPU."""
         return cast("list[schemas.Node]", self._request("GET", "nodes").json())
+
+    def model_types(self) -> list[schemas.ModelType]:
+        """The catalogue, with what is known of each program's throughput."""
+        return cast("list[schemas.ModelType]", self._request("GET", "model-types").json())
 
     def cancel(self, job: str) -> schemas.Job:
         return self.one(schemas.Job, "POST", f"jobs/{_segment(job)}/cancel")

@@ -1,4 +1,4 @@
-"""Partitions, maintenance windows and reservations over the API."""
+"""Partitions, maintenance windows and reservations, and drains of nodes over the API."""
 
 from __future__ import annotations
 
@@ -33,3 +33,18 @@ class Windows(Resource):
 
     def remove(self, window: int) -> None:
         self._client.send("DELETE", f"windows/{window}")
+
+
+class Drains(Resource):
+    """Nodes that are taken out of use, at once or by a deadline."""
+
+    def start(self, node: str, wish: Wish) -> schemas.Node:
+        return self._client.one(schemas.Node, "POST", f"nodes/{part(node)}/drain", json=dict(wish))
+
+    def preview(self, node: str, wish: Wish) -> schemas.DrainPreview:
+        """What it would do to who is there now."""
+        query = {name: str(value) for name, value in wish.items()}
+        return self._client.one(schemas.DrainPreview, "GET", f"nodes/{part(node)}/drain-preview", params=query)
+
+    def resume(self, node: str) -> schemas.Node:
+        return self._client.one(schemas.Node, "POST", f"nodes/{part(node)}/resume")

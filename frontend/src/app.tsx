@@ -22,6 +22,7 @@ const SharesPage = lazy(() => import("./pages/shares/SharesPage"));
 const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
 const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
+const ThroughputPage = lazy(() => import("./pages/throughput/ThroughputPage"));
 const NotFound = lazy(() => import("./pages/NotFound"));
 
 const refused = (error: unknown) => error instanceof ApiError && error.status >= 400 && error.status < 500;
@@ -58,6 +59,7 @@ function Pages() {
           <Route path="/limits" element={<LimitsPage session={session.data} />} />
           <Route path="/usage" element={<UsagePage session={session.data} />} />
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
+          <Route path="/cluster/throughput" element={<ThroughputPage />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
           {session.data.user.is_admin && <Route path="/policy" element={<PolicyPage />} />}
           <Route path="*" element={<NotFound />} />

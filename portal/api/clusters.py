@@ -24,12 +24,13 @@ from portal.api.shapes.jobs import EventPage
 from portal.api.shapes.live import Live
 from portal.api.shapes.previews import PolicyPreview
 from portal.jobs import live, offers, policies
+from portal.jobs.drains import describe_with_drains
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Cluster, Node
 from portal.jobs.previews import preview_policy
 from portal.jobs.schema import FieldProblem
 from portal.jobs.selectors import visible_events
-from portal.jobs.services.administration import set_drained, set_policy, undo_policy
+from portal.jobs.services.administration import set_policy, undo_policy
 from scheduling.policies import POLICIES
 
 
@@ -75,39 +76,12 @@ class AcceleratorTypesView(APIView):
         return Response(offers.describe_accelerator_types(timezone.now()))
 
 
-def _mine(request: Request) -> set[int]:
-    return set(visible_projects(signed_in(request)).values_list("pk", flat=True))
-
-
 class NodesView(APIView):
     @operation("list_nodes", shapes.Nodes, access=Access.SIGNED_IN, tag="cluster")
     def get(self, request: Request, query: Query) -> Response:
-        """Nodes with their accelerators and who holds them."""
-        return Response(offers.describe_nodes(_mine(request)))
-
-
-class DrainView(APIView):
-    permission_classes = ADMINISTRATORS
-    drained = True
-
-    @operation("drain_node", shapes.Node, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
-    def post(self, request: Request, name: str, query: Query) -> Response:
-        """Place nothing new on the node; its jobs move away by checkpoint."""
-        return Response(_set_drained(request, name, drained=True))
-
-
-class ResumeView(APIView):
-    permission_classes = ADMINISTRATORS
-
-    @operation("resume_node", shapes.Node, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
-    def post(self, request: Request, name: str, query: Query) -> Response:
-        """Use a drained node again."""
-        return Response(_set_drained(request, name, drained=False))
-
-
-def _set_drained(request: Request, name: str, *, drained: bool) -> dict[str, Any]:
-    node = set_drained(actor=signed_in(request), node=Node.objects.get(name=name), drained=drained)
-    return offers.describe_node(node, _mine(request))
+        """Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there."""
+        mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
+        return Response(describe_with_drains(Node.objects.all(), mine, timezone.now()))
 
 
 class PoliciesView(APIView):

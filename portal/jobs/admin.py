@@ -9,6 +9,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils import timezone
 from unfold.admin import TabularInline
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
@@ -17,7 +18,8 @@ from accounts.admin import AuditedAdmin, ReadOnlyAdmin, actor_of
 from portal.jobs.describe import people_state
 from portal.jobs.models import Accelerator, Cluster, Decision, Job, ModelType, Node, PolicyChange, Run
 from portal.jobs.policy_help import parameters_help
-from portal.jobs.services.administration import NothingToUndo, set_drained, set_policy, undo_policy
+from portal.jobs.services.administration import NothingToUndo, set_policy, undo_policy
+from portal.jobs.services.drains import drain_node, resume_node
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
@@ -51,16 +53,15 @@ class NodeAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Drain: jobs move away, nothing new is placed", permissions=["drain"])
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
-        self._set(request, queryset, True)
+        for node in queryset:
+            drain_node(actor=actor_of(request), node=node, now=timezone.now())
+        self.message_user(request, "Drained.", messages.SUCCESS)
 
     @admin.action(description="Resume", permissions=["drain"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
-        self._set(request, queryset, False)
-
-    def _set(self, request: HttpRequest, nodes: QuerySet[Node], drained: bool) -> None:
-        for node in nodes:
-            set_drained(actor=actor_of(request), node=node, drained=drained)
-        self.message_user(request, "Drained." if drained else "Resumed.", messages.SUCCESS)
+        for node in queryset:
+            resume_node(actor=actor_of(request), node=node, now=timezone.now())
+        self.message_user(request, "Resumed.", messages.SUCCESS)
 
 
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -75,6 +75,7 @@ _WAYS_OUT = {
     "min_gain": "A plan that gains more than min_gain, or a job that ends.",
     "rigid": "Nothing resizes it: it cannot write checkpoints.",
     "node_drained_waits": "It goes on when GPUs on other nodes are free, or the node is resumed.",
+    "node_drained_lost": "It goes on if it ends before the deadline, or if the node is resumed before.",
 }
 
 

@@ -88,6 +88,13 @@ class Node(models.Model):
     cpus = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveIntegerField(default=0)
     drained = models.BooleanField(default=False)
+    drained_at = models.DateTimeField(null=True)
+    #: Whoever is still there then leaves or is stopped; None: they leave when there is room elsewhere.
+    drain_deadline_at = models.DateTimeField(null=True)
+    drain_reason = models.CharField(max_length=200, blank=True, default="")
+    drained_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    #: The event of its deadline was written.
+    drain_came_due = models.BooleanField(default=False, editable=False)
     lost = models.BooleanField(default=False)
     last_seen_at = models.DateTimeField(null=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -96,15 +96,12 @@ def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:
     ]
 
 
-def describe_nodes(project_ids: set[int]) -> list[dict[str, Any]]:
-    """Every node with who is on it; names of jobs only of the projects given."""
+def describe_nodes(
+    nodes: Iterable[Node], project_ids: set[int], drains: Mapping[int, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Nodes with who is on them; names of jobs only of the projects given. `drains`: of those that are drained."""
     held, assigned = _occupants(Hold, project_ids), _occupants(Assignment, project_ids)
-    nodes = Node.objects.prefetch_related("accelerators").order_by("name")
-    return [_node(node, held, assigned) for node in nodes]
-
-
-def describe_node(node: Node, project_ids: set[int]) -> dict[str, Any]:
-    return _node(node, _occupants(Hold, project_ids), _occupants(Assignment, project_ids))
+    return [_node(node, held, assigned) | {"drain": drains.get(node.pk)} for node in nodes]
 
 
 def _occupants(model: type[Hold] | type[Assignment], project_ids: set[int]) -> dict[int, dict[str, Any]]:

@@ -18,7 +18,7 @@ _WORDS = {
     "partition_full": "Resources", "across_pools": "Resources", "partition_too_small": "PartitionNodeLimit",
     "maintenance": "ReqNodeNotAvail", "reservation": "Reservation",
     "never": "BadConstraints", "no_profile": "BadConstraints", "node_unavailable": "ReqNodeNotAvail",
-    "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
+    "node_drained": "ReqNodeNotAvail", "node_drained_waits": "ReqNodeNotAvail", "node_lost": "ReqNodeNotAvail",
     "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "held_cost": "AssocGrpBillingMinutes",
     "held_idle": "JobHeldAdmin",
 }  # fmt: skip

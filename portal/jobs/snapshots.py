@@ -14,7 +14,7 @@ from accounts.models import Project
 from portal.jobs import profiles, quota_use
 from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.guarantees import guarantees_of_projects
-from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Partition, Qos
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Node, Partition, Qos
 from portal.jobs.selectors import in_states
 from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
@@ -158,10 +158,23 @@ def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
             schedulable=not (node.drained or node.lost),
             lost=node.lost,
             emulated=node.emulated,
+            drain=drain_of(node),
         )
         for node in cluster.nodes.all()
         if gpus[node.pk]
     )
+
+
+def drain_of(node: Node) -> domain.Drain | None:
+    return domain.Drain(_posix(node.drain_deadline_at), node.drain_reason) if node.drained else None
+
+
+def as_holding(
+    jobs: list[Job], gpus: Mapping[Any, tuple[int, ...]], kind_of: Mapping[int, str], types: Mapping[str, int]
+) -> list[domain.Job]:
+    """Jobs as rounds see them, as far as that depends on nobody else. `gpus`: by run."""
+    known = job_profiles(jobs, types)
+    return [_job(job, known[job.pk], gpus.get(job.run_id, ()), kind_of, (), {}, Waits(), {}) for job in jobs]
 
 
 def _gpus_by_run(model: type[Assignment] | type[Hold], cluster: Cluster) -> dict[Any, tuple[int, ...]]:

@@ -345,7 +345,8 @@ class Future:
         if move.gang is None:
             sim.epoch += 1
             sim.leaving = True
-            self._at(now + times.stop_s, lambda: self._queue_again(sim))
+            ends = move.reason.detail.get("mode") == "cancel"
+            self._at(now + times.stop_s, lambda: self._forget(sim) if ends else self._queue_again(sim))
         else:
             self._train(sim, begins)
 
@@ -367,6 +368,9 @@ class Future:
         freed = self._freed[kind]
         always = self._free[kind] - len(freed)
         return [heappop(freed) for _ in range(min(len(freed), max(0, count - always)))]
+
+    def _forget(self, sim: Sim) -> None:
+        del self._live[sim.job.id]
 
     def _queue_again(self, sim: Sim) -> None:
         sim.leaving, sim.locked_until = False, -math.inf

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scheduling.domain import Curve, Gang, Job, Snapshot
+from scheduling.draining import moments
 from scheduling.forecast.run_times import RunTime
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
@@ -65,6 +66,8 @@ def may_use(job: Job, kind: str) -> bool:
 def keeps(policy: Policy, snapshot: Snapshot) -> bool:
     """Whether jobs that run keep what they have, so that a round can only start somebody."""
     if policy.elastic or policy.timed or getattr(policy, "packs", False) or snapshot.guarantees or snapshot.windows:
+        return False
+    if next(moments(snapshot), None) is not None:
         return False
     if not getattr(policy, "preempts", False):
         return True

@@ -63,3 +63,48 @@ def test_a_window_is_set_shown_with_its_nodes_and_taken_back(page: Page, live_po
     expect(windows).to_contain_text("No maintenance and no reservation is to come")
     windows.get_by_role("button", name="Past").click()
     expect(windows.locator("tbody tr").first).to_contain_text(re.compile("removed"))
+
+
+@WIDTHS
+def test_a_node_is_drained_by_a_deadline_and_taken_back(page: Page, live_portal: LivePortal, width: int) -> None:
+    open_page(page, "/cluster", width)
+    panel(page, "Nodes").get_by_role("button", name="Drain").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(re.compile("No job is there|jobs? there"))
+    dialog.get_by_role("button", name="Within 4 h").click()
+    dialog.get_by_label("Reason").fill("new fans")
+    check_fits_and_is_accessible(page)
+    dialog.get_by_role("button", name=re.compile("^Drain")).click()
+    expect(dialog).to_have_count(0)
+    drains = panel(page, "Drains")
+    expect(drains).to_contain_text("new fans")
+    expect(panel(page, "Nodes").locator("tbody tr").first).to_contain_text(re.compile("drain(ed|ing)"))
+    check_fits_and_is_accessible(page)
+    with live_portal.api() as api:
+        assert api.get("nodes").json()[0]["drain"]["reason"] == "new fans"
+    drains.get_by_role("button", name=re.compile("Cancel drain|Resume")).click()
+    expect(drains).to_have_count(0)
+    with live_portal.api() as api:
+        assert api.get("nodes").json()[0]["drain"] is None
+
+
+@WIDTHS
+def test_throughputs_are_shown_with_their_sources_and_open_their_curve(
+    page: Page, live_portal: LivePortal, width: int
+) -> None:
+    open_page(page, "/cluster/throughput", width)
+    expect(page.locator("h1")).to_contain_text("on 1 GPU of each type")
+    check_fits_and_is_accessible(page)
+    page.get_by_label("Programs by name").fill("resnet50")
+    rows = panel(page, "Steps per second").locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("catalogue")
+    rows.first.get_by_role("button").first.click()
+    expect(page.get_by_role("dialog").get_by_role("img")).to_be_visible()
+    check_fits_and_is_accessible(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="By GPU count").click()
+    expect(page.locator("h1")).to_contain_text("on ")
+    page.get_by_label("Programs by name").fill("nothing like it")
+    page.get_by_role("button", name="Show all").click()
+    expect(rows.first).to_be_visible()

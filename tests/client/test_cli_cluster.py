@@ -41,6 +41,7 @@ NODE: schemas.Node = {
     "memory_mib": 65_536,
     "last_seen_at": None,
     "accelerators": [gpu(0, HELD), gpu(1, HELD), gpu(2, None)],
+    "drain": None,
 }
 
 
@@ -68,11 +69,16 @@ def test_a_long_queue_says_how_many_are_left_out(run: Run, portal: Scripted) -> 
 
 
 def test_nodes_say_how_many_gpus_are_free_and_who_holds_the_others(run: Run, portal: Scripted) -> None:
-    portal["GET nodes"] = [NODE, NODE | {"name": "n2", "drained": True, "emulated": True}, NODE | {"lost": True}]
+    drain = {"state": "drained", "since_at": None, "deadline_at": "2026-11-22T18:00:00Z", "reason": "", "by": None}
+    drained = NODE | {"name": "n2", "drained": True, "emulated": True, "drain": {**drain, "jobs": []}}
+    draining = NODE | {"drain": {**drain, "state": "draining", "reason": "new fans", "jobs": []}}
+    portal["GET nodes"] = [NODE, drained, NODE | {"lost": True}, draining]
     rows = [cells(line) for line in run("nodes").output.splitlines()[1:]]
     assert rows[0] == ["n1", "v100", "up", "3", "1", "#7", "16", "64"]
     assert rows[1][:3] == ["n2", "v100 (emulated)", "drained"]
     assert rows[2][2] == "lost"
+    assert rows[3][2].startswith("draining until 2026-11-2")
+    assert rows[3][2].endswith("(new fans)")
     assert json.loads(run("nodes", "--output", "json").output)[0]["name"] == "n1"
 
 
@@ -116,3 +122,20 @@ def test_metrics_are_shown_by_their_last_value_or_as_csv(run: Run, portal: Scrip
     assert json.loads(run("metrics", "12", "--output", "json").output)["series"] == series
     portal["GET jobs/12/metrics"] = {"series": {}, "names": [], "predicted_steps_per_s": [], "emulated": False}
     assert run("metrics", "12").output == "Nothing was reported.\n"
+
+
+def test_throughputs_are_listed_by_program_and_count(run: Run, portal: Scripted) -> None:
+    known = {"age_s": 60.0, "samples": 47, "relative_error": None}
+    points = [
+        {"count": 1, "steps_per_s": 8.4, "source": "measured", **known},
+        {"count": 2, "steps_per_s": 15.0, "source": "estimated", **known, "relative_error": 0.3},
+    ]
+    curves = {"v100": {"points": points}}
+    portal["GET model-types"] = [{"name": "resnet50", "curves": curves}, {"name": "tiny_lm", "curves": curves}]
+    rows = [cells(line) for line in run("throughputs", "resnet50").output.splitlines()[1:]]
+    assert rows[0] == ["resnet50", "v100", "1", "8.4", "measured", "60", "47", "-"]
+    assert rows[1][4:] == ["estimated", "60", "47", "0.3"]
+    assert len(rows) == 2
+    found = json.loads(run("throughputs", "--gpus", "2", "--output", "json").output)
+    assert [(one["model"], one["count"]) for one in found] == [("resnet50", 2), ("tiny_lm", 2)]
+    assert "No throughput" in run("throughputs", "nothing").output

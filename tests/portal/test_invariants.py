@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
 from django.db.models import F
+from django.utils import timezone
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -25,6 +27,7 @@ from portal.jobs.models import Hold, Job, Node, Run
 from portal.jobs.services import administration
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.current import JobConflict
+from portal.jobs.services.drains import drain_node, resume_node
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.reports import StaleEpoch
 from portal.jobs.services.submission import JobHasEnded, cancel_job
@@ -175,9 +178,18 @@ class History(RuleBasedStateMachine):
         self.world.reachable[node] = reachable
         self.world.inventory()
 
-    @rule(node=st.sampled_from(["a", "b"]), drained=st.booleans())
-    def a_node_is_drained_or_resumed(self, node: str, drained: bool) -> None:
-        administration.set_drained(actor=None, node=Node.objects.get(name=node), drained=drained)
+    @rule(node=st.sampled_from(["a", "b"]), deadline_s=st.sampled_from([None, 0, 20, 3_600]))
+    def a_node_is_drained(self, node: str, deadline_s: int | None) -> None:
+        """A deadline of 0 s has just come."""
+        now = timezone.now()
+        deadline = None if deadline_s is None else now + timedelta(seconds=max(1, deadline_s))
+        drain_node(actor=None, node=Node.objects.get(name=node), now=now, deadline_at=deadline)
+        if deadline_s == 0:
+            Node.objects.filter(name=node).update(drain_deadline_at=now)
+
+    @rule(node=st.sampled_from(["a", "b"]))
+    def a_node_is_resumed(self, node: str) -> None:
+        resume_node(actor=None, node=Node.objects.get(name=node), now=timezone.now())
 
     @rule(
         policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition", "f_scheduling_exact", "hierarchical"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Job, Limit, Node, Snapshot
@@ -34,7 +36,8 @@ def snapshots(draw: st.DrawFn, whole_nodes: bool = False) -> Snapshot:
     jobs = _holders(draw, nodes)
     jobs += [_queuer(draw, number) for number in range(100, 100 + draw(st.integers(0, 5)))]
     if not whole_nodes:
-        changes = st.sampled_from([{}, {}, {}, {"schedulable": False}, {"schedulable": False, "lost": True}])
+        kinds: list[dict[str, Any]] = [{}, {}, {}, {"schedulable": False}, {"schedulable": False, "lost": True}]
+        changes = st.sampled_from(kinds)
         nodes = [Node(n.name, n.type, n.gpu_ids, **draw(changes)) for n in nodes]
     limits, jobs = _limits(draw, jobs)
     return make_snapshot(*jobs, nodes=nodes, limits=limits)

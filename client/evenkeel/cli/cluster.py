@@ -1,4 +1,4 @@
-"""`evenkeel queue`, `nodes` and `open`."""
+"""`evenkeel queue`, `nodes`, `throughputs` and `open`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.config import connect, current_login
 from evenkeel.cli.jobs import is_terminal
-from evenkeel.cli.output import age, as_json, clean, gpus_text, job_name, note, print_json, table, waits_for
+from evenkeel.cli.output import (
+    age,
+    as_json,
+    clean,
+    gpus_text,
+    job_name,
+    moment,
+    note,
+    print_json,
+    print_rows,
+    table,
+    waits_for,
+)
 from evenkeel.cli.starts import start_text
 
 #: Of a longer queue the first in the order of the API are read.
@@ -79,19 +91,54 @@ def nodes(output: str) -> None:
 
 
 def _node(node: schemas.Node) -> list[object]:
-    state = "lost" if node["lost"] else "drained" if node["drained"] else "up"
     free = sum(gpu["state"] == "free" for gpu in node["accelerators"])
     holders = sorted({gpu["job"]["number"] for gpu in node["accelerators"] if gpu["job"]})
     return [
         node["name"],
         f"{node['type']}{' (emulated)' if node['emulated'] else ''}",
-        state,
+        _state(node),
         node["gpus"],
         free,
         ", ".join(f"#{number}" for number in holders) or "-",
         node["cpus"],
         round(node["memory_mib"] / 1024) or "-",
     ]
+
+
+def _state(node: schemas.Node) -> str:
+    drain = node["drain"]
+    if node["lost"] or drain is None:
+        return "lost" if node["lost"] else "up"
+    until = f" until {moment(drain['deadline_at'])}" if drain["state"] == "draining" and drain["deadline_at"] else ""
+    reason = f" ({drain['reason']})" if drain["reason"] else ""
+    return f"{drain['state']}{until}{reason}"
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--gpus", type=click.IntRange(min=1), help="On so many GPUs only.")
+@as_json
+def throughputs(model: str | None, gpus: int | None, output: str) -> None:
+    """Show how fast programs train on each accelerator type and count, and what that rests on.
+
+    \b
+    Examples:
+      evenkeel throughputs resnet50
+      evenkeel throughputs --gpus 4 --output json
+    """
+    rows = [
+        {"model": one["name"], "type": kind, **point}
+        for one in connect().model_types()
+        if model in (None, one["name"])
+        for kind, curve in sorted(one["curves"].items())
+        for point in curve["points"]
+        if gpus in (None, point["count"])
+    ]
+    heads = {
+        "MODEL": "model", "TYPE": "type", "GPUS": "count", "STEPS/S": "steps_per_s", "FROM": "source",
+        "AGE S": "age_s", "SAMPLES": "samples", "ERROR": "relative_error",
+    }  # fmt: skip
+    print_rows(rows, heads, output, none="No throughput is known.")
 
 
 @click.command("open")

@@ -1,6 +1,6 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, send } from "./client";
-import type { ClusterNode, NodeWindow, Page, Partition, Qos } from "./types";
+import type { ClusterNode, DrainPreview, NodeWindow, Page, Partition, Qos } from "./types";
 
 const ALL = { limit: 200 };
 
@@ -38,8 +38,26 @@ export interface PartitionWish {
   is_default: boolean;
 }
 
-export const useDrain = () =>
-  useClusterChange(({ name, drained }: { name: string; drained: boolean }) => send<ClusterNode>("POST", `nodes/${encodeURIComponent(name)}/${drained ? "drain" : "resume"}`, {}));
+const nodePath = (name: string) => `nodes/${encodeURIComponent(name)}`;
+
+/** Without a deadline at once. */
+export interface DrainWish {
+  deadline_at?: string;
+  reason: string;
+}
+
+export const useDrain = () => useClusterChange(({ name, wish }: { name: string; wish: DrainWish }) => send<ClusterNode>("POST", `${nodePath(name)}/drain`, wish));
+export const useResume = () => useClusterChange((name: string) => send<ClusterNode>("POST", `${nodePath(name)}/resume`));
+
+/** What a drain would do to who is there now. */
+export const useDrainPreview = (name: string, deadlineAt: string | null) =>
+  useQuery({
+    queryKey: ["drain-preview", name, deadlineAt],
+    queryFn: ({ signal }) => get<DrainPreview>(`${nodePath(name)}/drain-preview`, { deadline_at: deadlineAt }, signal),
+    refetchInterval: 15_000,
+    placeholderData: keepPreviousData,
+  });
+
 export const useSetPartition = () =>
   useClusterChange(({ name, wish }: { name: string; wish: PartitionWish }) => send<Partition>("PUT", `partitions/${encodeURIComponent(name)}`, wish));
 export const useRemovePartition = () => useClusterChange((name: string) => send<void>("DELETE", `partitions/${encodeURIComponent(name)}`));

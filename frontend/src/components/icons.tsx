@@ -27,6 +27,7 @@ const PATHS = {
   resume: <path d="M5 3.2 12 8l-7 4.8z" />,
   again: <path d="M12.8 5.2A5.4 5.4 0 1 0 13.4 8M13 2.4v3h-3" />,
   edit: <path d="M3 13h2.6l7-7L10 3.4l-7 7zM8.6 4.8l2.6 2.6" />,
+  speed: <path d="M3.2 12.4a6 6 0 1 1 9.6 0M8 9.6l2.6-3.4" />,
   up: <path d="M8 12.8V3.4M4.4 7 8 3.4 11.6 7" />,
 } satisfies Record<string, ReactNode>;
 

@@ -26,6 +26,7 @@ const MARKS: Record<string, Mark> = {
   policy_changed: quiet("sliders"),
   node_lost: { icon: "warn", colour: "var(--bad)" },
   node_drained: { icon: "warn", colour: "var(--warn)" },
+  node_drain_due: { icon: "warn", colour: "var(--warn)" },
   idle: { icon: "warn", colour: "var(--warn)" },
   pace_missed: { icon: "warn", colour: "var(--warn)" },
   node_back: { icon: "node", colour: "var(--good)" },

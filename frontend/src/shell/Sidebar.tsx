@@ -11,7 +11,7 @@ import { TrustChip } from "./TrustChip";
 
 function Item({ to, icon, label, n }: { to: string; icon: IconName; label: string; n?: number | undefined }) {
   return (
-    <NavLink to={to} end={to === "/"} className={({ isActive }) => (isActive ? "nav on" : "nav")}>
+    <NavLink to={to} end={to === "/" || to === "/cluster"} className={({ isActive }) => (isActive ? "nav on" : "nav")}>
       <Icon name={icon} />
       {label}
       {n !== undefined && n > 0 && <span className="n">{n}</span>}
@@ -92,6 +92,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/usage" icon="chart" label="Usage" />
       <Item to="/limits" icon="lock" label="Limits" />
       <Item to="/cluster" icon="node" label="Cluster" />
+      <Item to="/cluster/throughput" icon="speed" label="Throughput" />
       <Item to="/tokens" icon="key" label="API tokens" />
       {session.user?.is_admin && (
         <>

@@ -9,6 +9,7 @@ from pydantic import Field, RootModel
 
 from portal.api.shapes.base import Detail, Money, OthersJob, Shape
 from portal.api.shapes.jobs import Curve, HoldKind, Rescale
+from portal.api.shapes.nodes import Drain
 
 
 class TimelineNode(Shape):
@@ -102,6 +103,7 @@ class Node(Shape):
     memory_mib: int
     last_seen_at: datetime | None
     accelerators: list[NodeAccelerator]
+    drain: Drain | None = Field(description="Of a drained node.")
 
 
 class Nodes(RootModel[list[Node]]):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from portal.api.shapes.base import Page, Shape
+from portal.api.shapes.base import OthersJob, Page, Shape
 
 
 class Partition(Shape):
@@ -47,3 +47,30 @@ class Window(Shape):
 
 class WindowPage(Page):
     results: list[Window]
+
+
+class DrainedJob(Shape):
+    job: OthersJob
+    gpus: int = Field(description="That it has on the node.")
+    outcome: Literal["ends", "moves", "lost"] | None = Field(
+        description="It ends there, leaves by checkpoint, or is stopped for good at the deadline; null of others' jobs."
+    )
+    expected_end_at: datetime | None = Field(description="Where it is; null of others' jobs, and where not known.")
+    text: str | None = Field(
+        description="What becomes of it; null of others' jobs.",
+        examples=["#12 cannot be restarted and is expected to end 40 min after the deadline: it will be lost."],
+    )
+
+
+class Drain(Shape):
+    state: Literal["draining", "drained"] = Field(description="Drained: no job is there any more.")
+    since_at: datetime | None
+    deadline_at: datetime | None = Field(description="Null: jobs leave when there is room elsewhere.")
+    reason: str
+    by: str | None
+    jobs: list[DrainedJob]
+
+
+class DrainPreview(Shape):
+    deadline_at: datetime | None
+    jobs: list[DrainedJob]

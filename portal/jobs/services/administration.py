@@ -1,4 +1,4 @@
-"""What administrators do: choose the policy, drain and resume nodes; and what the inventory says of nodes."""
+"""What administrators do: choose the policy; and what the inventory says of nodes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
 from portal.jobs.models import Accelerator, Cluster, Node, PolicyChange
+from portal.jobs.services.drains import note_due
 from scheduling.errors import InvalidParameters
 from scheduling.executors.base import NodeInfo
 from scheduling.policies import load_policy
@@ -99,24 +100,10 @@ def undo_policy(*, actor: User | None, cluster: Cluster) -> PolicyChange:
 
 
 @transaction.atomic
-def set_drained(*, actor: User | None, node: Node, drained: bool) -> Node:
-    """Drain (its jobs move away by checkpoint, nothing new is placed) or resume a node."""
-    if node.drained == drained:
-        return node
-    Node.objects.filter(pk=node.pk).update(drained=drained)
-    node.drained = drained
-    word = "drained" if drained else "resumed"
-    record_audit(actor=actor, action=f"node.{word}", target=node.name)
-    by = f" by {actor}" if actor else ""
-    events.append(kind=f"node_{word}", text=f"{node.name} is {word}{by}", at=timezone.now(), detail={"node": node.name})
-    transaction.on_commit(wakeups.wake)
-    return node
-
-
-@transaction.atomic
 def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime) -> None:
     """Nodes and accelerators as the executor has them; a node that it no longer names is lost."""
     known = {node.name: node for node in Node.objects.select_for_update().filter(cluster=cluster)}
+    note_due(known.values(), now)
     for info in nodes:
         if not info.accelerators:
             continue

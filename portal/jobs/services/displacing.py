@@ -11,7 +11,7 @@ from scheduling.domain import Move
 _MOST_TAKERS = 10
 _LONGEST = 200
 _WINDOWS = {"maintenance": "maintenance window", "reservation": "reservation"}
-_NODES = frozenset({"node_lost", "node_drained", "assignment_withdrawn"})
+_NODES = frozenset({"node_lost", "node_drained", "node_drained_stopped", "assignment_withdrawn"})
 
 
 def note_displacements(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:

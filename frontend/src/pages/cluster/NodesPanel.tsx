@@ -1,9 +1,12 @@
 import { useState } from "react";
-import { useDrain, usePartitions, useWindows, type useNodes } from "../../api/clusterHooks";
+import { usePartitions, useResume, useWindows, type useNodes } from "../../api/clusterHooks";
 import type { ClusterNode, NodeWindow, Partition } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { useNow } from "../../lib/clock";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
 import { nextWindow } from "../../lib/windows";
+import { DrainForm } from "./DrainForm";
+import { DrainMark } from "./DrainsPanel";
 
 /** A page of rows; more come on demand, so that ten thousand nodes do not freeze it. */
 const AT_ONCE = 100;
@@ -12,6 +15,8 @@ export function NodesPanel({ query, isAdmin }: { query: ReturnType<typeof useNod
   const partitions = usePartitions().data ?? [];
   const windows = useWindows(false).data ?? [];
   const [shown, setShown] = useState(AT_ONCE);
+  const [draining, setDraining] = useState<string | null>(null);
+  const now = useNow(10_000);
   return (
     <Panel title="Nodes" meta={query.data && count(query.data.length, "node")}>
       <Loadable query={query} what="The list of nodes" skeleton={<Skeleton height={26} count={4} />}>
@@ -25,34 +30,52 @@ export function NodesPanel({ query, isAdmin }: { query: ReturnType<typeof useNod
                     <th scope="col">Partitions</th><th scope="col">Next window</th>{isAdmin && <th scope="col"><span className="vh">Action</span></th>}
                   </tr>
                 </thead>
-                <tbody>{nodes.slice(0, shown).map((node) => <Row key={node.name} node={node} partitions={partitions} windows={windows} isAdmin={isAdmin} />)}</tbody>
+                <tbody>{nodes.slice(0, shown).map((node) => <Row key={node.name} node={node} partitions={partitions} windows={windows} isAdmin={isAdmin} now={now} onDrain={setDraining} />)}</tbody>
               </table>
             </div>
             {nodes.length > shown && <button type="button" className="more" style={{ padding: 8 }} onClick={() => setShown(shown + AT_ONCE)}>More nodes</button>}
           </>
         )}
       </Loadable>
+      {draining !== null && <DrainForm key={draining} name={draining} onClose={() => setDraining(null)} />}
     </Panel>
   );
 }
 
-function Row({ node, partitions, windows, isAdmin }: { node: ClusterNode; partitions: Partition[]; windows: NodeWindow[]; isAdmin: boolean }) {
-  const drain = useDrain();
+interface RowProps {
+  node: ClusterNode;
+  partitions: Partition[];
+  windows: NodeWindow[];
+  isAdmin: boolean;
+  now: Date;
+  onDrain: (name: string) => void;
+}
+
+function State({ node, now }: { node: ClusterNode; now: Date }) {
+  const { drain } = node;
+  if (node.lost) return <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), now)}` : undefined}>lost</span>;
+  return drain ? <DrainMark node={{ ...node, drain }} now={now} /> : <span className="sub">in service</span>;
+}
+
+function Row({ node, partitions, windows, isAdmin, now, onDrain }: RowProps) {
+  const resume = useResume();
   const busy = node.accelerators.filter((gpu) => gpu.job !== null).length;
   const inside = partitions.filter((one) => one.nodes.includes(node.name) || one.accelerator_types.includes(node.type));
-  const next = nextWindow(node, windows, new Date());
+  const next = nextWindow(node, windows, now);
   return (
     <tr>
       <td className="wide" style={{ fontWeight: 500 }}>{node.name}{node.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</td>
       <td data-l="Type">{typeName(node.type)}</td>
       <td className="ra" data-l="GPUs in use">{busy} of {node.gpus}</td>
-      <td data-l="State">{node.lost ? <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), new Date())}` : undefined}>lost</span> : node.drained ? <span className="chip warn">drained</span> : <span className="sub">in service</span>}</td>
+      <td data-l="State" className="whole"><State node={node} now={now} /></td>
       <td className="whole" data-l="Partitions">{inside.length > 0 ? inside.map((one) => one.name).join(", ") : <span className="sub">none</span>}</td>
       <td className="whole" data-l="Next window">{next ? <NextWindow window={next} /> : <span className="sub">none</span>}</td>
       {isAdmin && (
         <td className="ra">
-          <button type="button" className="btn sm" disabled={drain.isPending} title={node.drained ? "Use it again" : "Place nothing new; its jobs move away by checkpoint"} onClick={() => drain.mutate({ name: node.name, drained: !node.drained })}>{node.drained ? "Resume" : "Drain"}</button>
-          {drain.error && <div className="h bad" role="alert">{drain.error.message}</div>}
+          {node.drain
+            ? <button type="button" className="btn sm" title="Use it again" disabled={resume.isPending} onClick={() => resume.mutate(node.name)}>Resume</button>
+            : <button type="button" className="btn sm" title="Place nothing new; say what becomes of its jobs first" onClick={() => onDrain(node.name)}>Drain</button>}
+          {resume.error && <div className="h bad" role="alert">{resume.error.message}</div>}
         </td>
       )}
     </tr>

@@ -4,6 +4,7 @@ import { ApiError } from "../../api/client";
 import { usePartitions } from "../../api/clusterHooks";
 import { useAcceleratorTypes, useForecast, useModelTypes, usePreview } from "../../api/hooks";
 import type { Estimate, Forecast, JobPreview } from "../../api/types";
+import { CurveChart } from "../../components/CurveChart";
 import { StateGlyph } from "../../components/icons";
 import { Fault, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
@@ -12,7 +13,6 @@ import { clock, duration, moment, momentRange, money, number, THIN, typeName } f
 import type { JobFile } from "../../lib/jobFile";
 import { useCluster } from "../../lib/liveContext";
 import { askOf, costBasis, curvesOf, typesWithin, verdictOf, type Ask } from "../../lib/preview";
-import { CurveChart } from "./CurveChart";
 import { EffectPanel } from "./EffectPanel";
 import css from "./submit.module.css";
 

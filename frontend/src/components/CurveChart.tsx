@@ -1,7 +1,7 @@
 import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
-import { number, percent, THIN, trimmed, typeName } from "../../lib/format";
-import { restsOn, type Ask, type KnownCurve } from "../../lib/preview";
+import { number, percent, THIN, trimmed, typeName } from "../lib/format";
+import { restsOn, type Ask, type KnownCurve } from "../lib/preview";
 
 const HEIGHT = 190;
 const LEFT = 34;
@@ -15,8 +15,16 @@ function niceTop(value: number): number {
   return ([1, 2, 2.5, 5, 10].find((factor) => factor * step >= value) ?? 10) * step;
 }
 
+interface Props {
+  curves: KnownCurve[];
+  /** The range asked for. */
+  ask?: Ask | undefined;
+  /** The GPU count whose value is said while nothing is pointed at. */
+  start?: number;
+}
+
 /** Steps per second against the GPU count; the range asked for is the tinted band. */
-export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) {
+export function CurveChart({ curves, ask, start }: Props) {
   const { ref, width } = useElementSize();
   const [pointed, setPointed] = useState<number | null>(null);
   const longest = Math.max(...curves.map((curve) => curve.steps.length), 2);
@@ -24,10 +32,10 @@ export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) 
   const right = width - 58;
   const x = (gpus: number) => LEFT + 12 + ((gpus - 1) / (longest - 1)) * (right - LEFT - 12);
   const y = (value: number) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP);
-  const max = Math.min(ask.max, longest);
   const every = Math.ceil(longest / 12);
   const main = curves[0];
-  const at = pointed ?? Math.min(max, main?.steps.length ?? max);
+  const first = Math.min(start ?? ask?.max ?? longest, longest);
+  const at = pointed ?? Math.min(first, main?.steps.length ?? first);
   const value = main?.steps[at - 1];
   const single = main?.steps[0];
   return (
@@ -40,8 +48,7 @@ export function CurveChart({ curves, ask }: { curves: KnownCurve[]; ask: Ask }) 
             setPointed(Math.min(longest, Math.max(1, Math.round(1 + ((px - LEFT - 12) / (right - LEFT - 12)) * (longest - 1)))));
           }}
         >
-          <rect x={x(ask.min) - 5} y={TOP} width={Math.max(10, x(max) - x(Math.min(ask.min, longest)) + 10)} height={HEIGHT - BOTTOM - TOP} fill="var(--accent-soft)" opacity=".75" />
-          <text x={(x(Math.min(ask.min, longest)) + x(max)) / 2} y={HEIGHT - BOTTOM - 6} textAnchor="middle">{ask.min === max ? `asked for: ${ask.min}` : `asked for: ${ask.min} to ${max}`}</text>
+          {ask && <Band ask={ask} longest={longest} x={x} />}
           {[0, 0.25, 0.5, 0.75, 1].map((share) => (
             <g key={share}>
               <path d={`M${LEFT} ${y(top * share)}H${right}`} stroke="var(--grid)" />
@@ -81,6 +88,16 @@ interface DrawProps {
 /** Whether a word around the spot stays off the names at the ends of curves, which begin there. */
 export function isClear(spot: Spot, ends: Spot[]): boolean {
   return ends.every((end) => spot.x < end.x - 24 || spot.x > end.x + 84 || Math.abs(spot.y - end.y) > 16);
+}
+
+function Band({ ask, longest, x }: { ask: Ask; longest: number; x: DrawProps["x"] }) {
+  const max = Math.min(ask.max, longest);
+  return (
+    <g>
+      <rect x={x(ask.min) - 5} y={TOP} width={Math.max(10, x(max) - x(Math.min(ask.min, longest)) + 10)} height={HEIGHT - BOTTOM - TOP} fill="var(--accent-soft)" opacity=".75" />
+      <text x={(x(Math.min(ask.min, longest)) + x(max)) / 2} y={HEIGHT - BOTTOM - 6} textAnchor="middle">{ask.min === max ? `asked for: ${ask.min}` : `asked for: ${ask.min} to ${max}`}</text>
+    </g>
+  );
 }
 
 function Linear({ single, longest, top, ends, x, y }: DrawProps & { single: number; longest: number; top: number; ends: Spot[] }) {

@@ -1,0 +1,184 @@
+"""Who leaves a node that is drained by a deadline, and when.
+
+Whoever is expected to be through by then stays as it is. Whoever is not moves by checkpoint when there is room
+elsewhere, and so long before the deadline as a checkpoint takes at the latest, to the queue where there is none. What
+cannot write checkpoints trains until the deadline, and is stopped then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from scheduling.domain import Drain, Job, Node, Reason, Snapshot, plain_type
+from scheduling.lifecycle import State
+from scheduling.policies._backfill import span
+
+#: For a round to come by and for processes to stop, beside what the job's checkpoints were measured to take.
+MARGIN_S = 30.0
+Outlook = Literal["ends", "moves", "lost"]
+_MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What a round does with jobs that are on drained nodes alone."""
+
+    drains: Mapping[str, Drain] = field(default_factory=dict)
+    may: frozenset[str] = frozenset()  # leave when there is room elsewhere
+    due: frozenset[str] = frozenset()  # leave now
+    staying: frozenset[str] = frozenset()
+    stopped: Mapping[str, Reason] = field(default_factory=dict)  # for good
+    told: Mapping[str, Reason] = field(default_factory=dict)  # of who goes on where it is
+
+
+class Drains:
+    """Of a snapshot's nodes, by accelerator."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._of_gpu = {gpu: node for node in nodes if node.drain is not None for gpu in node.gpu_ids}
+
+    @property
+    def any(self) -> bool:
+        return bool(self._of_gpu)
+
+    def of(self, job: Job) -> Drain | None:
+        """The first that comes due of those on its nodes."""
+        drains = [drain for gpu in job.gpu_ids if gpu in self._of_gpu and (drain := self._of_gpu[gpu].drain)]
+        return min(drains, key=lambda one: math.inf if one.deadline is None else one.deadline, default=None)
+
+    def spans(self, job: Job) -> bool:
+        nodes = (self._of_gpu.get(gpu) for gpu in job.gpu_ids)
+        return len({node.name if node else None for node in nodes}) > 1
+
+
+def expected_end(job: Job, now: float, *, spans: bool = False) -> float:
+    """When it is through on the GPUs that it has; infinite where nothing says when."""
+    speed = _steps_per_s(job, spans=spans)
+    steps_s = job.remaining_steps / speed if speed > 0 else math.inf
+    return now + min(steps_s, math.inf if job.time_limit_s is None else job.time_limit_s)
+
+
+def _steps_per_s(job: Job, *, spans: bool) -> float:
+    if job.gang is None:
+        return 0.0
+    kind, count = plain_type(job.gang.type), job.gang.count
+    curve = next((curve for name, curve in job.curves.items() if plain_type(name) == kind), None)
+    if curve is None or curve.source == "trial":
+        return 0.0
+    return curve.at(count) * (curve.spread_at(count) if spans else 1.0)
+
+
+def leaves_by(job: Job, deadline: float) -> float:
+    """When it has to begin its checkpoint."""
+    return deadline - MARGIN_S - job.checkpoint_s
+
+
+def outlook(job: Job, drain: Drain, now: float, end: float) -> Outlook:
+    """What becomes of a job that runs on a drained node and is expected to end at `end`."""
+    if drain.deadline is None:
+        return "moves" if job.restartable else "ends"
+    if now < drain.deadline and end <= drain.deadline:
+        return "ends"
+    return "moves" if job.restartable else "lost"
+
+
+def leave(jobs: Iterable[Job], snapshot: Snapshot) -> Leaving:
+    """`jobs`: those that hold GPUs on drained nodes alone."""
+    drains, now = Drains(snapshot.nodes), snapshot.now
+    of: dict[str, Drain] = {}
+    may, due, staying = set[str](), set[str](), set[str]()
+    stopped, told = dict[str, Reason](), dict[str, Reason]()
+    for job in jobs:
+        drain = of[job.id] = drains.of(job) or Drain()
+        what = outlook(job, drain, now, expected_end(job, now, spans=drains.spans(job)))
+        leaves = job.state is State.RUNNING and job.restartable and not job.held
+        if drain.deadline is None:
+            may |= {job.id} if leaves else set()
+        elif what == "ends":
+            told[job.id] = _ends(drain)
+            staying |= {job.id} if leaves else set()
+        elif what == "lost":
+            over = now >= drain.deadline and job.state in _MOVABLE
+            (stopped if over else told)[job.id] = _stopped(drain) if over else _is_lost(drain)
+        elif now >= leaves_by(job, drain.deadline) and job.state in _MOVABLE:
+            due.add(job.id)
+        elif leaves:
+            may.add(job.id)
+    return Leaving(of, frozenset(may), frozenset(due), frozenset(staying), stopped, told)
+
+
+def moments(snapshot: Snapshot) -> Iterator[float]:
+    """When jobs have to leave drained nodes."""
+    drains = Drains(snapshot.nodes)
+    for job in snapshot.jobs if drains.any else ():
+        drain = drains.of(job)
+        if drain is not None and drain.deadline is not None:
+            yield leaves_by(job, drain.deadline)
+            yield drain.deadline
+
+
+# Words ---------------------------------------------------------------------------------------------
+
+
+def moves(drain: Drain) -> Reason:
+    text = f"{_drained(drain)}, so it moves by checkpoint to other GPUs."
+    return Reason("node_drained", text, _detail(drain))
+
+
+def waits(drain: Drain) -> Reason:
+    last = ", or to queue again in time before the deadline" if drain.deadline is not None else ""
+    text = f"{_drained(drain)}; it moves by checkpoint when enough GPUs elsewhere are free{last}."
+    return Reason("node_drained_waits", text, _detail(drain))
+
+
+def is_due(drain: Drain, *, placed: bool) -> Reason:
+    where = "moves" if placed else "queues again until there is room"
+    return Reason("node_drained", f"{_drained(drain)}, so it is checkpointed and {where}.", _detail(drain))
+
+
+def sentence(number: int, drain: Drain, what: Outlook, end: float) -> str:
+    """What is to be said of a job that runs on a node before it is drained, or while it is."""
+    if drain.deadline is None:
+        if what == "moves":
+            return f"#{number} moves by checkpoint when enough GPUs elsewhere are free."
+        return f"#{number} cannot be restarted: it runs to its end."
+    known = not math.isinf(end)
+    apart = f"{span(abs(end - drain.deadline))} {'after' if end > drain.deadline else 'before'} the deadline"
+    ends = f"is expected to end {apart}" if known else "may run past the deadline, for its end is not known"
+    if what == "ends":
+        return f"#{number} {ends}."
+    if what == "moves":
+        return f"#{number} {ends}: it moves by checkpoint, or queues again where there is no room."
+    return f"#{number} cannot be restarted and {ends}: it will be lost{'' if known else ' then'}."
+
+
+def _ends(drain: Drain) -> Reason:
+    text = f"{_drained(drain)}; it is expected to be through before that, so it keeps its GPUs as they are."
+    return Reason("node_drained_ends", text, _detail(drain))
+
+
+def _is_lost(drain: Drain) -> Reason:
+    text = f"{_drained(drain)}; it cannot write checkpoints and is stopped then, unless it has ended before."
+    return Reason("node_drained_lost", text, _detail(drain))
+
+
+def _stopped(drain: Drain) -> Reason:
+    text = f"Its node was drained{_by(drain)}, and it could not write a checkpoint."
+    return Reason("node_drained_stopped", text, {**_detail(drain), "mode": "cancel"})
+
+
+def _drained(drain: Drain) -> str:
+    return f"Its node is being drained{_by(drain)}"
+
+
+def _by(drain: Drain) -> str:
+    until = "" if drain.deadline is None else f" by {datetime.fromtimestamp(drain.deadline, UTC):%F %H:%M} UTC"
+    return until + (f" ({drain.text})" if drain.text else "")
+
+
+def _detail(drain: Drain) -> dict[str, object]:
+    return {} if drain.deadline is None else {"deadline": drain.deadline}
