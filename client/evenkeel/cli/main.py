@@ -16,6 +16,7 @@ from evenkeel.cli.cluster import nodes, open_, queue
 from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
 from evenkeel.cli.environments import environments
+from evenkeel.cli.fairness import fairness
 from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
 from evenkeel.cli.jobs import cancel, logs, ls, metrics, show
@@ -39,8 +40,8 @@ from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, preview, ls, queue, show, why, explain, logs, metrics, wait, cancel, hold, release, extend, change,
-    resubmit, move, bulk, arrays, prio, shares, qos, partition, nodes, window, idle, projects, people, quota, guarantee,
-    cost, tokens, secrets, environments, artifacts, audit, open_, completion,
+    resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, window, idle, projects, people, quota,
+    guarantee, cost, tokens, secrets, environments, artifacts, audit, open_, completion,
 )  # fmt: skip
 
 
