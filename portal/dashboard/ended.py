@@ -24,14 +24,14 @@ _KEYS: dict[GroupBy, str] = {
 _PERIODS = ("month", "day")
 #: Percentiles lie linearly between the jobs; a job of which it is not known how fast it would be alone is counted.
 _DISTRIBUTION = """
-    SELECT {key} AS name, count(run.slowdown), count(*) - count(run.slowdown),
+    SELECT {key} AS group_key, count(run.slowdown), count(*) - count(run.slowdown),
         percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown),
         percentile_cont(0.9) WITHIN GROUP (ORDER BY run.slowdown), max(run.slowdown)
     FROM jobs_run AS run JOIN jobs_job AS job ON job.run_id = run.id
     WHERE run.state = %(finished)s AND run.ended_at >= %(from_at)s AND run.ended_at < %(to_at)s
         AND job.project_id = ANY(%(projects)s)
-    GROUP BY name ORDER BY {order} OFFSET %(offset)s LIMIT %(limit)s"""
-_WORST_FIRST = "percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown) DESC NULLS LAST, name"
+    GROUP BY group_key ORDER BY {order} OFFSET %(offset)s LIMIT %(limit)s"""
+_WORST_FIRST = "percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown) DESC NULLS LAST, group_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Ended:
 
 def slowdown_of_ended(asked: Ended, *, offset: int, limit: int) -> list[dict[str, Any]]:
     """Groups with the highest median first (days and months: newest first); two queries at most."""
-    order = "name DESC" if asked.group_by in _PERIODS else _WORST_FIRST
+    order = "group_key DESC" if asked.group_by in _PERIODS else _WORST_FIRST
     values = {
         "zone": timezone.get_default_timezone_name(),
         "finished": State.FINISHED.value,

@@ -160,10 +160,12 @@ def test_its_statements_do_not_grow_with_jobs_or_people(busy: World, what: str) 
         "history": lambda: api.get("fairness/history?by=user"),
         "ended": lambda: api.get("fairness/ended?group_by=user"),
     }
+    busy.submit(gpus={"min": 99})
+    busy.round()
     note_fairness()
     calls[what]()
     few = _statements(calls[what])
-    busy.nodes["b"] = 24
+    busy.nodes["b"], busy.reachable["b"] = 24, True
     busy.inventory()
     for n in range(12):
         person = User.objects.create_user(f"p{n}@example.org", "x")
