@@ -28,6 +28,7 @@ EVENKEEL_ROUND_INTERVAL_S = env.number("EVENKEEL_ROUND_INTERVAL_S", 5.0, minimum
 EVENKEEL_KEEP_EVENTS_DAYS = env.integer("EVENKEEL_KEEP_EVENTS_DAYS", 90, minimum=1, maximum=3_660)
 EVENKEEL_KEEP_SAMPLES_DAYS = env.integer("EVENKEEL_KEEP_SAMPLES_DAYS", 14, minimum=1, maximum=3_660)
 EVENKEEL_KEEP_SHARES_DAYS = env.integer("EVENKEEL_KEEP_SHARES_DAYS", 400, minimum=1, maximum=3_660)
+EVENKEEL_KEEP_FAIRNESS_DAYS = env.integer("EVENKEEL_KEEP_FAIRNESS_DAYS", 400, minimum=1, maximum=3_660)
 _keep_decisions_mib = env.integer("EVENKEEL_KEEP_DECISIONS_MIB", 256, minimum=1, maximum=1024**2)
 EVENKEEL_KEEP_DECISION_BYTES = _keep_decisions_mib * 1024**2
 EVENKEEL_EMPTY_DECISION_EVERY_S = env.number("EVENKEEL_EMPTY_DECISION_EVERY_S", 600, minimum=1, maximum=86_400)
@@ -167,6 +168,7 @@ CELERY_BEAT_SCHEDULE = {
     "handovers": _every("evenkeel.hand_over_all", 30.0),
     "idle": _every("evenkeel.enforce_idle_rules", EVENKEEL_REPORT_INTERVAL_S),
     "shares": _every("evenkeel.sample_shares", 900.0),
+    "fairness": _every("evenkeel.sample_fairness", 60.0),
     "pruning": _every("evenkeel.prune", 600.0),
     "artifacts": _every("evenkeel.collect_artifacts", 5.0),
     "material": _every("evenkeel.clean_material", 600.0),

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import httpx
 
-from evenkeel import node_sets, resources, schemas
+from evenkeel import fairness, node_sets, resources, schemas
 
 Json = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -75,6 +75,7 @@ class Client:
         self.guarantees = resources.Guarantees(self)
         self.money = resources.Money(self)
         self.shares = resources.Shares(self)
+        self.fairness = fairness.Fairness(self)
         self.qos = resources.Qos(self)
         self.arrays = resources.Arrays(self)
         self.partitions = node_sets.Partitions(self)

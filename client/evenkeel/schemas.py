@@ -275,6 +275,12 @@ class Ended(TypedDict):
     ended: int
 
 
+class EndedSlowdown(TypedDict):
+    p50: float
+    p90: float
+    highest: float
+
+
 class Environment(TypedDict):
     digest: str
     state: Literal["building", "ready", "failed"]
@@ -315,6 +321,11 @@ class Factor(TypedDict):
     weight: float
     factor: float
     points: float
+
+
+class FairnessPolicy(TypedDict):
+    name: str
+    v_bound: float | None
 
 
 class ForeseenCost(TypedDict):
@@ -954,6 +965,13 @@ class Reason(TypedDict):
     text: str
 
 
+class RelativeSpread(TypedDict):
+    lowest: float
+    median: float
+    mean: float
+    highest: float
+
+
 GpuUtilisationItem: TypeAlias = float
 
 
@@ -1121,6 +1139,35 @@ class SignedIn(TypedDict):
 class SingleSignOn(TypedDict):
     name: str
     url: str
+
+
+class SlowdownSpread(TypedDict):
+    mean: float
+    highest: float
+
+
+class SlowedJob(TypedDict):
+    number: int
+    name: str
+    array: ArrayPlace | None
+    project: ProjectRef
+    owner: Person | None
+    state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
+    gpus: int
+    relative_throughput: float | None
+    slowdown: float | None
+    waited_s: float
+    reason: JobReason
+    emulated: bool
+
+
+class Standing(TypedDict):
+    holding: int
+    known: int
+    waiting: int
+    relative_throughput: RelativeSpread | None
+    slowdown: SlowdownSpread | None
+    variance: float | None
 
 
 class StateSpan(TypedDict):
@@ -1534,6 +1581,22 @@ class Effect(TypedDict):
     later_s: float | None
 
 
+class EndedGroup(TypedDict):
+    key: str
+    label: str
+    jobs: int
+    unknown: int
+    slowdown: EndedSlowdown | None
+
+
+class EndedPage(TypedDict):
+    next: str | None
+    previous: str | None
+    from_at: str
+    to_at: str
+    results: list[EndedGroup]
+
+
 class Event(TypedDict):
     id: int
     at: str
@@ -1579,6 +1642,34 @@ class Explanation(TypedDict):
     deadline: str | None
     emulated: bool
     detail: dict[str, Any]
+
+
+class FairnessFigures(TypedDict):
+    samples: int
+    holding: float
+    waiting: float
+    relative_throughput: RelativeSpread | None
+    slowdown: SlowdownSpread | None
+    variance: float | None
+    v_bound: float | None
+
+
+class FairnessPoint(TypedDict):
+    samples: int
+    holding: float
+    waiting: float
+    relative_throughput: RelativeSpread | None
+    slowdown: SlowdownSpread | None
+    variance: float | None
+    v_bound: float | None
+    at: str
+
+
+class FairnessSeries(TypedDict):
+    project: ProjectRef | None
+    user: Person | None
+    figures: FairnessFigures
+    points: list[FairnessPoint]
 
 
 class Forecast(TypedDict):
@@ -1996,6 +2087,17 @@ class Problem(TypedDict):
     errors: list[ProblemField]
 
 
+class ProjectStanding(TypedDict):
+    holding: int
+    known: int
+    waiting: int
+    relative_throughput: RelativeSpread | None
+    slowdown: SlowdownSpread | None
+    variance: float | None
+    project: ProjectRef
+    user: Person | None
+
+
 class ProjectState(TypedDict):
     project: LiveProject
     jobs: dict[str, LiveJob]
@@ -2114,6 +2216,27 @@ class Estimate(TypedDict):
     jobs: int
     refused_by: list[str]
     waits_for: list[str]
+
+
+class Fairness(TypedDict):
+    at: str
+    policy: FairnessPolicy
+    within_bound: bool | None
+    cluster: Standing
+    projects: list[ProjectStanding]
+    more_projects: bool
+    users: list[ProjectStanding]
+    more_users: bool
+    worst_off: list[SlowedJob]
+    longest_waiting: list[SlowedJob]
+
+
+class FairnessHistory(TypedDict):
+    next: str | None
+    previous: str | None
+    from_at: str
+    to_at: str
+    results: list[FairnessSeries]
 
 
 class JobDetail(TypedDict):

@@ -19,6 +19,7 @@ const SubmitPage = lazy(() => import("./pages/submit/SubmitPage"));
 const PolicyPage = lazy(() => import("./pages/policy/PolicyPage"));
 const TokensPage = lazy(() => import("./pages/tokens/TokensPage"));
 const SharesPage = lazy(() => import("./pages/shares/SharesPage"));
+const FairnessPage = lazy(() => import("./pages/fairness/FairnessPage"));
 const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
 const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
@@ -56,6 +57,7 @@ function Pages() {
           <Route path="/jobs/:number" element={<JobPage />} />
           <Route path="/submit" element={<SubmitPage session={session.data} />} />
           <Route path="/shares" element={<SharesPage session={session.data} />} />
+          <Route path="/fairness" element={<FairnessPage />} />
           <Route path="/limits" element={<LimitsPage session={session.data} />} />
           <Route path="/usage" element={<UsagePage session={session.data} />} />
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -20,6 +20,7 @@ from portal.jobs.ends import expected_end
 from portal.jobs.idleness import describe_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
 from portal.jobs.queue import queue_positions
+from portal.jobs.relative import relative_throughput, source_at, steps_per_s_at
 from portal.jobs.slurm_words import waiting_word
 from portal.jobs.snapshots import job_profiles
 from portal.jobs.starts import expected_starts
@@ -226,20 +227,13 @@ def _times(job: Job, run: Run, ctx: Context) -> dict[str, float]:
     return times
 
 
-def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None) -> float:
-    """f_M(U): the best single-type gang that the cluster could give the job, which takes no more than `max_gpus`."""
-    most = {kind: min(types.get(kind, 0), max_gpus or types.get(kind, 0)) for kind in known}
-    return max((p.curve.at(most[kind]) for kind, p in known.items()), default=0.0)
-
-
 def _predicted(job: Job, gpus: list[Accelerator], ctx: Context) -> tuple[float | None, str | None, float | None, int]:
     """Steps/s on the GPUs that the job has, with what that rests on: source, age, samples."""
     profile = ctx.profiles.get(job.pk, {}).get(gpus[0].node.accelerator_type) if gpus else None
     if profile is None:
         return None, None, None, 0
-    number = profile.numbers.get(len(gpus))
-    source = number.source if number else profile.curve.source
-    predicted = profile.curve.at(len(gpus)) or None if source != "trial" else None
+    number, source = profile.numbers.get(len(gpus)), source_at(profile, len(gpus))
+    predicted = steps_per_s_at(profile, len(gpus))
     if number is None:
         return predicted, source, None, 0
     return predicted, source, number.age_s(ctx.now.timestamp()), number.samples
@@ -265,9 +259,7 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
     state = State(run.state)
     predicted, source, age_s, samples = _predicted(job, gpus, ctx)
     now_steps_per_s = run.steps_per_s if state in TRAINING else None
-    alone = alone_steps_per_s(known, ctx.types, job.max_gpus)
-    trial = all(p.curve.source == "trial" for p in known.values())
-    relative = min(1.0, predicted / alone) if predicted and alone and not trial and state not in QUEUED else None
+    relative = relative_throughput(predicted, known, ctx.types, job.max_gpus) if state not in QUEUED else None
     left_s = time_left_s(job, run, ctx)
     end, low, high = expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now, left_s)
     return {

@@ -12,7 +12,6 @@ from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import (
-    alone_steps_per_s,
     array_place,
     cluster_types,
     gather,
@@ -25,6 +24,7 @@ from portal.jobs.displaced import describe_displacement
 from portal.jobs.models import Cluster, Decision, Job
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
+from portal.jobs.relative import alone_steps_per_s
 from portal.jobs.rivals import Places, waits_for_gpus
 from portal.jobs.slurm_words import obstacle, waiting_word
 from portal.jobs.snapshots import job_profiles, take_snapshot

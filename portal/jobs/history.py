@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db.models import Count
 
 from accounts.ledger import current_prices
-from portal.jobs import decisions, partitions, share_history
+from portal.jobs import decisions, fairness_history, partitions, share_history
 from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, MetricPoint, Run
 from scheduling.lifecycle import QUEUED
 
@@ -39,6 +39,7 @@ def prune(now: datetime) -> None:
     kept_samples = timedelta(days=settings.EVENKEEL_KEEP_SAMPLES_DAYS)
     ClusterSample.objects.filter(at__lt=now - kept_samples).delete()
     share_history.prune(now)
+    fairness_history.prune(now)
     decisions.prune()
     crowded = MetricPoint.objects.values("run").annotate(n=Count("pk")).filter(n__gt=MAX_POINTS)
     for run_id in list(crowded.values_list("run", flat=True)[:1_000]):

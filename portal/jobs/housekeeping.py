@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
+from portal.jobs.fairness import sample_fairness
 from portal.jobs.models import Cluster
 from portal.jobs.priorities import sample_shares
 from portal.jobs.services.idleness import enforce_idle_rule
@@ -22,3 +23,10 @@ def note_shares() -> None:
     """One point of each project's share and use."""
     for cluster in Cluster.objects.all():
         sample_shares(cluster, timezone.now())
+
+
+@shared_task(name="evenkeel.sample_fairness", ignore_result=True)
+def note_fairness() -> None:
+    """One point of how evenly the jobs of the cluster, each project and each user are slowed."""
+    for cluster in Cluster.objects.all():
+        sample_fairness(cluster, timezone.now())

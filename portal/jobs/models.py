@@ -22,6 +22,7 @@ from accounts.models import Project
 from portal.jobs.activity import IdleRule as IdleRule
 from portal.jobs.activity import RunActivity as RunActivity
 from portal.jobs.displacements import Displacement as Displacement
+from portal.jobs.fairness_history import FairnessSample as FairnessSample
 from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.job_templates import JobTemplate as JobTemplate
 from portal.jobs.node_sets import Partition as Partition
@@ -312,6 +313,8 @@ class Run(models.Model):
     queueing_s = models.FloatField(default=0.0)
     launching_s = models.FloatField(default=0.0)
     running_s = models.FloatField(default=0.0)
+    #: Of one that did all its steps: how much longer it took than alone, from its submission (portal.jobs.relative).
+    slowdown = models.FloatField(null=True)
 
     class Meta:
         ordering = ["job", "-attempt"]

@@ -17,6 +17,7 @@ from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
 from evenkeel.cli.drains import drain, resume
 from evenkeel.cli.environments import environments
+from evenkeel.cli.fairness import fairness
 from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
 from evenkeel.cli.jobs import cancel, logs, ls, metrics, show
@@ -40,7 +41,7 @@ from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, preview, ls, queue, show, why, explain, logs, metrics, wait, cancel, hold, release, extend, change,
-    resubmit, move, bulk, arrays, prio, shares, qos, partition, nodes, drain, resume, throughputs, window, idle,
+    resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume, throughputs, window, idle,
     projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts, audit, open_, completion,
 )  # fmt: skip
 

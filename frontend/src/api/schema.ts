@@ -192,6 +192,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fairness": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off
+         * @description How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_fairness"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/fairness/ended": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Slowdown of my projects' jobs that did all their steps, the highest median first (days, months: newest)
+         * @description Slowdown of my projects' jobs that did all their steps, the highest median first (days, months: newest).
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_ended_slowdown"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/fairness/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How evenly jobs were slowed, the least relative throughput first
+         * @description How evenly jobs were slowed, the least relative throughput first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_fairness_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/guarantees": {
         parameters: {
             query?: never;
@@ -2957,6 +3023,31 @@ export interface components {
         Ended: {
             ended: number;
         };
+        EndedGroup: {
+            key: string;
+            label: string;
+            /** @description That did all their steps, with a slowdown that is known. */
+            jobs: number;
+            /** @description Those of which it is not known how fast they would have been alone. */
+            unknown: number;
+            /** @description Of each job: the time from when it could have started to its end, over the time alone. */
+            slowdown: components["schemas"]["EndedSlowdown"] | null;
+        };
+        EndedPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            /** Format: date-time */
+            from_at: string;
+            /** Format: date-time */
+            to_at: string;
+            results: components["schemas"]["EndedGroup"][];
+        };
+        EndedSlowdown: {
+            p50: number;
+            p90: number;
+            highest: number;
+        };
         Environment: {
             /** @example 9f86d08180000000000000000000000000000000000000000000000000000000 */
             digest: string;
@@ -3109,6 +3200,75 @@ export interface components {
             factor: number;
             /** @description Weight times factor. */
             points: number;
+        };
+        Fairness: {
+            /** Format: date-time */
+            at: string;
+            policy: components["schemas"]["FairnessPolicy"];
+            /** @description Null without a bound, or while no relative throughput is known. */
+            within_bound: boolean | null;
+            /** @description Of all jobs, those of other projects too. */
+            cluster: components["schemas"]["Standing"];
+            /** @description Worst off first; 200 at most. */
+            projects: components["schemas"]["ProjectStanding"][];
+            more_projects: boolean;
+            /** @description Each in each of their projects, worst off first; 200 at most. */
+            users: components["schemas"]["ProjectStanding"][];
+            more_users: boolean;
+            /** @description Jobs that have GPUs, least relative throughput first; 20 at most. */
+            worst_off: components["schemas"]["SlowedJob"][];
+            /** @description 20 at most. */
+            longest_waiting: components["schemas"]["SlowedJob"][];
+        };
+        FairnessFigures: {
+            /** @description Minutes in which there were jobs; figures are means over them. */
+            samples: number;
+            holding: number;
+            waiting: number;
+            /** @description Lowest and highest are of all that time; the median is the mean of each minute's. */
+            relative_throughput: components["schemas"]["RelativeSpread"] | null;
+            slowdown: components["schemas"]["SlowdownSpread"] | null;
+            variance: number | null;
+            /** @description Of the cluster under a policy that has one; the strictest of the time. */
+            v_bound: number | null;
+        };
+        FairnessHistory: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            /** Format: date-time */
+            from_at: string;
+            /** Format: date-time */
+            to_at: string;
+            results: components["schemas"]["FairnessSeries"][];
+        };
+        FairnessPoint: {
+            /** @description Minutes in which there were jobs; figures are means over them. */
+            samples: number;
+            holding: number;
+            waiting: number;
+            /** @description Lowest and highest are of all that time; the median is the mean of each minute's. */
+            relative_throughput: components["schemas"]["RelativeSpread"] | null;
+            slowdown: components["schemas"]["SlowdownSpread"] | null;
+            variance: number | null;
+            /** @description Of the cluster under a policy that has one; the strictest of the time. */
+            v_bound: number | null;
+            /** Format: date-time */
+            at: string;
+        };
+        FairnessPolicy: {
+            name: string;
+            /** @description The variance is to stay below it; null: the policy has no bound. */
+            v_bound: number | null;
+        };
+        FairnessSeries: {
+            /** @description Null: the cluster. */
+            project: components["schemas"]["ProjectRef"] | null;
+            user: components["schemas"]["Person"] | null;
+            /** @description Over the whole time. */
+            figures: components["schemas"]["FairnessFigures"];
+            /** @description Oldest first; nothing for times without jobs. */
+            points: components["schemas"]["FairnessPoint"][];
         };
         /** @description From the same futures of the queue with the job and without it. */
         Forecast: {
@@ -4671,6 +4831,22 @@ export interface components {
             key: string;
             name: string;
         };
+        ProjectStanding: {
+            /** @description Jobs that have GPUs, or get them just now. */
+            holding: number;
+            /** @description Those of them whose relative throughput is known. */
+            known: number;
+            /** @description Jobs that wait for GPUs; those that are held back do not count. */
+            waiting: number;
+            /** @description Of the known ones; null: there are none. */
+            relative_throughput: components["schemas"]["RelativeSpread"] | null;
+            slowdown: components["schemas"]["SlowdownSpread"] | null;
+            /** @description Of their relative throughputs, 0.25 at most. */
+            variance: number | null;
+            project: components["schemas"]["ProjectRef"];
+            /** @description Null: all jobs of the project itself, not of those below it. */
+            user: components["schemas"]["Person"] | null;
+        };
         ProjectState: {
             project: components["schemas"]["LiveProject"];
             jobs: {
@@ -4853,6 +5029,13 @@ export interface components {
             token: string;
             /** @description For people. */
             text: string;
+        };
+        RelativeSpread: {
+            /** @description Speed beside that alone on the cluster: 1 is as fast as alone. */
+            lowest: number;
+            median: number;
+            mean: number;
+            highest: number;
         };
         /** @description The body of POST runs/<run>/reports (docs/contracts.md). */
         Report: {
@@ -5181,6 +5364,43 @@ export interface components {
              * @example /accounts/oidc/sso/login/
              */
             url: string;
+        };
+        SlowdownSpread: {
+            /** @description Of 1 / relative throughput. */
+            mean: number;
+            highest: number;
+        };
+        SlowedJob: {
+            number: number;
+            name: string;
+            array: components["schemas"]["ArrayPlace"] | null;
+            project: components["schemas"]["ProjectRef"];
+            owner: components["schemas"]["Person"] | null;
+            /** @enum {string} */
+            state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
+            /** @description That it has now. */
+            gpus: number;
+            /** @description 1: as fast as alone. */
+            relative_throughput: number | null;
+            slowdown: number | null;
+            /** @description In all its attempts. */
+            waited_s: number;
+            reason: components["schemas"]["JobReason"];
+            /** @description It runs, or would run, on emulated accelerators. */
+            emulated: boolean;
+        };
+        Standing: {
+            /** @description Jobs that have GPUs, or get them just now. */
+            holding: number;
+            /** @description Those of them whose relative throughput is known. */
+            known: number;
+            /** @description Jobs that wait for GPUs; those that are held back do not count. */
+            waiting: number;
+            /** @description Of the known ones; null: there are none. */
+            relative_throughput: components["schemas"]["RelativeSpread"] | null;
+            slowdown: components["schemas"]["SlowdownSpread"] | null;
+            /** @description Of their relative throughputs, 0.25 at most. */
+            variance: number | null;
         };
         StateSpan: {
             /** @enum {string} */
@@ -6400,6 +6620,238 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_fairness: {
+        parameters: {
+            query?: {
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Fairness"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_ended_slowdown: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description By default 30 days before `to_at`. */
+                from_at?: string;
+                /** @description Days and months are those of the site's time zone. */
+                group_by?: "all" | "project" | "user" | "month" | "day";
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+                /** @description By default now. */
+                to_at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_fairness_history: {
+        parameters: {
+            query?: {
+                /** @description `cluster` is for everybody. */
+                by?: "cluster" | "project" | "user";
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description By default a day before `to_at`. */
+                from_at?: string;
+                /** @description Series of a page. */
+                limit?: number;
+                /** @description Points of each series at most. */
+                points?: number;
+                /** @description Key of a project: it and all below it. */
+                project?: string;
+                /** @description By default now. */
+                to_at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FairnessHistory"];
                 };
             };
             /** @description Bad request */

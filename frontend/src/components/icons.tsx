@@ -19,6 +19,7 @@ const PATHS = {
   warn: <path d="M8 2.4 14 13H2zM8 6.4v3M8 11.1v.4" />,
   flag: <path d="M3.5 14V2.5M3.5 3h8.2l-1.8 3 1.8 3H3.5" />,
   scales: <path d="M8 2.8v10.4M5 13.2h6M3 5h10M3 5l-1.4 4h2.8zM13 5l-1.4 4h2.8z" />,
+  even: <><path d="M2 8h12" /><circle cx="4.4" cy="5.4" r="1.1" /><circle cx="8" cy="10.6" r="1.1" /><circle cx="11.6" cy="5.4" r="1.1" /></>,
   node: <path d="M2.8 3h10.4v4H2.8zM2.8 9h10.4v4H2.8zM5 5h.4M5 11h.4" />,
   undo: <path d="M5.6 3.4 2.8 6.2 5.6 9M3 6.2h6.2a3.6 3.6 0 0 1 0 7.2H6" />,
   copy: <path d="M5.5 5.5h7.7v7.7H5.5zM3.5 10.4h-.7V2.8h7.6v.7" />,

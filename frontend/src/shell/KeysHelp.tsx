@@ -7,6 +7,7 @@ const KEYS: [string, string][] = [
   ["G then J", "Jobs"],
   ["G then S", "Submit"],
   ["G then F", "Fair share"],
+  ["G then E", "Fairness: how evenly jobs are slowed"],
   ["G then U", "Usage"],
   ["G then C", "Cluster"],
   ["G then L", "Limits"],
@@ -21,7 +22,7 @@ const KEYS: [string, string][] = [
 ];
 
 export function KeysHelp({ opened, onClose, admin }: { opened: boolean; onClose: () => void; admin: boolean }) {
-  const keys = admin ? [...KEYS.slice(0, 9), ["G then P", "Policy"] as [string, string], ...KEYS.slice(9)] : KEYS;
+  const keys = admin ? [...KEYS.slice(0, 10), ["G then P", "Policy"] as [string, string], ...KEYS.slice(10)] : KEYS;
   return (
     <Modal opened={opened} onClose={onClose} title="Keys" size={380} closeButtonProps={{ "aria-label": "Close" }}>
       <dl style={{ gap: "8px 14px" }}>

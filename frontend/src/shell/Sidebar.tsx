@@ -89,6 +89,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/jobs" icon="jobs" label="Jobs" n={running} />
       <Item to="/submit" icon="plus" label="Submit" />
       <Item to="/shares" icon="scales" label="Fair share" />
+      <Item to="/fairness" icon="even" label="Fairness" />
       <Item to="/usage" icon="chart" label="Usage" />
       <Item to="/limits" icon="lock" label="Limits" />
       <Item to="/cluster" icon="node" label="Cluster" />

@@ -14,10 +14,13 @@ from pydantic import ValidationError
 
 from accounts import ledger
 from portal.jobs import events, holding, wakeups
+from portal.jobs.describe import cluster_types
 from portal.jobs.models import Assignment, Command, Hold, Run
+from portal.jobs.relative import final_slowdown
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.retries import judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
+from portal.jobs.snapshots import job_profiles
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import LIVE, ON_OVERDUE, TIME_LIMIT_S, Event, State
@@ -91,12 +94,17 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
     elif info.reason == "done":
         step = max(run.step, info.step or 0) if run.uses_sdk else run.job.total_steps
         text = f"{name} finished all of its steps ({run.job.total_steps:,})"
-        move(run, Event.STEPS_DONE, at=at, text=text, step=step, **exit_columns)
+        move(run, Event.STEPS_DONE, at=at, text=text, step=step, slowdown=_slowdown(run, at), **exit_columns)
         end_assignments(run, at)
     elif state in _LEAVING or info.reason == "stopped":
         _stopped(run, at, name)
     else:
         fail(run, info, at)
+
+
+def _slowdown(run: Run, at: datetime) -> float | None:
+    types = cluster_types()
+    return final_slowdown(run.job, job_profiles([run.job], types)[run.job_id], types, at)
 
 
 def _has_grown(run: Run, info: ExitInfo) -> bool:

@@ -1,0 +1,171 @@
+"""How evenly jobs were slowed: points of the cluster, each project and each user in it, merged as they grow old.
+
+Import the model from portal.jobs.models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from django.conf import settings
+from django.db import connection, models
+from django.db.models import Q
+
+from accounts.models import Project
+
+By = Literal["cluster", "project", "user"]
+EVERY_S = 60
+#: From an age on, the points of so long are one.
+_MERGED = ((timedelta(hours=3), 900), (timedelta(days=1), 3_600), (timedelta(days=14), 86_400))
+_STEPS = [EVERY_S, *(step_s for _, step_s in _MERGED)]
+
+
+class FairnessSample(models.Model):
+    """A minute, or as many as were merged: figures are means over them, the lowest and the highest are of all.
+
+    Without a project it is the cluster's; with a user it is of the user's jobs in the project.
+    """
+
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="fairness_samples")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="fairness_samples"
+    )
+    #: When the time that it stands for began, and how long that is.
+    at = models.DateTimeField()
+    step_s = models.PositiveIntegerField(default=EVERY_S)
+    #: Minutes in it in which there were jobs, and those of them in which a relative throughput was known.
+    samples = models.PositiveIntegerField(default=1)
+    known_samples = models.PositiveIntegerField()
+    holding = models.FloatField()
+    waiting = models.FloatField()
+    lowest = models.FloatField(null=True)
+    median = models.FloatField(null=True)
+    mean = models.FloatField(null=True)
+    highest = models.FloatField(null=True)
+    slowdown = models.FloatField(null=True)
+    variance = models.FloatField(null=True)
+    #: The cluster's: null under a policy without one.
+    bound = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "user", "at", "step_s"], nulls_distinct=False, name="one_fairness_sample_per_time"
+            ),
+            models.CheckConstraint(condition=Q(user=None) | Q(project__isnull=False), name="fairness_of_a_user_in_one"),
+        ]
+        indexes = [models.Index(fields=["step_s", "at"], name="fairness_sample_age")]
+
+    def __str__(self) -> str:
+        return f"{self.project_id}/{self.user_id} at {self.at:%F %T}"
+
+
+def tick(now: datetime) -> datetime:
+    """The time that a point of now is filed under: who looks twice in a minute writes once."""
+    return datetime.fromtimestamp(now.timestamp() // EVERY_S * EVERY_S, UTC)
+
+
+#: Exact but for the median, which is the mean of minutes' medians; a bound is the strictest one of the time.
+_FIGURES = """
+    sum(samples) AS samples, sum(known_samples) AS known_samples,
+    sum(holding * samples) / sum(samples) AS holding, sum(waiting * samples) / sum(samples) AS waiting,
+    min(lowest) AS lowest, sum(median * known_samples) / nullif(sum(known_samples), 0) AS median,
+    sum(mean * known_samples) / nullif(sum(known_samples), 0) AS mean, max(highest) AS highest,
+    sum(slowdown * known_samples) / nullif(sum(known_samples), 0) AS slowdown,
+    sum(variance * known_samples) / nullif(sum(known_samples), 0) AS variance, min(bound) AS bound"""
+_NAMES = (
+    "samples", "known_samples", "holding", "waiting", "lowest", "median", "mean", "highest", "slowdown", "variance",
+    "bound",
+)  # fmt: skip
+
+#: A point that comes when its stretch was merged already is dropped.
+_MERGE = f"""
+    WITH fine AS (
+        DELETE FROM jobs_fairnesssample
+        WHERE step_s = ANY(%(finer)s) AND at < to_timestamp(floor(%(before)s / %(step_s)s) * %(step_s)s) RETURNING *)
+    INSERT INTO jobs_fairnesssample (project_id, user_id, at, step_s, {", ".join(_NAMES)})
+    SELECT project_id, user_id, to_timestamp(floor(extract(epoch FROM at) / %(step_s)s) * %(step_s)s) AS stretch,
+        %(step_s)s, {_FIGURES}
+    FROM fine GROUP BY project_id, user_id, stretch ON CONFLICT DO NOTHING"""  # noqa: S608 - constants
+
+
+def prune(now: datetime) -> None:
+    """Less than 1,000 points each in 400 days: whole stretches are merged, and none is kept that is older."""
+    with connection.cursor() as cursor:
+        for place, (age, step_s) in enumerate(_MERGED, 1):
+            values = {"finer": _STEPS[:place], "before": (now - age).timestamp(), "step_s": step_s}
+            cursor.execute(_MERGE, values)
+    kept = now - timedelta(days=settings.EVENKEEL_KEEP_FAIRNESS_DAYS)
+    FairnessSample.objects.filter(step_s__in=_STEPS, at__lt=kept).delete()
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Whose points, and their figures over the whole time."""
+
+    project_id: int | None
+    user_id: int | None
+    figures: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which series of which time; `projects` those that somebody may see."""
+
+    by: By
+    projects: Sequence[int]
+    from_at: datetime
+    to_at: datetime
+
+    @property
+    def condition(self) -> str:
+        match self.by:
+            case "cluster":
+                whose = "project_id IS NULL AND user_id IS NULL"
+            case "project":
+                whose = "project_id = ANY(%(projects)s) AND user_id IS NULL"
+            case "user":
+                whose = "project_id = ANY(%(projects)s) AND user_id IS NOT NULL"
+        return f"{whose} AND at >= %(from_at)s AND at < %(to_at)s"
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {"projects": list(self.projects), "from_at": self.from_at, "to_at": self.to_at}
+
+
+def series_of(asked: Asked, *, offset: int, limit: int) -> list[Series]:
+    """Who had jobs in that time, the least relative throughput on average first."""
+    statement = f"""
+        SELECT project_id, user_id, {_FIGURES} FROM jobs_fairnesssample WHERE {asked.condition}
+        GROUP BY project_id, user_id ORDER BY mean NULLS LAST, project_id, user_id OFFSET %(offset)s LIMIT %(limit)s"""  # noqa: S608 - constants
+    with connection.cursor() as cursor:
+        cursor.execute(statement, asked.values | {"offset": offset, "limit": limit})
+        rows = cursor.fetchall()
+    return [Series(project, user, _named(figures)) for project, user, *figures in rows]
+
+
+def points_of(asked: Asked, series: Sequence[Series], most: int) -> list[list[dict[str, Any]]]:
+    """Of each series, oldest first: at most so many evenly spaced stretches, figures over each. One statement."""
+    # A time that begins within a stretch touches one stretch more.
+    step_s = max(float(EVERY_S), (asked.to_at - asked.from_at).total_seconds() / (most - 1))
+    wanted = [(one.project_id or 0, one.user_id or 0) for one in series]
+    asked = replace(asked, projects=sorted({project for project, _ in wanted}))
+    statement = f"""
+        SELECT coalesce(project_id, 0), coalesce(user_id, 0), max(at) AS last_at, {_FIGURES} FROM jobs_fairnesssample
+        WHERE {asked.condition} AND (coalesce(project_id, 0), coalesce(user_id, 0)) IN (
+            SELECT * FROM unnest(%(whose)s::bigint[], %(whom)s::bigint[]))
+        GROUP BY project_id, user_id, floor(extract(epoch FROM at) / %(step_s)s) ORDER BY last_at"""  # noqa: S608 - constants
+    values = {"step_s": step_s, "whose": [one for one, _ in wanted], "whom": [one for _, one in wanted]}
+    found: dict[tuple[int, int], list[dict[str, Any]]] = {whose: [] for whose in wanted}
+    with connection.cursor() as cursor:
+        cursor.execute(statement, asked.values | values)
+        for project, user, at, *figures in cursor.fetchall():
+            found[project, user].append({"at": at} | _named(figures))
+    return list(found.values())
+
+
+def _named(figures: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(_NAMES, figures, strict=True))
