@@ -21,6 +21,11 @@ const SharesPage = lazy(() => import("./pages/shares/SharesPage"));
 const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
 const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
+const ProjectsPage = lazy(() => import("./pages/projects/ProjectsPage"));
+const ProjectPage = lazy(() => import("./pages/project/ProjectPage"));
+const PeoplePage = lazy(() => import("./pages/people/PeoplePage"));
+const RatesPage = lazy(() => import("./pages/rates/RatesPage"));
+const AuditPage = lazy(() => import("./pages/audit/AuditPage"));
 const NotFound = lazy(() => import("./pages/NotFound"));
 
 const refused = (error: unknown) => error instanceof ApiError && error.status >= 400 && error.status < 500;
@@ -52,12 +57,21 @@ function Pages() {
           <Route path="/jobs" element={<JobsPage />} />
           <Route path="/jobs/:number" element={<JobPage />} />
           <Route path="/submit" element={<SubmitPage session={session.data} />} />
+          <Route path="/projects" element={<ProjectsPage session={session.data} />} />
+          <Route path="/projects/:key" element={<ProjectPage session={session.data} />} />
           <Route path="/shares" element={<SharesPage session={session.data} />} />
           <Route path="/limits" element={<LimitsPage session={session.data} />} />
           <Route path="/usage" element={<UsagePage session={session.data} />} />
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
-          {session.data.user.is_admin && <Route path="/policy" element={<PolicyPage />} />}
+          {session.data.user.is_admin && (
+            <>
+              <Route path="/policy" element={<PolicyPage />} />
+              <Route path="/admin/people" element={<PeoplePage session={session.data} />} />
+              <Route path="/admin/rates" element={<RatesPage session={session.data} />} />
+              <Route path="/admin/audit" element={<AuditPage />} />
+            </>
+          )}
           <Route path="*" element={<NotFound />} />
         </Routes>
       </Suspense>

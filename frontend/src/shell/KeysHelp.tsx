@@ -7,7 +7,8 @@ const KEYS: [string, string][] = [
   ["G then J", "Jobs"],
   ["G then S", "Submit"],
   ["G then F", "Fair share"],
-  ["G then U", "Usage"],
+  ["G then R", "Projects"],
+  ["G then U", "Usage and cost"],
   ["G then C", "Cluster"],
   ["G then L", "Limits"],
   ["G then T", "API tokens"],
@@ -20,7 +21,7 @@ const KEYS: [string, string][] = [
 ];
 
 export function KeysHelp({ opened, onClose, admin }: { opened: boolean; onClose: () => void; admin: boolean }) {
-  const keys = admin ? [...KEYS.slice(0, 9), ["G then P", "Policy"] as [string, string], ...KEYS.slice(9)] : KEYS;
+  const keys = admin ? [...KEYS.slice(0, 10), ["G then P", "Policy"] as [string, string], ...KEYS.slice(10)] : KEYS;
   return (
     <Modal opened={opened} onClose={onClose} title="Keys" size={380} closeButtonProps={{ "aria-label": "Close" }}>
       <dl style={{ gap: "8px 14px" }}>

@@ -27,6 +27,7 @@ export function Shell({ session, children }: { session: Session; children: React
     "g j": () => void navigate("/jobs"),
     "g s": () => void navigate("/submit"),
     "g f": () => void navigate("/shares"),
+    "g r": () => void navigate("/projects"),
     "g u": () => void navigate("/usage"),
     "g l": () => void navigate("/limits"),
     "g c": () => void navigate("/cluster"),
