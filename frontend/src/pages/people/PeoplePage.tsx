@@ -84,7 +84,7 @@ function Table({ rows, me, onAct }: { rows: Account[]; me: string; onAct: (act: 
               <td className="wide">{person.email}</td>
               <td className="wide" style={{ fontSize: 12 }}><Projects person={person} /></td>
               <td className="ra" data-l="Last sign-in" title={person.last_sign_in_at ? dateTime(new Date(person.last_sign_in_at)) : undefined}>{person.last_sign_in_at ? relative(new Date(person.last_sign_in_at), now) : <span className="sub">never</span>}</td>
-              <td className="ra wide"><Actions person={person} onAct={onAct} /></td>
+              <td className="ra acts"><Actions person={person} onAct={onAct} /></td>
             </tr>
           ))}
         </tbody>

@@ -66,7 +66,7 @@ function Table({ rows, manages, busy, onRotate, onRevoke }: TableProps) {
                 <td className="ra" data-l="Last used" title={token.last_used_address ?? undefined}>{token.last_used_at ? relative(new Date(token.last_used_at), now) : <span className="sub">never</span>}</td>
                 <td className="ra" data-l="Ends">{ended ? <span className="chip warn">ended</span> : token.expires_at ? moment(new Date(token.expires_at), now) : <span className="sub">no end</span>}</td>
                 {manages && (
-                  <td className="ra wide">
+                  <td className="ra acts">
                     {!ended && <button type="button" className="btn sm" aria-label={`Rotate ${token.name}`} title="A new one in its place; this one works for 24 hours more" disabled={busy} onClick={() => onRotate(token)}>Rotate</button>}{" "}
                     <button type="button" className="btn sm bad" aria-label={`Revoke ${token.name}`} onClick={() => onRevoke(token)}>Revoke</button>
                   </td>

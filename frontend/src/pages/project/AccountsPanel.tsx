@@ -61,7 +61,7 @@ function Table({ rows, manages, tokensOf, onTokens, onOpen }: TableProps) {
               <td data-l="Role">{one.role}</td>
               <td className="ra" data-l="Tokens">{integer(one.tokens)}</td>
               <td className="ra" data-l="Made">{moment(new Date(one.created_at), now)}</td>
-              <td className="ra wide">
+              <td className="ra acts">
                 <button type="button" className="btn sm" aria-expanded={tokensOf === one.id} aria-label={`Tokens of ${one.name}`} onClick={() => onTokens(tokensOf === one.id ? null : one.id)}>Tokens</button>{" "}
                 {manages && <button type="button" className="btn sm" aria-label={`Change ${one.name}`} onClick={() => onOpen({ kind: "change", account: one })}>Change</button>}{" "}
                 {manages && one.is_active && <button type="button" className="btn sm bad" aria-label={`Put ${one.name} out of use`} onClick={() => onOpen({ kind: "stop", account: one })}>Out of use</button>}

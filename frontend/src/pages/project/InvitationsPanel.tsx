@@ -53,8 +53,8 @@ function Table({ rows, project, manages, onMade }: TableProps) {
                 <td className="ra" data-l="Sent">{moment(new Date(one.created_at), now)}</td>
                 <td data-l="State"><State state={state} until={moment(new Date(one.expires_at), now)} /></td>
                 {manages && (
-                  <td className="ra">
-                    {state !== "accepted" && <button type="button" className="btn sm" aria-label={`Send ${one.email} another link`} title="A new link; the old one stops working" disabled={again.isPending} onClick={() => again.mutate({ project: project.key, email: one.email, role: one.role }, { onSuccess: onMade })}>Resend</button>}{" "}
+                  <td className="ra acts">
+                    {state !== "accepted" && <button type="button" className="btn sm" aria-label={`Resend to ${one.email}`} title="A new link; the old one stops working" disabled={again.isPending} onClick={() => again.mutate({ project: project.key, email: one.email, role: one.role }, { onSuccess: onMade })}>Resend</button>}{" "}
                     {state === "open" && <button type="button" className="btn sm bad" aria-label={`Withdraw the invitation of ${one.email}`} disabled={withdraw.isPending} onClick={() => withdraw.mutate(one.id)}>Withdraw</button>}
                   </td>
                 )}

@@ -52,7 +52,7 @@ function Table({ rows, manages, email, onOpen }: { rows: Member[]; manages: bool
               <td className="wide">{member.user.email}</td>
               <td data-l="Role">{member.role}</td>
               <td data-l="Given">{given(member)}</td>
-              {manages && <td className="ra">{member.kind === "person" && <Actions member={member} onOpen={onOpen} />}</td>}
+              {manages && <td className="ra acts">{member.kind === "person" && <Actions member={member} onOpen={onOpen} />}</td>}
             </tr>
           ))}
         </tbody>
@@ -69,7 +69,7 @@ function given(member: Member): string {
 function Actions({ member, onOpen }: { member: Member; onOpen: (open: Open) => void }) {
   return (
     <>
-      <button type="button" className="btn sm" aria-label={`Change the role of ${member.user.name}`} onClick={() => onOpen({ kind: "change", member })}>Change role</button>{" "}
+      <button type="button" className="btn sm" aria-label={`Change role of ${member.user.name}`} onClick={() => onOpen({ kind: "change", member })}>Change role</button>{" "}
       {member.inherited_from === null && !member.by_directory && <button type="button" className="btn sm bad" aria-label={`Remove ${member.user.name}`} onClick={() => onOpen({ kind: "remove", member })}>Remove</button>}
     </>
   );

@@ -34,7 +34,7 @@ export function SecretsPanel({ project, manages }: { project: ProjectDetail; man
                       <td className="wide">{secret.description || <span className="sub" style={{ margin: 0 }}>not said</span>}</td>
                       <td data-l="Jobs that use it">{secret.used_by.length === 0 ? <span className="sub" style={{ margin: 0 }}>none</span> : secret.used_by.map((job, i) => <span key={job}>{i > 0 && ", "}<Link className="link" to={`/jobs/${job}`}>{job}</Link></span>)}</td>
                       <td className="ra" data-l="Changed" title={secret.changed_by ?? undefined}>{moment(new Date(secret.changed_at), now)}</td>
-                      {manages && <td className="ra wide"><button type="button" className="btn sm" aria-label={`Set ${secret.name} anew`} onClick={() => setSetting(secret)}>Set anew</button>{" "}<button type="button" className="btn sm bad" aria-label={`Remove ${secret.name}`} onClick={() => setRemoving(secret)}>Remove</button></td>}
+                      {manages && <td className="ra acts"><button type="button" className="btn sm" aria-label={`Set anew: ${secret.name}`} onClick={() => setSetting(secret)}>Set anew</button>{" "}<button type="button" className="btn sm bad" aria-label={`Remove ${secret.name}`} onClick={() => setRemoving(secret)}>Remove</button></td>}
                     </tr>
                   ))}
                 </tbody>
