@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from django.db.models import Min, Q, QuerySet
+from django.db.models import Func, Min, Q, QuerySet
 from django.utils import timezone
 
 from accounts.levels import Levels
@@ -59,6 +59,14 @@ def binding(project: Project, user: User) -> QuerySet[Quota]:
     above = Q(project__in=ids_above(project))
     rows = Quota.objects.filter((above & (Q(user=None) | Q(user=user))) | Q(project=None, user=user))
     return rows.select_related("project", "user").order_by("project__ancestry__len", "pk")
+
+
+def budgets(projects: QuerySet[Project], user: User) -> QuerySet[Quota]:
+    """Limits of a period that bind the user's jobs in any of these projects, those on projects above too."""
+    levels = projects.order_by().values_list(Func("ancestry", function="unnest"), flat=True)
+    there = Q(project__in=levels) & (Q(user=None) | Q(user=user))
+    rows = Quota.objects.filter(there | Q(project=None, user=user)).exclude(period="")
+    return rows.select_related("project", "user")
 
 
 def period_of(period: str, now: datetime) -> tuple[datetime, datetime]:
@@ -240,6 +248,14 @@ def gpu_limits() -> dict[int, int]:
     """GPUs at once by project id, where the project itself has such a limit."""
     own = Quota.objects.filter(kind=Kind.GPUS, accelerator_type="", user=None, project__isnull=False)
     return {project: limit for project, limit in own.values_list("project_id", "limit") if project is not None}
+
+
+def month_budgets_micro(project_ids: Iterable[int]) -> dict[int, int]:
+    """Money of a month by project id, where the project itself has such a limit."""
+    own = Quota.objects.filter(
+        kind=Kind.MONEY, period=Quota.Period.MONTH, user=None, project__in=list(project_ids)
+    ).values_list("project_id", "limit")
+    return {project: limit for project, limit in own if project is not None}
 
 
 def month_budget_micro() -> int | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Case, F, IntegerField, QuerySet, Subquery, Value, When
+from django.db.models import Case, F, Func, IntegerField, QuerySet, Subquery, Value, When
 
 from accounts.models import Membership, Project, User
-from accounts.tree import ancestors, below, is_above
+from accounts.tree import ancestors, below, ids_above, is_above
 
 WRITERS = (Membership.Role.MEMBER, Membership.Role.MANAGER)
 #: From least to most.
@@ -105,3 +106,18 @@ def memberships_reaching(project: Project) -> QuerySet[Membership]:
         .select_related("user", "project")
         .order_by("user_id", RANK.desc(), "-project__ancestry__len")
     )
+
+
+def projects_above(user: User, project: Project) -> QuerySet[Any]:
+    """Those above it that the user may see, outermost first, each with the user's role there as `role`."""
+    above = visible_projects(user).filter(pk__in=ids_above(project)).exclude(pk=project.pk)
+    return with_roles(user, above.order_by("ancestry__len"))
+
+
+def member_counts(project_ids: Iterable[int]) -> dict[int, int]:
+    """How many active people have a role there, given there or above."""
+    reaching = Membership.objects.filter(is_above("ancestry"), user__kind=User.Kind.PERSON, user__is_active=True)
+    people = Func(F("user_id"), template="count(DISTINCT %(expressions)s)", output_field=IntegerField())
+    counted = reaching.order_by().annotate(people=people).values("people")
+    rows = Project.objects.filter(pk__in=list(project_ids)).order_by().annotate(people=Subquery(counted))
+    return dict(rows.values_list("pk", "people"))

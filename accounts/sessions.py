@@ -128,6 +128,14 @@ def end_other_sessions(*, user: User, but: str | None) -> int:
     return ended
 
 
+@transaction.atomic
+def end_all_sessions(*, actor: User, user: User) -> int:
+    """Sign somebody out everywhere; how many sessions ended."""
+    ended = end_sessions(user)
+    record_audit(actor=actor, action="session.end_all", target=user.email, detail={"ended": ended})
+    return ended
+
+
 def device_of(user_agent: str) -> str:
     """Browser and system in words, as far as a user agent says them."""
     browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")

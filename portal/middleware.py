@@ -19,7 +19,7 @@ class ContentPolicy(CSPMiddleware):
         self, request: HttpRequest, response: HttpResponseBase, report_only: bool = False
     ) -> PolicyParts:
         parts = super().get_policy_parts(request, response, report_only)
-        if request.path.startswith("/admin/"):
+        if request.resolver_match and request.resolver_match.app_name == "admin":
             parts.replace = _ADMINISTRATION
         return parts
 

@@ -31,25 +31,6 @@ class AcceptedInvitation(TypedDict):
     email: str
 
 
-class Account(TypedDict):
-    id: int
-    email: str
-    name: str
-    kind: Literal["person", "service"]
-    is_admin: bool
-    admin_by_directory: bool
-    is_active: bool
-    last_sign_in_at: str | None
-    created_at: str
-    deactivated_at: str | None
-
-
-class AccountPage(TypedDict):
-    next: str | None
-    previous: str | None
-    results: list[Account]
-
-
 class AccountWish(TypedDict):
     name: str
     role: NotRequired[Literal["viewer", "member", "manager"]]
@@ -385,6 +366,13 @@ class HistoryPoint(TypedDict):
     queued: int
     variance: float | None
     spend_per_hour: str
+
+
+class Holding(TypedDict):
+    gpus_held: int
+    jobs_running: int
+    jobs_queued: int
+    spend_month: str
 
 
 class Idle(TypedDict):
@@ -763,6 +751,12 @@ class Person(TypedDict):
     email: str
 
 
+class PersonProject(TypedDict):
+    key: str
+    name: str
+    role: Literal["viewer", "member", "manager"]
+
+
 class PersonRef(TypedDict):
     id: int
     email: str
@@ -831,11 +825,20 @@ class Project(TypedDict):
     role: Literal["viewer", "member", "manager"]
     parent: str | None
     archived_at: str | None
+    members: int
     gpu_quota: int | None
+    budget_month: str | None
     gpus_held: int
     jobs_running: int
     jobs_queued: int
     spend_month: str
+    with_below: Holding
+
+
+class ProjectAbove(TypedDict):
+    key: str
+    name: str
+    role: Literal["viewer", "member", "manager"]
 
 
 class ProjectDetail(TypedDict):
@@ -844,11 +847,15 @@ class ProjectDetail(TypedDict):
     role: Literal["viewer", "member", "manager"]
     parent: str | None
     archived_at: str | None
+    members: int
     gpu_quota: int | None
+    budget_month: str | None
     gpus_held: int
     jobs_running: int
     jobs_queued: int
     spend_month: str
+    with_below: Holding
+    path: list[ProjectAbove]
     inherited_from: str | None
     created_at: str
     share_weight: float
@@ -928,6 +935,7 @@ class Quota(TypedDict):
     reached: bool
     warned_at: str | None
     reached_at: str | None
+    period_starts_at: str | None
     period_ends_at: str | None
 
 
@@ -1472,6 +1480,27 @@ class Wish(TypedDict):
     kind: Literal["gpus", "running_jobs", "queued_jobs", "gpu_hours", "money"]
     accelerator_type: NotRequired[str | None]
     period: NotRequired[Literal["day", "week", "month"] | None]
+
+
+class Account(TypedDict):
+    id: int
+    email: str
+    name: str
+    kind: Literal["person", "service"]
+    is_admin: bool
+    admin_by_directory: bool
+    is_active: bool
+    projects: list[PersonProject]
+    more_projects: bool
+    last_sign_in_at: str | None
+    created_at: str
+    deactivated_at: str | None
+
+
+class AccountPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Account]
 
 
 class Ahead(TypedDict):

@@ -103,6 +103,8 @@ function jobRoute(parts: string[], query: URLSearchParams, now: number): Answer 
   return { body: part(job, parts[2], query, now) };
 }
 
+const HELD = { gpus_held: 6, jobs_running: 3, jobs_queued: 1, spend_month: "2310.00" };
+
 async function answer(request: IncomingMessage, path: string, query: URLSearchParams): Promise<Answer> {
   const now = Date.now();
   const parts = path.split("/");
@@ -135,7 +137,7 @@ async function answer(request: IncomingMessage, path: string, query: URLSearchPa
     timeline: () => timeline(query, now), history: () => history(now), events: () => ({ next: null, previous: null, results: events.map(eventJson) }),
     "model-types": () => MODELS, "accelerator-types": () => TYPES, policies: () => POLICIES, policy: () => policy, "policy/undo": () => policy, tokens: () => tokens,
     "policy/history": () => [{ id: 1, name: "f_scheduling", parameters: { v_bound: 0.06 }, changed_at: new Date(now - 9e6).toISOString(), changed_by: "R. Haddad" }],
-    projects: () => ({ next: null, previous: null, results: PROJECTS.map((project) => ({ ...project, role: "manager", gpu_quota: 12, gpus_held: 6, jobs_running: 3, jobs_queued: 1, spend_month: "2310.00" })) }),
+    projects: () => ({ next: null, previous: null, results: query.get("archived") === "true" ? [] : PROJECTS.map((project) => ({ ...project, role: "manager", parent: null, archived_at: null, members: 4, gpu_quota: 12, budget_month: "5000", ...HELD, with_below: HELD })) }),
   };
   const found = fixed[path];
   return found ? { body: found() } : problem(404, "There is no such address.");

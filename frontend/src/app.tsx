@@ -24,6 +24,11 @@ const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
 const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
 const ThroughputPage = lazy(() => import("./pages/throughput/ThroughputPage"));
+const ProjectsPage = lazy(() => import("./pages/projects/ProjectsPage"));
+const ProjectPage = lazy(() => import("./pages/project/ProjectPage"));
+const PeoplePage = lazy(() => import("./pages/people/PeoplePage"));
+const RatesPage = lazy(() => import("./pages/rates/RatesPage"));
+const AuditPage = lazy(() => import("./pages/audit/AuditPage"));
 const NotFound = lazy(() => import("./pages/NotFound"));
 
 const refused = (error: unknown) => error instanceof ApiError && error.status >= 400 && error.status < 500;
@@ -56,6 +61,8 @@ function Pages() {
           <Route path="/jobs/compare" element={<ComparePage />} />
           <Route path="/jobs/:number" element={<JobPage />} />
           <Route path="/submit" element={<SubmitPage session={session.data} />} />
+          <Route path="/projects" element={<ProjectsPage session={session.data} />} />
+          <Route path="/projects/:key" element={<ProjectPage session={session.data} />} />
           <Route path="/shares" element={<SharesPage session={session.data} />} />
           <Route path="/fairness" element={<FairnessPage />} />
           <Route path="/limits" element={<LimitsPage session={session.data} />} />
@@ -63,7 +70,14 @@ function Pages() {
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
           <Route path="/cluster/throughput" element={<ThroughputPage />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
-          {session.data.user.is_admin && <Route path="/policy" element={<PolicyPage />} />}
+          {session.data.user.is_admin && (
+            <>
+              <Route path="/policy" element={<PolicyPage />} />
+              <Route path="/admin/people" element={<PeoplePage session={session.data} />} />
+              <Route path="/admin/rates" element={<RatesPage session={session.data} />} />
+              <Route path="/admin/audit" element={<AuditPage />} />
+            </>
+          )}
           <Route path="*" element={<NotFound />} />
         </Routes>
       </Suspense>

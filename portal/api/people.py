@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from django.db.models import Q
+from django.db.models import Prefetch, Q, QuerySet
 from django.utils import timezone
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.models import User
+from accounts.models import Membership, User
 from accounts.people import (
     LastAdministrator,
     NotForServiceAccounts,
@@ -19,6 +19,7 @@ from accounts.people import (
     reactivate_user,
     set_administrator,
 )
+from accounts.sessions import end_all_sessions
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
@@ -26,12 +27,15 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import ADMINISTRATORS
-from portal.api.shapes.people import Account, AccountPage
+from portal.api.shapes.people import Account, AccountPage, Ended
 from portal.jobs.describe import iso
+
+MOST_PROJECTS = 20
 
 
 class PeopleQuery(PageQuery):
     search: Word | None = Field(None, description="Part of a name or of an email.")
+    kind: Literal["person", "service"] | None = None
     is_admin: bool | None = None
     is_active: bool | None = None
 
@@ -49,12 +53,14 @@ class PeopleView(APIView):
     @operation("list_people", AccountPage, access=Access.ADMIN, tag="people", query=PeopleQuery)
     def get(self, request: Request, query: PeopleQuery) -> Response:
         """Everybody with an account, and service accounts; newest first."""
-        rows = User.objects.all()
+        rows = _people()
         if query.search:
             words = query.search.strip()
             rows = rows.filter(
                 Q(email__icontains=words) | Q(first_name__icontains=words) | Q(last_name__icontains=words)
             )
+        if query.kind is not None:
+            rows = rows.filter(kind=query.kind)
         if query.is_admin is not None:
             rows = rows.filter(is_superuser=query.is_admin)
         if query.is_active is not None:
@@ -70,7 +76,7 @@ class PersonView(APIView):
     @operation("get_person", Account, access=Access.ADMIN, tag="people", path=["person"])
     def get(self, request: Request, person: int, query: Query) -> Response:
         """One of them."""
-        return Response(_describe(User.objects.get(pk=person)))
+        return Response(_describe(_people().get(pk=person)))
 
     @operation(
         "change_person",
@@ -93,10 +99,27 @@ class PersonView(APIView):
                 deactivate_user(actor=actor, user=user, now=timezone.now())
         except (LastAdministrator, NotForServiceAccounts) as error:
             raise Refused(409, str(error)) from None
-        return Response(_describe(User.objects.get(pk=person)))
+        return Response(_describe(_people().get(pk=person)))
 
 
-def _describe(user: User) -> dict[str, Any]:
+class PersonSessionsView(APIView):
+    permission_classes = ADMINISTRATORS
+
+    @operation("end_person_sessions", Ended, access=Access.ADMIN, tag="people", path=["person"])
+    def delete(self, request: Request, person: int, query: Query) -> Response:
+        """Sign somebody out everywhere, at once. Their tokens go on working, and they may sign in again."""
+        user = User.objects.get(pk=person)
+        return Response({"ended": end_all_sessions(actor=signed_in(request), user=user)})
+
+
+def _people() -> QuerySet[User]:
+    given = Membership.objects.select_related("project").order_by("pk")[: MOST_PROJECTS + 1]
+    return User.objects.prefetch_related(Prefetch("memberships", given, to_attr="given"))
+
+
+def _describe(user: Any) -> dict[str, Any]:
+    """`user`: one of `_people`."""
+    given: list[Membership] = user.given
     return {
         "id": user.pk,
         "email": user.email,
@@ -105,6 +128,10 @@ def _describe(user: User) -> dict[str, Any]:
         "is_admin": user.is_superuser,
         "admin_by_directory": user.admin_by_directory,
         "is_active": user.is_active,
+        "projects": [
+            {"key": one.project.key, "name": one.project.name, "role": one.role} for one in given[:MOST_PROJECTS]
+        ],
+        "more_projects": len(given) > MOST_PROJECTS,
         "last_sign_in_at": iso(user.last_login),
         "created_at": iso(user.date_joined),
         "deactivated_at": iso(user.deactivated_at),

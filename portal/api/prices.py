@@ -6,6 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from django.db.models import Q
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample
 from pydantic import Field, model_validator
 from rest_framework.request import Request
@@ -37,7 +39,11 @@ RATE = OpenApiExample(
 DISCOUNT = OpenApiExample("A quarter off", {"project": "vision", "percent": "25"}, request_only=True)
 
 
-class RatesQuery(PageQuery):
+class PricesQuery(PageQuery):
+    ended: bool | None = Field(None, description="False: those in force and to come; true: those that were.")
+
+
+class RatesQuery(PricesQuery):
     resource: Literal["gpu", "cpu", "memory"] | None = None
     accelerator_type: Word | None = None
 
@@ -68,7 +74,7 @@ class RatesView(APIView):
         """Prices of now, of before and to come, newest first."""
         given = {"resource": query.resource, "accelerator_type": query.accelerator_type}
         rows = RateRow.objects.filter(**{name: value for name, value in given.items() if value is not None})
-        found, links = take_page(request, rows, query, key="id")
+        found, links = take_page(request, rows.filter(*_ended(query)), query, key="id")
         return Response({**links, "results": [_rate(row) for row in found]})
 
     @operation(
@@ -97,7 +103,7 @@ class RatesView(APIView):
         return Response(_rate(rate), status=201)
 
 
-class DiscountsQuery(PageQuery):
+class DiscountsQuery(PricesQuery):
     project: Word | None = Field(None, description="Key of a project.")
 
 
@@ -121,7 +127,7 @@ class DiscountsView(APIView):
             mine = mine.filter(pk=named_project(signed_in(request), query.project).pk)
         above = {level for chain in mine.values_list("ancestry", flat=True) for level in chain}
         rows = DiscountRow.objects.filter(project__in=above).select_related("project")
-        found, links = take_page(request, rows, query, key="id")
+        found, links = take_page(request, rows.filter(*_ended(query)), query, key="id")
         return Response({**links, "results": [_discount(row) for row in found]})
 
     @operation(
@@ -146,6 +152,13 @@ class DiscountsView(APIView):
         except NotInThePast as error:
             raise _past(error) from None
         return Response(_discount(discount), status=201)
+
+
+def _ended(query: PricesQuery) -> list[Q]:
+    if query.ended is None:
+        return []
+    now = timezone.now()
+    return [Q(valid_to__lte=now) if query.ended else Q(valid_to=None) | Q(valid_to__gt=now)]
 
 
 def _past(error: NotInThePast) -> Refused:

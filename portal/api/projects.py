@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 from pydantic import AfterValidator, Field
 from rest_framework.request import Request
@@ -22,13 +23,19 @@ from accounts.projects import (
     restore_project,
     set_share,
 )
-from accounts.selectors import access_project, manageable_projects, visible_projects, with_roles
+from accounts.selectors import (
+    access_project,
+    manageable_projects,
+    projects_above,
+    visible_projects,
+    with_roles,
+)
 from accounts.services import create_project
 from accounts.tree import descendants
 from portal.api import editing
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, PageQuery, Query
+from portal.api.inputs import Body, PageQuery, Query, Word
 from portal.api.members import inherited_from
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
@@ -71,14 +78,24 @@ class ProjectChange(Body):
     )
 
 
+class ProjectsQuery(PageQuery):
+    search: Word | None = Field(None, description="Part of a name or of a key.")
+    archived: bool | None = Field(None, description="False: those in use only.")
+
+
 class ProjectsView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("list_projects", ProjectPage, access=Access.SIGNED_IN, tag="projects", query=PageQuery)
-    def get(self, request: Request, query: PageQuery) -> Response:
-        """Projects that I may see, oldest first, with their quota and what they use now."""
+    @operation("list_projects", ProjectPage, access=Access.SIGNED_IN, tag="projects", query=ProjectsQuery)
+    def get(self, request: Request, query: ProjectsQuery) -> Response:
+        """Projects that I may see, oldest first, with their limits and what they use now."""
         user = signed_in(request)
         rows = with_roles(user, visible_projects(user))
+        if query.search:
+            words = query.search.strip()
+            rows = rows.filter(Q(name__icontains=words) | Q(key__icontains=words))
+        if query.archived is not None:
+            rows = rows.filter(archived_at__isnull=not query.archived)
         found, links = take_page(request, rows, query, key="id", newest_first=False)
         described = describe_projects(user, [(project, project.role) for project in found], timezone.now())
         return Response({**links, "results": described})
@@ -234,6 +251,7 @@ def _detail(user: User, key: str) -> dict[str, Any]:
     (described,) = describe_projects(user, [(project, role)], timezone.now())
     return {
         **described,
+        "path": [{"key": one.key, "name": one.name, "role": one.role} for one in projects_above(user, project)],
         "inherited_from": inherited_from(user, project),
         "created_at": iso(project.created_at),
         "share_weight": project.share_weight,

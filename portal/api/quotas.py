@@ -128,6 +128,22 @@ def _user(actor: User, email: str | None, project: Project | None) -> User | Non
     return user
 
 
+class BudgetsQuery(PageQuery):
+    project: Word | None = Field(None, description="Key of a project: those that bind there.")
+
+
+class BudgetsView(APIView):
+    @operation("list_budgets", QuotaPage, access=Access.SIGNED_IN, tag="quotas", query=BudgetsQuery, problems=(404,))
+    def get(self, request: Request, query: BudgetsQuery) -> Response:
+        """Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first."""
+        user = signed_in(request)
+        projects = visible_projects(user)
+        if query.project:
+            projects = projects.filter(pk=named_project(user, query.project).pk)
+        found, links = take_page(request, quotas.budgets(projects, user), query, key="id")
+        return Response({**links, "results": describe(found)})
+
+
 class QuotaView(APIView):
     parser_classes = [JsonParser]
 
@@ -230,6 +246,7 @@ def _describe(row: QuotaRow, uses: Uses, told: Mapping[tuple[int, int], BudgetNo
         "reached": used >= row.limit or (row.hard and full is not None),
         "warned_at": iso(warned.at) if warned else None,
         "reached_at": iso(full.at) if full else None,
+        "period_starts_at": iso(quotas.period_of(row.period, uses.now)[0]) if row.period else None,
         "period_ends_at": iso(ends_at(row, uses.now)),
     }
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from django.db.models import Count
 
+from accounts.levels import Levels
 from accounts.models import Project, User
-from accounts.pricing import amount
-from accounts.quotas import gpu_limits, period_of
-from accounts.selectors import visible_projects
+from accounts.pricing import amount, from_micro
+from accounts.quotas import gpu_limits, month_budgets_micro, period_of
+from accounts.selectors import member_counts, visible_projects
 from accounts.usage import totals_since
 from portal.jobs.describe import iso
 from portal.jobs.holding import book_for, held, open_holds
@@ -20,18 +22,42 @@ from portal.jobs.models import Hold, Run
 from scheduling.lifecycle import LIVE, WAITING
 
 
+@dataclass(frozen=True)
+class Holdings:
+    """What projects hold, run and spent this month, each by itself."""
+
+    gpus: dict[int, int]
+    running: dict[int, int]
+    waiting: dict[int, int]
+    spent: dict[int, Decimal]
+
+    @classmethod
+    def of(cls, ids: list[int], now: datetime) -> Holdings:
+        month, _ = period_of("month", now)
+        gpus, spent = _held_now(ids, month, now)
+        for (project_id, _user), (_gpu, money) in totals_since(month.date()).items():
+            spent[project_id] = spent.get(project_id, Decimal(0)) + money
+        running = _runs(ids, [s.value for s in LIVE - WAITING])
+        return cls(gpus, running, _runs(ids, [s.value for s in WAITING]), spent)
+
+    def together(self, ids: Iterable[int]) -> dict[str, Any]:
+        ids = list(ids)
+        return {
+            "gpus_held": sum(self.gpus.get(one, 0) for one in ids),
+            "jobs_running": sum(self.running.get(one, 0) for one in ids),
+            "jobs_queued": sum(self.waiting.get(one, 0) for one in ids),
+            "spend_month": str(amount(sum((self.spent.get(one, Decimal(0)) for one in ids), Decimal(0)), 2)),
+        }
+
+
 def describe_projects(user: User, projects: Sequence[tuple[Project, str]], now: datetime) -> list[dict[str, Any]]:
     """`projects`: each with the user's role there."""
     above = {project.parent_id for project, _ in projects if project.parent_id}
     shown = dict(visible_projects(user).filter(pk__in=above).values_list("pk", "key"))
     ids = [project.pk for project, _ in projects]
-    month, _ = period_of("month", now)
-    limits = gpu_limits()
-    gpus, spent = _held_now(ids, month, now)
-    for (project_id, _user), (_gpu, money) in totals_since(month.date()).items():
-        spent[project_id] = spent.get(project_id, Decimal(0)) + money
-    waiting = _runs(ids, [s.value for s in WAITING])
-    running = _runs(ids, [s.value for s in LIVE - WAITING])
+    levels = Levels.load()
+    limits, budgets, members = gpu_limits(), month_budgets_micro(ids), member_counts(ids)
+    found = Holdings.of(sorted({one for project_id in ids for one in levels.under(project_id)}), now)
     return [
         {
             "key": project.key,
@@ -39,14 +65,18 @@ def describe_projects(user: User, projects: Sequence[tuple[Project, str]], now: 
             "role": role,
             "parent": shown.get(project.parent_id or 0),
             "archived_at": iso(project.archived_at),
+            "members": members.get(project.pk, 0),
             "gpu_quota": limits.get(project.pk),
-            "gpus_held": gpus.get(project.pk, 0),
-            "jobs_running": running.get(project.pk, 0),
-            "jobs_queued": waiting.get(project.pk, 0),
-            "spend_month": str(amount(spent.get(project.pk, Decimal(0)), 2)),
+            "budget_month": _money(budgets.get(project.pk)),
+            **found.together([project.pk]),
+            "with_below": found.together(levels.under(project.pk)),
         }
         for project, role in projects
     ]
+
+
+def _money(micro: int | None) -> str | None:
+    return None if micro is None else format(from_micro(micro).normalize(), "f")
 
 
 def _runs(ids: list[int], states: list[str]) -> dict[int, int]:

@@ -261,7 +261,7 @@ def test_it_is_exported_as_a_stream(kind: str) -> None:
 def unwritable(transactional_db: None) -> Iterator[None]:
     """An audit log that takes none of the entries in question."""
     with connection.cursor() as cursor:
-        refused = "'storage.set', 'session.end', 'session.end_others'"
+        refused = "'storage.set', 'session.end', 'session.end_others', 'session.end_all'"
         cursor.execute(
             f"ALTER TABLE accounts_auditentry ADD CONSTRAINT full_up CHECK (action NOT IN ({refused})) NOT VALID"
         )
@@ -280,6 +280,7 @@ def test_what_cannot_be_written_down_does_not_happen(unwritable: None) -> None:
     assert storage.status_code == 500
     assert browser.delete(f"/api/v1/sessions/{elsewhere.pk}").status_code == 500
     assert browser.delete("/api/v1/sessions").status_code == 500
+    assert boss.delete(f"/api/v1/people/{world.user.pk}/sessions").status_code == 500
     action = {"action": "end", "_selected_action": [str(elsewhere.pk)]}
     assert boss.post(reverse("admin:usersessions_usersession_changelist"), action).status_code == 500
     assert Api(world.user).get("projects/vision/storage").json["bundles"]["quota_bytes"] != 5

@@ -266,6 +266,10 @@ class Things:
         def quota(i: int) -> object:
             return Quota.objects.create(project=self.vision, kind="gpus", accelerator_type=f"q{i}", limit=64)
 
+        def budget(i: int) -> object:
+            project = Project.objects.create(key=f"b{i}", name="B")
+            return Quota.objects.create(project=project, kind="money", period="month", limit=64)
+
         def rate(i: int) -> object:
             at = timezone.now() + timedelta(days=i + 1)
             return Rate.objects.create(accelerator_type=f"r{i}", price_micro_per_hour=1, valid_from=at)
@@ -313,6 +317,7 @@ class Things:
             "list_artifacts": often(lambda i: self._artifact(100 + i)),
             "list_quotas": often(quota),
             "list_project_quotas": often(quota),
+            "list_budgets": often(budget),
             "list_guarantees": often(
                 lambda i: Guarantee.objects.create(project=Project.objects.create(key=f"g{i}", name="G"), gpus=1)
             ),

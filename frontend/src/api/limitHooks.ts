@@ -1,5 +1,6 @@
 import { useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, send } from "./client";
+import { usePages } from "./pages";
 import type { Guarantee, Limit, Limits, Page } from "./types";
 
 const limitsOf = (project: string) => ({
@@ -11,6 +12,9 @@ const limitsOf = (project: string) => ({
 export function useLimits(project: string) {
   return useQuery({ ...limitsOf(project), refetchInterval: 15_000 });
 }
+
+/** Budgets of money and GPU-hours that bind somebody in any of their projects, or in one. */
+export const useBudgets = (project: string) => usePages<Limit>("budgets", { project, limit: 200 }, { everyMs: 60_000 });
 
 /** What binds somebody in any of these projects, each limit once; undefined until all have answered. */
 export function useLimitsOfAll(projects: string[]): { project: string; row: Limit }[] | undefined {

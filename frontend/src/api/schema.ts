@@ -142,6 +142,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first
+         * @description Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/discounts": {
         parameters: {
             query?: never;
@@ -1070,6 +1092,28 @@ export interface paths {
         patch: operations["change_person"];
         trace?: never;
     };
+    "/api/v1/people/{person}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Sign somebody out everywhere, at once
+         * @description Sign somebody out everywhere, at once. Their tokens go on working, and they may sign in again.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        delete: operations["end_person_sessions"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/policies": {
         parameters: {
             query?: never;
@@ -1238,8 +1282,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Projects that I may see, oldest first, with their quota and what they use now
-         * @description Projects that I may see, oldest first, with their quota and what they use now.
+         * Projects that I may see, oldest first, with their limits and what they use now
+         * @description Projects that I may see, oldest first, with their limits and what they use now.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -2455,6 +2499,10 @@ export interface components {
             is_admin: boolean;
             admin_by_directory: boolean;
             is_active: boolean;
+            /** @description Where they were given a role, the oldest first; at most 20. */
+            projects: components["schemas"]["PersonProject"][];
+            /** @description There are more of them. */
+            more_projects: boolean;
             last_sign_in_at: string | null;
             /** Format: date-time */
             created_at: string;
@@ -3419,6 +3467,16 @@ export interface components {
             to_at: string | null;
             /** @enum {string} */
             kind: "launching" | "protected" | "running" | "moving";
+        };
+        Holding: {
+            gpus_held: number;
+            jobs_running: number;
+            jobs_queued: number;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            spend_month: string;
         };
         /** @description A job that holds GPUs and does nothing with them, by the cluster's rule. */
         Idle: {
@@ -4576,6 +4634,12 @@ export interface components {
             name: string;
             email: string;
         };
+        PersonProject: {
+            key: string;
+            name: string;
+            /** @enum {string} */
+            role: "viewer" | "member" | "manager";
+        };
         PersonRef: {
             id: number;
             email: string;
@@ -4781,8 +4845,12 @@ export interface components {
             /** @description Key of the project above, where I may see that. */
             parent: string | null;
             archived_at: string | null;
-            /** @description GPUs at once. */
+            /** @description Active people with a role in it, given there or above. */
+            members: number;
+            /** @description GPUs at once, of it and all below together. */
             gpu_quota: number | null;
+            /** @description What it and all below together may spend in a month. */
+            budget_month: string | null;
             gpus_held: number;
             jobs_running: number;
             jobs_queued: number;
@@ -4791,6 +4859,17 @@ export interface components {
              * @example 12.50
              */
             spend_month: string;
+            /** @description The same of it and all below it, which is what its limits count. */
+            with_below: components["schemas"]["Holding"];
+        };
+        ProjectAbove: {
+            key: string;
+            name: string;
+            /**
+             * @description Mine there.
+             * @enum {string}
+             */
+            role: "viewer" | "member" | "manager";
         };
         ProjectDetail: {
             key: string;
@@ -4800,8 +4879,12 @@ export interface components {
             /** @description Key of the project above, where I may see that. */
             parent: string | null;
             archived_at: string | null;
-            /** @description GPUs at once. */
+            /** @description Active people with a role in it, given there or above. */
+            members: number;
+            /** @description GPUs at once, of it and all below together. */
             gpu_quota: number | null;
+            /** @description What it and all below together may spend in a month. */
+            budget_month: string | null;
             gpus_held: number;
             jobs_running: number;
             jobs_queued: number;
@@ -4810,6 +4893,10 @@ export interface components {
              * @example 12.50
              */
             spend_month: string;
+            /** @description The same of it and all below it, which is what its limits count. */
+            with_below: components["schemas"]["Holding"];
+            /** @description The projects above it that I may see, outermost first. */
+            path: components["schemas"]["ProjectAbove"][];
             /** @description Key of the project above that the role comes from; null: it was given here. */
             inherited_from: string | null;
             /** Format: date-time */
@@ -4969,6 +5056,7 @@ export interface components {
             warned_at: string | null;
             /** @description When they were told that all of it is. */
             reached_at: string | null;
+            period_starts_at: string | null;
             period_ends_at: string | null;
         };
         QuotaPage: {
@@ -6425,11 +6513,87 @@ export interface operations {
             };
         };
     };
+    list_budgets: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project: those that bind there. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_discounts: {
         parameters: {
             query?: {
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
+                /** @description False: those in force and to come; true: those that were. */
+                ended?: boolean;
                 /** @description Rows of a page. */
                 limit?: number;
                 /** @description Key of a project. */
@@ -10067,6 +10231,7 @@ export interface operations {
                 cursor?: string;
                 is_active?: boolean;
                 is_admin?: boolean;
+                kind?: "person" | "service";
                 /** @description Rows of a page. */
                 limit?: number;
                 /** @description Part of a name or of an email. */
@@ -10291,6 +10456,76 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_person_sessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the person. */
+                person: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Ended"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10879,10 +11114,14 @@ export interface operations {
     list_projects: {
         parameters: {
             query?: {
+                /** @description False: those in use only. */
+                archived?: boolean;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
                 limit?: number;
+                /** @description Part of a name or of a key. */
+                search?: string;
             };
             header?: never;
             path?: never;
@@ -14885,6 +15124,8 @@ export interface operations {
                 accelerator_type?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
+                /** @description False: those in force and to come; true: those that were. */
+                ended?: boolean;
                 /** @description Rows of a page. */
                 limit?: number;
                 resource?: "gpu" | "cpu" | "memory";

@@ -28,6 +28,7 @@ export function Shell({ session, children }: { session: Session; children: React
     "g s": () => void navigate("/submit"),
     "g f": () => void navigate("/shares"),
     "g e": () => void navigate("/fairness"),
+    "g r": () => void navigate("/projects"),
     "g u": () => void navigate("/usage"),
     "g l": () => void navigate("/limits"),
     "g c": () => void navigate("/cluster"),

@@ -88,9 +88,10 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/" icon="home" label="Overview" />
       <Item to="/jobs" icon="jobs" label="Jobs" n={running} />
       <Item to="/submit" icon="plus" label="Submit" />
+      <Item to="/projects" icon="folder" label="Projects" />
       <Item to="/shares" icon="scales" label="Fair share" />
       <Item to="/fairness" icon="even" label="Fairness" />
-      <Item to="/usage" icon="chart" label="Usage" />
+      <Item to="/usage" icon="chart" label="Usage and cost" />
       <Item to="/limits" icon="lock" label="Limits" />
       <Item to="/cluster" icon="node" label="Cluster" />
       <Item to="/cluster/throughput" icon="speed" label="Throughput" />
@@ -99,6 +100,10 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
         <>
           <div className="navh">Administration</div>
           <Item to="/policy" icon="sliders" label="Policy" />
+          <Item to="/admin/people" icon="people" label="People" />
+          <Item to="/admin/rates" icon="coin" label="Rates" />
+          <Item to="/admin/audit" icon="list" label="Audit log" />
+          <a href="/admin/" className="nav" title="Django's own pages for all tables"><Icon name="table" />All else</a>
         </>
       )}
       <div className="foot">

@@ -47,17 +47,27 @@ class Session(Shape):
     version: str
 
 
+class Holding(Shape):
+    gpus_held: int
+    jobs_running: int
+    jobs_queued: int
+    spend_month: Money
+
+
 class Project(Shape):
     key: str
     name: str
     role: Role
     parent: str | None = Field(description="Key of the project above, where I may see that.")
     archived_at: datetime | None
-    gpu_quota: int | None = Field(description="GPUs at once.")
+    members: int = Field(description="Active people with a role in it, given there or above.")
+    gpu_quota: int | None = Field(description="GPUs at once, of it and all below together.")
+    budget_month: Money | None = Field(description="What it and all below together may spend in a month.")
     gpus_held: int
     jobs_running: int
     jobs_queued: int
     spend_month: Money
+    with_below: Holding = Field(description="The same of it and all below it, which is what its limits count.")
 
 
 class ProjectPage(Page):

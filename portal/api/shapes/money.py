@@ -31,6 +31,7 @@ class Quota(Shape):
     reached: bool = Field(description="Nothing more starts; of a hard budget, what can write a checkpoint was parked.")
     warned_at: datetime | None = Field(description="When people were told that 80 % of the period's budget are used.")
     reached_at: datetime | None = Field(description="When they were told that all of it is.")
+    period_starts_at: datetime | None
     period_ends_at: datetime | None
 
 

@@ -15,7 +15,14 @@ INHERITED = "Key of the project above that the role comes from; null: it was giv
 EXAMPLE_SECRET = "example-of-what-a-link-has-after-the-hash-0"  # noqa: S105
 
 
+class ProjectAbove(Shape):
+    key: str
+    name: str
+    role: Role = Field(description="Mine there.")
+
+
 class ProjectDetail(Project):
+    path: list[ProjectAbove] = Field(description="The projects above it that I may see, outermost first.")
     inherited_from: str | None = Field(description=INHERITED)
     created_at: datetime
     share_weight: float = Field(description="Its part of what the project above gets, against its siblings' weights.")
@@ -95,6 +102,12 @@ class ServiceAccountPage(Page):
     results: list[ServiceAccount]
 
 
+class PersonProject(Shape):
+    key: str
+    name: str
+    role: Role
+
+
 class Account(Shape):
     id: int
     email: str
@@ -103,6 +116,8 @@ class Account(Shape):
     is_admin: bool
     admin_by_directory: bool
     is_active: bool
+    projects: list[PersonProject] = Field(description="Where they were given a role, the oldest first; at most 20.")
+    more_projects: bool = Field(description="There are more of them.")
     last_sign_in_at: datetime | None
     created_at: datetime
     deactivated_at: datetime | None

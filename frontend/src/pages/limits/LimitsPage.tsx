@@ -1,16 +1,16 @@
 import { useState } from "react";
 import { useSearchParams } from "react-router";
 import { useProjects } from "../../api/hooks";
-import { useGuarantees, useLimits, useLimitsOfAll, useMyLimits, useRemoveGuarantee, useRemoveLimit } from "../../api/limitHooks";
+import { useGuarantees, useLimits, useLimitsOfAll, useMyLimits, useRemoveGuarantee } from "../../api/limitHooks";
 import type { Guarantee, Limit, Project, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
-import { count, duration, integer, moment, money, trimmed, typeName, withUnit } from "../../lib/format";
-import { useNow } from "../../lib/clock";
+import { count, duration, integer, typeName } from "../../lib/format";
 import { mayGuarantee } from "../../lib/managing";
 import { TopBar } from "../../shell/TopBar";
 import { GuaranteeForm } from "./GuaranteeForm";
 import { LimitForm } from "./LimitForm";
+import { Actions, LimitsTable } from "./LimitsTable";
 
 /** The headline looks into so many of one's projects. */
 const MOST = 20;
@@ -41,14 +41,14 @@ export default function LimitsPage({ session }: { session: Session }) {
         {project !== "" && (
           <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <Limits rows={found.results} more={found.more && "evenkeel quota show"} currency={session.currency} />}
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel quota show"} currency={session.currency} />}
             </Loadable>
           </Panel>
         )}
         {manages && (
           <Panel title="Limits that you may change" meta={changeable.data && !changeable.data.next && count(changeable.data.results.length, "limit")} right={<New label="New limit" onClick={() => setLimit("new")} />}>
             <Loadable query={changeable} what="The list of limits that you may change" skeleton={<Skeleton height={26} count={2} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <Limits rows={found.results} more={found.next !== null && "evenkeel quota ls"} currency={session.currency} onEdit={setLimit} />}
+              {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <LimitsTable rows={found.results} more={found.next !== null && "evenkeel quota ls"} currency={session.currency} onEdit={setLimit} />}
             </Loadable>
           </Panel>
         )}
@@ -88,77 +88,6 @@ function Sentence({ rows }: { rows: Limit[] }) {
 }
 
 const named = (rows: Limit[]) => rows.slice(0, 3).map((row) => `${row.name} on ${row.level}`).join(", ") + (rows.length > 3 ? ` and ${integer(rows.length - 3)} more` : "");
-
-/** What happens where it is reached. */
-function consequence(row: Limit): string {
-  if (!row.hard) return "jobs wait";
-  return row.period === null ? "refuses jobs" : "parks jobs";
-}
-
-function shown(row: Limit, amount: string, currency: string): string {
-  if (row.kind === "money") return money(amount, currency);
-  return row.period === null ? integer(Number(amount)) : withUnit(trimmed(Number(amount)), "h");
-}
-
-interface LimitsProps {
-  rows: Limit[];
-  /** The command that lists the rest. */
-  more: string | false;
-  currency: string;
-  onEdit?: (row: Limit) => void;
-}
-
-function Limits({ rows, more, currency, onEdit }: LimitsProps) {
-  const now = useNow();
-  const remove = useRemoveLimit();
-  return (
-    <div className="tw" tabIndex={0}>
-      <table className="t cards">
-        <thead><tr><th scope="col">Limit</th><th scope="col">Level</th><th scope="col" className="ra">Used</th><th scope="col" className="ra">Of</th><th scope="col" style={{ width: 150 }}>Part used</th><th scope="col">When reached</th><th scope="col">Told</th><th scope="col" className="ra">Period ends</th>{onEdit && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.id}>
-              <td className="wide" style={{ fontWeight: 500 }}>{row.name}</td>
-              <td data-l="Level">{row.level}</td>
-              <td className="ra" data-l="Used">{shown(row, row.used, currency)}</td>
-              <td className="ra" data-l="Of">{shown(row, row.limit, currency)}</td>
-              <td data-l="Part used"><Part percent={row.used_percent} bad={row.reached} /></td>
-              <td data-l="When reached">{consequence(row)}</td>
-              <td data-l="Told">{told(row, now)}</td>
-              <td className="ra" data-l="Period ends">{row.period_ends_at === null ? "–" : moment(new Date(row.period_ends_at), now)}</td>
-              {onEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions of={`${row.name} on ${row.level}`} onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.id)} busy={remove.isPending} /></td>}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {remove.error && <div className="fault" role="alert">{remove.error.message}</div>}
-      {more && <p className="empty">There are more; the command {more} lists them.</p>}
-    </div>
-  );
-}
-
-function told(row: Limit, now: Date): string {
-  if (row.reached_at !== null) return `100 % at ${moment(new Date(row.reached_at), now)}`;
-  return row.warned_at === null ? "–" : `80 % at ${moment(new Date(row.warned_at), now)}`;
-}
-
-function Part({ percent, bad }: { percent: number; bad: boolean }) {
-  return (
-    <span style={{ display: "grid", gridTemplateColumns: "1fr 44px", gap: 8, alignItems: "center" }}>
-      <span className="bar" aria-hidden><i style={{ width: `${Math.min(100, percent)}%`, ...(bad ? { background: "var(--bad)" } : {}) }} /></span>
-      <span className="ra">{integer(percent)} %</span>
-    </span>
-  );
-}
-
-function Actions({ of, onEdit, onRemove, busy }: { of: string; onEdit: () => void; onRemove: () => void; busy: boolean }) {
-  return (
-    <>
-      <button type="button" className="btn sm" aria-label={`Change ${of}`} onClick={onEdit}>Change</button>{" "}
-      <button type="button" className="btn sm bad" aria-label={`Remove ${of}`} disabled={busy} onClick={onRemove}>Remove</button>
-    </>
-  );
-}
 
 function Guarantees({ rows, may, onEdit }: { rows: Guarantee[]; may: (project: string) => boolean; onEdit: (row: Guarantee) => void }) {
   const remove = useRemoveGuarantee();

@@ -8,6 +8,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { money, number, percent, withUnit } from "../../lib/format";
 import { columnLabel, isDay, isPeriod, PERIODS, spanOf, stepOf, type PeriodKey, type Span } from "../../lib/usagePeriod";
 import { TopBar } from "../../shell/TopBar";
+import { BudgetsPanel } from "./BudgetsPanel";
 import { UsageTable } from "./UsageTable";
 
 const UsageChart = lazy(() => import("./UsageChart"));
@@ -53,7 +54,7 @@ export default function UsagePage({ session }: { session: Session }) {
   const [read, setRead] = useState<string | null>(null);
   return (
     <>
-      <TopBar title="Usage" />
+      <TopBar title="Usage and cost" />
       <div className="page">
         {columns.data ? <Sentence found={columns.data} asked={asked} /> : <Skeleton height={22} width="min(460px, 100%)" />}
         <Choice asked={asked} />
@@ -66,6 +67,7 @@ export default function UsagePage({ session }: { session: Session }) {
             )}
           </Loadable>
         </Panel>
+        <BudgetsPanel project={asked.project} currency={session.currency} />
         <Panel
           title={`By ${asked.by}`} meta={rows.data && shownOf(rows.data, asked.by)}
           right={<a className="btn sm" href={url("usage/export", { ...filter, group_by: asked.by })} download><Icon name="download" />CSV</a>}

@@ -1,0 +1,18 @@
+import { expect, test } from "vitest";
+import { patchOf, settingsOf } from "./projectPatch";
+
+const project = { name: "Vision", share_weight: 2, inner_rule: "fairness" as const, priority: null };
+
+test("what was not changed is not sent", () => {
+  expect(patchOf(project, settingsOf(project))).toEqual({});
+});
+
+test("only what was changed is sent", () => {
+  expect(patchOf(project, { ...settingsOf(project), name: " Seeing " })).toEqual({ name: "Seeing" });
+  expect(patchOf(project, { ...settingsOf(project), weight: "0.5", rule: "fifo" })).toEqual({ share_weight: 0.5, inner_rule: "fifo" });
+});
+
+test("an empty priority is that of the project above", () => {
+  expect(patchOf(project, { ...settingsOf(project), priority: "0" })).toEqual({ priority: 0 });
+  expect(patchOf({ ...project, priority: 7 }, { ...settingsOf(project), priority: " " })).toEqual({ priority: null });
+});

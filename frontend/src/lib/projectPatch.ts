@@ -1,0 +1,31 @@
+import type { ProjectPatch } from "../api/projectHooks";
+import type { ProjectDetail } from "../api/types";
+
+/** The settings of a project as its form has them. */
+export interface Settings {
+  name: string;
+  weight: string;
+  rule: ProjectDetail["inner_rule"];
+  priority: string;
+}
+
+type Kept = Pick<ProjectDetail, "name" | "share_weight" | "inner_rule" | "priority">;
+
+export const settingsOf = (project: Kept): Settings => ({
+  name: project.name,
+  weight: String(project.share_weight),
+  rule: project.inner_rule,
+  priority: project.priority === null ? "" : String(project.priority),
+});
+
+/** What was changed, as the portal takes it: the rest is left out, for it may take more rights to set. */
+export function patchOf(project: Kept, settings: Settings): ProjectPatch {
+  const priority = settings.priority.trim() === "" ? null : Number(settings.priority);
+  const weight = Number(settings.weight);
+  return {
+    ...(settings.name.trim() !== project.name ? { name: settings.name.trim() } : {}),
+    ...(weight !== project.share_weight ? { share_weight: weight } : {}),
+    ...(settings.rule !== project.inner_rule ? { inner_rule: settings.rule } : {}),
+    ...(priority !== project.priority ? { priority } : {}),
+  };
+}

@@ -1,0 +1,118 @@
+import { useState } from "react";
+import { useAddMember, useChangeMember, useMembers, useRemoveMember } from "../../api/projectHooks";
+import { rowsOf } from "../../api/pages";
+import type { Member, NewInvitation, ProjectDetail, Role } from "../../api/types";
+import { AskDialog } from "../../components/AskDialog";
+import { FormDialog } from "../../components/FormDialog";
+import { Icon } from "../../components/icons";
+import { More } from "../../components/More";
+import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { Choice, Text } from "../../components/TextField";
+import { problemsOf } from "../../lib/problem";
+import { ROLES } from "../../lib/roles";
+import { InvitationLink } from "./InvitationLink";
+
+type Open = { kind: "add" } | { kind: "change" | "remove"; member: Member } | null;
+
+/** Everybody with a role here, and where it comes from. */
+export function MembersPanel({ project, manages, email }: { project: ProjectDetail; manages: boolean; email: string }) {
+  const query = useMembers(project.key);
+  const [open, setOpen] = useState<Open>(null);
+  const [invited, setInvited] = useState<NewInvitation | null>(null);
+  const close = () => setOpen(null);
+  return (
+    <>
+      {invited && <InvitationLink invitation={invited} onDone={() => setInvited(null)} />}
+      <Panel title="Members" right={manages && <button type="button" className="btn sm" onClick={() => setOpen({ kind: "add" })}><Icon name="plus" size={12} />Add somebody</button>}>
+        <Loadable query={query} what="The list of members" skeleton={<Skeleton height={26} count={3} />}>
+          {(data) => rowsOf(data).length === 0 ? <p className="empty">Nobody has a role here but administrators of the cluster.</p> : <Table rows={rowsOf(data)} manages={manages} email={email} onOpen={setOpen} />}
+        </Loadable>
+        <More query={query} label="More members" />
+      </Panel>
+      {open?.kind === "add" && <AddForm project={project} onInvited={setInvited} onClose={close} />}
+      {open?.kind === "change" && <RoleForm project={project} member={open.member} onClose={close} />}
+      {open?.kind === "remove" && <RemoveDialog project={project} member={open.member} onClose={close} />}
+    </>
+  );
+}
+
+function Table({ rows, manages, email, onOpen }: { rows: Member[]; manages: boolean; email: string; onOpen: (open: Open) => void }) {
+  return (
+    <div className="tw" tabIndex={0}>
+      <table className="t cards">
+        <thead><tr><th scope="col">Name</th><th scope="col">E-mail</th><th scope="col">Role</th><th scope="col">Given</th>{manages && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
+        <tbody>
+          {rows.map((member) => (
+            <tr key={member.user.id}>
+              <td className="wide" style={{ fontWeight: 500 }}>
+                {member.user.name}{member.user.email === email && <span className="sub">you</span>}
+                {member.kind === "service" && <span className="chip" style={{ marginLeft: 6 }}>service account</span>}
+                {!member.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>deactivated</span>}
+              </td>
+              <td className="wide">{member.user.email}</td>
+              <td data-l="Role">{member.role}</td>
+              <td data-l="Given">{given(member)}</td>
+              {manages && <td className="ra acts">{member.kind === "person" && <Actions member={member} onOpen={onOpen} />}</td>}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function given(member: Member): string {
+  const where = member.inherited_from === null ? "here" : `in ${member.inherited_from}`;
+  return member.by_directory ? `${where}, by their groups` : where;
+}
+
+function Actions({ member, onOpen }: { member: Member; onOpen: (open: Open) => void }) {
+  return (
+    <>
+      <button type="button" className="btn sm" aria-label={`Change role of ${member.user.name}`} onClick={() => onOpen({ kind: "change", member })}>Change role</button>{" "}
+      {member.inherited_from === null && !member.by_directory && <button type="button" className="btn sm bad" aria-label={`Remove ${member.user.name}`} onClick={() => onOpen({ kind: "remove", member })}>Remove</button>}
+    </>
+  );
+}
+
+function AddForm({ project, onInvited, onClose }: { project: ProjectDetail; onInvited: (invitation: NewInvitation | null) => void; onClose: () => void }) {
+  const add = useAddMember(project.key);
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState<Role>("member");
+  const { at, rest } = problemsOf(add.error, ["email", "role"]);
+  const done = (invitation: NewInvitation | null) => {
+    onInvited(invitation);
+    onClose();
+  };
+  return (
+    <FormDialog title={`Add somebody to ${project.name}`} action="Add" fault={rest} busy={add.isPending} onSubmit={() => add.mutate({ email: email.trim(), role }, { onSuccess: done })} onClose={onClose}>
+      <Text label="E-mail" type="email" value={email} onChange={setEmail} required placeholder="ada@example.org" error={at.email} />
+      <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
+      <p className="sub" style={{ flexBasis: "100%" }}>Whoever has an account is in at once, here and in all projects below. Whoever has none gets an invitation, a link that works once.</p>
+    </FormDialog>
+  );
+}
+
+function RoleForm({ project, member, onClose }: { project: ProjectDetail; member: Member; onClose: () => void }) {
+  const change = useChangeMember(project.key);
+  const [role, setRole] = useState<Role>(member.role);
+  const { at, rest } = problemsOf(change.error, ["role"]);
+  return (
+    <FormDialog title={`Role of ${member.user.name}`} fault={rest} busy={change.isPending} onSubmit={() => change.mutate({ id: member.user.id, role }, { onSuccess: onClose })} onClose={onClose}>
+      <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
+      {(member.inherited_from !== null || member.by_directory) && <p className="sub" style={{ flexBasis: "100%" }}>The role given {given(member)} stays, and the higher of the two counts.</p>}
+    </FormDialog>
+  );
+}
+
+function RemoveDialog({ project, member, onClose }: { project: ProjectDetail; member: Member; onClose: () => void }) {
+  const remove = useRemoveMember(project.key);
+  return (
+    <AskDialog
+      title={`Remove ${member.user.name}?`} keep="Keep them" action="Remove from the project" error={remove.error} busy={remove.isPending}
+      onDo={() => remove.mutate(member.user.id, { onSuccess: onClose })} onClose={onClose}
+    >
+      They can no longer see or change anything in {project.name} and below, unless another role reaches there. Jobs that they submitted stay and go on.
+    </AskDialog>
+  );
+}

@@ -1,0 +1,42 @@
+// @vitest-environment jsdom
+import { afterEach, expect, it } from "vitest";
+import type { ProjectDetail } from "../../api/types";
+import { refusal, TestPage } from "../../testing/page";
+import { SettingsPanel } from "./SettingsPanel";
+
+const project = (changes: object = {}) => ({
+  key: "vision", name: "Vision", path: [], archived_at: null, share_weight: 1, inner_rule: "fairness", priority: null, with_below: { jobs_running: 2, jobs_queued: 1 }, ...changes,
+}) as unknown as ProjectDetail;
+
+let page: TestPage;
+afterEach(() => page.end());
+
+it("says what archiving does, and what stands in its way, before it asks for it", async () => {
+  page = new TestPage((sent) => ({ status: 409, body: { status: 409, detail: `${sent.path}: 3 jobs are queued or running` } }));
+  await page.show(<SettingsPanel project={project()} isAdmin={false} />);
+  await page.press("Archive the project");
+  expect(page.changes).toEqual([]);
+  expect(page.text).toContain("3 jobs are queued or running in it or below: they have to end first");
+  expect(page.text).toContain("it can be restored");
+  await page.press("Archive the project");
+  expect(page.changes).toEqual([{ path: "projects/vision/archive", method: "POST", body: undefined }]);
+  expect(page.text).toContain("projects/vision/archive: 3 jobs");
+});
+
+it("sends what was changed, and lets nobody set what is not theirs", async () => {
+  page = new TestPage(() => refusal("name", "is too long"));
+  await page.show(<SettingsPanel project={project()} isAdmin={false} />);
+  expect(page.field("Priority of its jobs").disabled).toBe(true);
+  expect(page.field("Weight against its siblings").disabled).toBe(true);
+  expect(page.button("Save").disabled).toBe(true);
+  await page.fill("Name", "Seeing");
+  await page.press("Save");
+  expect(page.changes).toEqual([{ path: "projects/vision", method: "PATCH", body: { name: "Seeing" } }]);
+  expect(page.wrong("Name")).toBe("is too long");
+});
+
+it("lets managers of the project above set its weight", async () => {
+  page = new TestPage(() => undefined);
+  await page.show(<SettingsPanel project={project({ path: [{ key: "lab", name: "Lab", role: "manager" }] })} isAdmin={false} />);
+  expect(page.field("Weight against its siblings").disabled).toBe(false);
+});
