@@ -47,6 +47,10 @@ PATH_PARAMETERS = {
     "person": OpenApiParameter("person", int, OpenApiParameter.PATH, description="Id of the person."),
     "invitation": OpenApiParameter("invitation", int, OpenApiParameter.PATH, description="Id of the invitation."),
     "account": OpenApiParameter("account", int, OpenApiParameter.PATH, description="Id of the service account."),
+    "destination": OpenApiParameter(
+        "destination", int, OpenApiParameter.PATH, description="Id of the destination of notices."
+    ),
+    "delivery": OpenApiParameter("delivery", int, OpenApiParameter.PATH, description="Id of the delivery."),
     "browser": OpenApiParameter("browser", int, OpenApiParameter.PATH, description="Id of the session."),
 }
 #: Of what anybody may call and what signs in or out: it is checked without a session, too.
