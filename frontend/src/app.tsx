@@ -17,6 +17,7 @@ const JobsPage = lazy(() => import("./pages/jobs/JobsPage"));
 const SubmitPage = lazy(() => import("./pages/submit/SubmitPage"));
 const PolicyPage = lazy(() => import("./pages/policy/PolicyPage"));
 const TokensPage = lazy(() => import("./pages/tokens/TokensPage"));
+const NotificationsPage = lazy(() => import("./pages/notifications/NotificationsPage"));
 const SharesPage = lazy(() => import("./pages/shares/SharesPage"));
 const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
@@ -57,6 +58,7 @@ function Pages() {
           <Route path="/usage" element={<UsagePage session={session.data} />} />
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
+          <Route path="/notifications" element={<NotificationsPage session={session.data} />} />
           {session.data.user.is_admin && <Route path="/policy" element={<PolicyPage />} />}
           <Route path="*" element={<NotFound />} />
         </Routes>

@@ -57,6 +57,10 @@ export type IdleRule = S["IdleRule"];
 export type BrowserSession = S["BrowserSession"];
 export type ApiToken = S["Token"];
 export type NewToken = S["NewToken"];
+export type Destination = S["Destination"];
+export type NewDestination = S["NewDestination"];
+export type NoticeDelivery = S["NoticeDelivery"];
+export type NoticeKind = Destination["events"][number];
 export type ProblemDocument = Partial<S["Problem"]> & { status: number };
 
 /** Streams leave out what is null, since a merge patch could not say it. */

@@ -10,6 +10,7 @@ const KEYS: [string, string][] = [
   ["G then U", "Usage"],
   ["G then C", "Cluster"],
   ["G then L", "Limits"],
+  ["G then N", "Notifications"],
   ["G then T", "API tokens"],
   ["J, K", "Next and previous row"],
   ["Enter", "Open the row"],

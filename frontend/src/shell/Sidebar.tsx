@@ -92,6 +92,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/usage" icon="chart" label="Usage" />
       <Item to="/limits" icon="lock" label="Limits" />
       <Item to="/cluster" icon="node" label="Cluster" />
+      <Item to="/notifications" icon="bell" label="Notifications" />
       <Item to="/tokens" icon="key" label="API tokens" />
       {session.user?.is_admin && (
         <>

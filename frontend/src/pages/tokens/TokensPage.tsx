@@ -3,7 +3,7 @@ import { useState, type FormEvent } from "react";
 import { useCreateToken, useRevokeToken, useRotateToken, useTokens } from "../../api/hooks";
 import type { ApiToken, NewToken, Session } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
-import { Icon } from "../../components/icons";
+import { Secret } from "../../components/Secret";
 import { dateTime, moment, relative } from "../../lib/format";
 import { BrowsersPanel } from "./BrowsersPanel";
 import { TopBar } from "../../shell/TopBar";
@@ -23,7 +23,7 @@ export default function TokensPage({ projects }: { projects: Session["projects"]
       <TopBar title="API tokens" />
       <div className="page" style={{ maxWidth: 920 }}>
         <h1 className="say"><b>Tokens let programs act as you</b>: the evenkeel command, scripts and CI. Each is shown once, when it is made.</h1>
-        {made && <Secret token={made} onDone={() => setMade(null)} />}
+        {made && <Secret label="The new token" name={made.name} value={made.secret} said="is made. Copy it now: it is not shown again." onDone={() => setMade(null)} />}
         <CreateForm projects={projects} onMade={setMade} />
         {rotate.error && <div className="fault" role="alert">{rotate.error.message}</div>}
         <Panel title="Your tokens">
@@ -106,22 +106,6 @@ function CreateForm({ projects, onMade }: { projects: Session["projects"]; onMad
       </form>
       {create.error && <div className="fault" role="alert">{create.error.message}</div>}
     </Panel>
-  );
-}
-
-function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
-  const [copied, setCopied] = useState(false);
-  return (
-    <section className="panel" aria-label="The new token" style={{ borderColor: "var(--accent)" }}>
-      <div className="pb" style={{ paddingTop: 12, display: "grid", gap: 8 }}>
-        <p><b style={{ fontWeight: 600 }}>{token.name}</b> is made. Copy it now: it is not shown again.</p>
-        <div style={{ display: "flex", gap: 8, alignItems: "center", flexWrap: "wrap" }}>
-          <code style={{ background: "var(--sunken)", padding: "5px 10px", borderRadius: 6, fontSize: 12, overflowWrap: "anywhere" }}>{token.secret}</code>
-          <button type="button" className="btn" onClick={() => void navigator.clipboard?.writeText(token.secret).then(() => setCopied(true))}><Icon name={copied ? "check" : "copy"} size={14} />{copied ? "Copied" : "Copy"}</button>
-          <button type="button" className="btn plain" onClick={onDone}>Done</button>
-        </div>
-      </div>
-    </section>
   );
 }
 
