@@ -22,13 +22,13 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.notices import (
-    Destination,
     DestinationKind,
-    DestinationPage,
     DestinationSecret,
-    NewDestination,
+    NewNoticeDestination,
     NoticeDelivery,
     NoticeDeliveryPage,
+    NoticeDestination,
+    NoticeDestinationPage,
     NoticeKind,
 )
 from portal.jobs.describe import iso
@@ -94,7 +94,9 @@ class DestinationChange(SecretBody):
 class DestinationsView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("list_destinations", DestinationPage, access=Access.SIGNED_IN, tag="notifications", query=PageQuery)
+    @operation(
+        "list_destinations", NoticeDestinationPage, access=Access.SIGNED_IN, tag="notifications", query=PageQuery
+    )
     def get(self, request: Request, query: PageQuery) -> Response:
         """My destinations, newest first."""
         found, links = take_page(request, own_destinations(signed_in(request)), query, key="id")
@@ -103,7 +105,7 @@ class DestinationsView(APIView):
 
     @operation(
         "create_destination",
-        NewDestination,
+        NewNoticeDestination,
         access=Access.SIGNED_IN,
         tag="notifications",
         status=201,
@@ -130,7 +132,7 @@ class DestinationView(APIView):
 
     @operation(
         "get_destination",
-        Destination,
+        NoticeDestination,
         access=Access.SIGNED_IN,
         tag="notifications",
         path=["destination"],
@@ -142,7 +144,7 @@ class DestinationView(APIView):
 
     @operation(
         "change_destination",
-        Destination,
+        NoticeDestination,
         access=Access.SIGNED_IN,
         tag="notifications",
         path=["destination"],

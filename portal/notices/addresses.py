@@ -37,6 +37,8 @@ def check_url(url: str) -> httpx.URL:
         raise ValueError("must begin with https:// and name a host")
     if parsed.scheme == "http" and not settings.EVENKEEL_WEBHOOK_NETWORKS:
         raise ValueError("must begin with https://")
+    if not 0 < (parsed.port or 443) < 65_536:
+        raise ValueError("must have a port below 65536")
     if parsed.userinfo or parsed.fragment:
         raise ValueError("must have no user name, no password and no fragment")
     literal = _literal(parsed.host)

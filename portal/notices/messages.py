@@ -24,7 +24,8 @@ def of_event(kind: str, event: JobEvent) -> dict[str, Any]:
     """The payload of an event, without the addresses that differ from one destination to the next."""
     data: dict[str, Any] = {"text": event.text[:MAX_TEXT]}
     if event.job is not None:
-        data["job"] = _job(event.job, kinds.state_after(event), trained=bool(event.run and event.run.has_trained))
+        trained = not event.to_state and event.run is not None and event.run.has_trained
+        data["job"] = _job(event.job, kinds.state_after(event), trained=trained)
     elif event.project is not None:
         data["project"] = event.project.key
     if kind == kinds.BUDGET:

@@ -13,6 +13,7 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core import mail
 from django.core.management import call_command
 from django.db import connection, transaction
@@ -25,7 +26,7 @@ from portal.jobs.models import HoldKind, Job, JobEvent, Node, Run
 from portal.jobs.services.budgets import give_notices
 from portal.jobs.services.holds import place_hold
 from portal.jobs.services.submission import cancel_job
-from portal.notices import deliveries, kinds, pruning, tasks, waiting
+from portal.notices import deliveries, kinds, messages, pruning, tasks, waiting
 from portal.notices.deliveries import FAILS_FOR, MAX_ATTEMPTS, claim, deliver_due
 from portal.notices.models import Delivery, Destination, Outbox, WaitingTold
 from portal.notices.outbox import take_in
@@ -305,10 +306,14 @@ class TestTheOutbox:
         bad, good = world.submit(name="bad"), world.submit(name="good")
         cancel_job(user=world.user, job=bad)
         cancel_job(user=world.user, job=good)
-        monkeypatch.setattr(
-            "portal.notices.messages.coarse_state", lambda state, rescaling: 1 / 0 if not rescaling else None
-        )
-        Run.objects.filter(job=good).update(has_trained=True)
+        told = messages.of_event
+
+        def refuse(kind: str, event: JobEvent) -> dict[str, Any]:
+            if event.job == bad:
+                raise ValueError
+            return told(kind, event)
+
+        monkeypatch.setattr(messages, "of_event", refuse)
         assert tell() == ["job.cancelled"]
         assert Delivery.objects.get().payload["data"]["job"]["name"] == "good"
 
@@ -344,9 +349,11 @@ class TestLongWaits:
     def test_time_under_a_hold_is_no_waiting(self, world: World, job: Job) -> None:
         destination(world.user, events=["job.waiting"], waiting_minutes=30)
         self.wait(job, 60)
-        Job.objects.filter(pk=job.pk).update(hold_kind=HoldKind.USER)
+        Job.objects.filter(pk=job.pk).update(hold_kind=HoldKind.USER, held_at=timezone.now())
         assert waiting.tell_long_waits(timezone.now()) == 0
-        Job.objects.filter(pk=job.pk).update(hold_kind="", eligible_at=timezone.now() - timedelta(minutes=10))
+        Job.objects.filter(pk=job.pk).update(
+            hold_kind="", held_at=None, eligible_at=timezone.now() - timedelta(minutes=10)
+        )
         assert waiting.tell_long_waits(timezone.now()) == 0
 
     def test_whoever_cannot_see_the_job_is_not_told(self, world: World, job: Job) -> None:
@@ -391,6 +398,21 @@ class TestDelivering:
         assert (got.path, got.headers["content-type"]) == ("/hook", "application/json")
         row = Delivery.objects.get()
         assert (row.status, row.attempts, row.answer_code, row.answer) == ("delivered", 1, 200, "ok")
+
+    def test_the_documented_check_takes_it_and_nothing_that_was_changed(
+        self, world: World, receiver: Receiver, hook: Destination
+    ) -> None:
+        text = (settings.BASE_DIR / "docs" / "notifications.md").read_text()
+        names: dict[str, Any] = {}
+        exec(text.split("```python\n")[1].split("```")[0], names)
+        self.cancel_one(world)
+        send()
+        (got,) = receiver.received
+        secret = hook.secret  # type: ignore[attr-defined]
+        assert names["is_genuine"](secret, got.headers, got.body)
+        assert not names["is_genuine"](secret, got.headers, got.body + b" ")
+        assert not names["is_genuine"](secret, got.headers | {"webhook-id": "msg_other"}, got.body)
+        assert not names["is_genuine"](secret, got.headers | {"webhook-timestamp": "1"}, got.body)
 
     def test_it_fails_first_and_is_tried_again_with_the_same_id(
         self, world: World, receiver: Receiver, hook: Destination
@@ -508,9 +530,9 @@ class TestDelivering:
 
     def test_chats_get_one_message_of_all_that_is_due(self, world: World, receiver: Receiver) -> None:
         destination(world.user, receiver.url, kind="slack")
-        jobs = [world.submit(name=name) for name in ("a<b>&c", "second")]
-        for job in jobs:
-            cancel_job(user=world.user, job=job)
+        jobs = [world.submit(), world.submit()]
+        for job, text in zip(jobs, ("a<b>&c", "second"), strict=True):
+            events.append(kind="held", job=job, run=job.run, at=timezone.now(), text=text)
         take_in(timezone.now())
         send()
         (got,) = receiver.received
@@ -584,7 +606,7 @@ class TestTheLog:
         now = timezone.now()
         self.fill(row, pruning.KEPT_OF_ONE + 5, status="delivered")
         self.fill(other, 2, status="given_up")
-        self.fill(other, 1, status="given_up", created_at=now - pruning.KEPT_FOR)
+        self.fill(other, 1, status="given_up", created_at=now - pruning.KEPT_FOR - timedelta(seconds=1))
         pruning.prune(now)
         assert row.deliveries.count() == pruning.KEPT_OF_ONE
         assert other.deliveries.count() == 2
@@ -651,4 +673,4 @@ def test_payloads_are_json_that_says_the_time(world: World) -> None:
     body = Delivery.objects.get().payload
     assert set(body) == {"type", "timestamp", "data"}
     assert datetime.fromisoformat(body["timestamp"]).tzinfo is not None
-    assert json.loads(deliveries.messages.as_json(body)) == body
+    assert json.loads(messages.as_json(body)) == body

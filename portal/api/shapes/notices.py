@@ -16,7 +16,7 @@ NoticeKind = Literal[
 ]  # fmt: skip
 
 
-class Destination(Shape):
+class NoticeDestination(Shape):
     id: int
     name: str = Field(examples=["failures"])
     kind: DestinationKind
@@ -33,16 +33,16 @@ class Destination(Shape):
     created_at: datetime
 
 
-class NewDestination(Destination):
+class NewNoticeDestination(NoticeDestination):
     secret: str | None = Field(
         description="Of a webhook, to check signatures with. It is shown in this answer only.",
         examples=["whsec_(shown in this answer only)"],
     )
 
 
-class DestinationPage(Page):
+class NoticeDestinationPage(Page):
     email_available: bool = Field(description="The portal can send e-mail.")
-    results: list[Destination]
+    results: list[NoticeDestination]
 
 
 class DestinationSecret(Shape):
