@@ -99,6 +99,17 @@ def access_project(
     return project, own
 
 
+def roles_among(user_ids: Iterable[int], projects: Iterable[Project]) -> set[tuple[int, int]]:
+    """Which of the people have a role in which of the projects, own or inherited: (user, project), in one query."""
+    wanted = {project.pk: project for project in projects}
+    levels = {level for project in wanted.values() for level in project.ancestry}
+    granted = Membership.objects.filter(user__in=set(user_ids), project__in=levels).values_list("user_id", "project_id")
+    at: dict[int, set[int]] = {}
+    for user_id, level in granted:
+        at.setdefault(level, set()).add(user_id)
+    return {(user, pk) for pk, project in wanted.items() for level in project.ancestry for user in at.get(level, ())}
+
+
 def memberships_reaching(project: Project) -> QuerySet[Membership]:
     """Memberships of the project and of those above it, the highest role of each person first, the nearest first."""
     return (

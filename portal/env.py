@@ -2,6 +2,7 @@
 
 import json
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,6 +63,17 @@ def time_zone(name: str, default: str) -> str:
 def words(name: str, default: list[str]) -> list[str]:
     raw = text(name)
     return [word.strip() for word in raw.split(",") if word.strip()] if raw.strip() else default
+
+
+def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """ "10.20.0.0/16,fd00:20::/64"; empty: none."""
+    found = []
+    for word in words(name, []):
+        try:
+            found.append(ip_network(word))
+        except ValueError:
+            raise BadSetting(f"{name} must list networks such as 10.20.0.0/16, not {word!r}") from None
+    return tuple(found)
 
 
 def folder(name: str, default: Path) -> Path:

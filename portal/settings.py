@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "accounts",
     "portal.jobs",
     "portal.material",
+    "portal.notices",
     "portal.dashboard",
     "portal.supervisor",
 ]
@@ -172,6 +173,9 @@ CELERY_BEAT_SCHEDULE = {
     "pruning": _every("evenkeel.prune", 600.0),
     "artifacts": _every("evenkeel.collect_artifacts", 5.0),
     "material": _every("evenkeel.clean_material", 600.0),
+    "notices": _every("evenkeel.send_notices", 2.0),
+    "long_waits": _every("evenkeel.tell_long_waits", 30.0),
+    "notice_log": _every("evenkeel.prune_notices", 600.0),
     "audit": _every("evenkeel.note_audit_head", 3_600.0),
 }
 
@@ -222,6 +226,8 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 EVENKEEL_EMAIL_URL = env.text("EVENKEEL_EMAIL_URL")
 vars().update(env.email("EVENKEEL_EMAIL_URL", EVENKEEL_EMAIL_URL))
 EMAIL_TIMEOUT = 10
+# Where webhooks may go besides public addresses; docs/notifications.md.
+EVENKEEL_WEBHOOK_NETWORKS = env.networks("EVENKEEL_WEBHOOK_NETWORKS")
 DEFAULT_FROM_EMAIL = env.text("EVENKEEL_EMAIL_FROM", EVENKEEL_ADMIN_EMAIL)
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

@@ -226,6 +226,36 @@ class Destination(TypedDict):
     project: str
 
 
+class DestinationSecret(TypedDict):
+    secret: str
+    old_until: str
+
+
+class DestinationWish(TypedDict):
+    kind: Literal["webhook", "slack", "email"]
+    name: str
+    url: NotRequired[str | None]
+    events: list[
+        Literal[
+            "job.started",
+            "job.succeeded",
+            "job.failed",
+            "job.cancelled",
+            "job.retried",
+            "job.preempted",
+            "job.held",
+            "job.idle",
+            "job.waiting",
+            "budget.reached",
+            "node.lost",
+        ]
+    ]
+    own_jobs: NotRequired[bool]
+    project: NotRequired[str | None]
+    waiting_minutes: NotRequired[int]
+    enabled: NotRequired[bool]
+
+
 class Discount(TypedDict):
     id: int
     project: str
@@ -652,6 +682,38 @@ class NewInvitation(TypedDict):
     mailed: bool
 
 
+class NewNoticeDestination(TypedDict):
+    id: int
+    name: str
+    kind: Literal["webhook", "slack", "email"]
+    address: str
+    events: list[
+        Literal[
+            "job.started",
+            "job.succeeded",
+            "job.failed",
+            "job.cancelled",
+            "job.retried",
+            "job.preempted",
+            "job.held",
+            "job.idle",
+            "job.waiting",
+            "budget.reached",
+            "node.lost",
+        ]
+    ]
+    own_jobs: bool
+    project: str | None
+    waiting_minutes: int
+    enabled: bool
+    disabled_why: str
+    failing_since: str | None
+    failures: int
+    delivered_at: str | None
+    created_at: str
+    secret: str | None
+
+
 class NewToken(TypedDict):
     id: int
     name: str
@@ -664,6 +726,80 @@ class NewToken(TypedDict):
     last_used_address: str | None
     revoked_at: str | None
     secret: str
+
+
+class NoticeDelivery(TypedDict):
+    id: int
+    message: str
+    event: (
+        Literal[
+            "job.started",
+            "job.succeeded",
+            "job.failed",
+            "job.cancelled",
+            "job.retried",
+            "job.preempted",
+            "job.held",
+            "job.idle",
+            "job.waiting",
+            "budget.reached",
+            "node.lost",
+        ]
+        | Literal["test"]
+    )
+    text: str
+    status: Literal["waiting", "delivered", "given_up"]
+    attempts: int
+    created_at: str
+    next_attempt_at: str | None
+    finished_at: str | None
+    answer_code: int | None
+    answer: str
+    error: str
+
+
+class NoticeDeliveryPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[NoticeDelivery]
+
+
+class NoticeDestination(TypedDict):
+    id: int
+    name: str
+    kind: Literal["webhook", "slack", "email"]
+    address: str
+    events: list[
+        Literal[
+            "job.started",
+            "job.succeeded",
+            "job.failed",
+            "job.cancelled",
+            "job.retried",
+            "job.preempted",
+            "job.held",
+            "job.idle",
+            "job.waiting",
+            "budget.reached",
+            "node.lost",
+        ]
+    ]
+    own_jobs: bool
+    project: str | None
+    waiting_minutes: int
+    enabled: bool
+    disabled_why: str
+    failing_since: str | None
+    failures: int
+    delivered_at: str | None
+    created_at: str
+
+
+class NoticeDestinationPage(TypedDict):
+    next: str | None
+    previous: str | None
+    email_available: bool
+    results: list[NoticeDestination]
 
 
 class NumberedRescale(TypedDict):
@@ -714,6 +850,33 @@ class PatchedAccountChange(TypedDict):
 
 class PatchedArrayLimit(TypedDict):
     max_running: int | None
+
+
+class PatchedDestinationChange(TypedDict):
+    name: NotRequired[str | None]
+    url: NotRequired[str | None]
+    events: NotRequired[
+        list[
+            Literal[
+                "job.started",
+                "job.succeeded",
+                "job.failed",
+                "job.cancelled",
+                "job.retried",
+                "job.preempted",
+                "job.held",
+                "job.idle",
+                "job.waiting",
+                "budget.reached",
+                "node.lost",
+            ]
+        ]
+        | None
+    ]
+    own_jobs: NotRequired[bool | None]
+    project: NotRequired[str | None]
+    waiting_minutes: NotRequired[int | None]
+    enabled: NotRequired[bool | None]
 
 
 class PatchedJobPatch(TypedDict):

@@ -20,6 +20,10 @@ const TYPES = [
   { name: "l40s", title: "L40S", count: 16, memory_mib: 49_152, price_per_gpu_hour: "1.10", currency: "USD", emulated: false },
 ];
 
+const AT = new Date().toISOString();
+const DESTINATION = { id: 1, name: "ends", kind: "webhook", address: "https://ci.example.org", events: ["job.succeeded", "job.failed", "job.waiting"], own_jobs: true, project: null, waiting_minutes: 60, enabled: true, disabled_why: "", failing_since: null, failures: 0, delivered_at: AT, created_at: AT };
+const DELIVERY = { id: 1, message: "msg_0199a6f23c417b529d0e5a1f6c2b7e90", event: "job.failed", text: "#2418 resnet-night failed: The program ended with exit code 1.", status: "delivered", attempts: 2, created_at: AT, next_attempt_at: null, finished_at: AT, answer_code: 200, answer: "ok", error: "" };
+
 /** Streams leave out what is null, since a merge patch could not say it. */
 export function streamState(stream: string, now: number): unknown {
   const state: unknown = stream === "cluster" ? clusterState(now) : projectState(stream.slice("project:".length), now);
@@ -132,10 +136,13 @@ async function answer(request: IncomingMessage, path: string, query: URLSearchPa
     tokens.splice(tokens.findIndex((token) => String(token.id) === parts[1]), 1);
     return { status: 204, body: null };
   }
+  if (path === "notifications/destinations/1/test") return { body: { ...DELIVERY, event: "test", text: "This is a test of the destination ends. It works." } };
   const fixed: Record<string, () => unknown> = {
     views: () => ({ next: null, previous: null, results: [] }), templates: () => ({ next: null, previous: null, results: [] }),
     timeline: () => timeline(query, now), history: () => history(now), events: () => ({ next: null, previous: null, results: events.map(eventJson) }),
     "model-types": () => MODELS, "accelerator-types": () => TYPES, policies: () => POLICIES, policy: () => policy, "policy/undo": () => policy, tokens: () => tokens,
+    "notifications/destinations": () => ({ next: null, previous: null, email_available: true, results: [DESTINATION] }),
+    "notifications/destinations/1/deliveries": () => ({ next: null, previous: null, results: [DELIVERY] }),
     "policy/history": () => [{ id: 1, name: "f_scheduling", parameters: { v_bound: 0.06 }, changed_at: new Date(now - 9e6).toISOString(), changed_by: "R. Haddad" }],
     projects: () => ({ next: null, previous: null, results: query.get("archived") === "true" ? [] : PROJECTS.map((project) => ({ ...project, role: "manager", parent: null, archived_at: null, members: 4, gpu_quota: 12, budget_month: "5000", ...HELD, with_below: HELD })) }),
   };

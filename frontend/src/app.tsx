@@ -18,6 +18,7 @@ const JobsPage = lazy(() => import("./pages/jobs/JobsPage"));
 const SubmitPage = lazy(() => import("./pages/submit/SubmitPage"));
 const PolicyPage = lazy(() => import("./pages/policy/PolicyPage"));
 const TokensPage = lazy(() => import("./pages/tokens/TokensPage"));
+const NotificationsPage = lazy(() => import("./pages/notifications/NotificationsPage"));
 const SharesPage = lazy(() => import("./pages/shares/SharesPage"));
 const FairnessPage = lazy(() => import("./pages/fairness/FairnessPage"));
 const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
@@ -70,6 +71,7 @@ function Pages() {
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
           <Route path="/cluster/throughput" element={<ThroughputPage />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
+          <Route path="/notifications" element={<NotificationsPage session={session.data} />} />
           {session.data.user.is_admin && (
             <>
               <Route path="/policy" element={<PolicyPage />} />

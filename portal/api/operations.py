@@ -49,6 +49,10 @@ PATH_PARAMETERS = {
     "account": OpenApiParameter("account", int, OpenApiParameter.PATH, description="Id of the service account."),
     "view": OpenApiParameter("view", int, OpenApiParameter.PATH, description="Id of the saved view."),
     "template": OpenApiParameter("template", int, OpenApiParameter.PATH, description="Id of the template."),
+    "destination": OpenApiParameter(
+        "destination", int, OpenApiParameter.PATH, description="Id of the destination of notices."
+    ),
+    "delivery": OpenApiParameter("delivery", int, OpenApiParameter.PATH, description="Id of the delivery."),
     "browser": OpenApiParameter("browser", int, OpenApiParameter.PATH, description="Id of the session."),
 }
 #: Of what anybody may call and what signs in or out: it is checked without a session, too.

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from django.db import connection
 
 _ROUND, _LIVE, _BUNDLE, _FORECAST, _PREVIEW = 7_201, 7_202, 7_203, 7_204, 7_205
+_NOTICES = 7_206
 
 
 @contextmanager
@@ -41,6 +42,11 @@ def forecast_lock() -> AbstractContextManager[bool]:
 def preview_lock() -> AbstractContextManager[bool]:
     """True inside for the one who works out the forecast of a preview: rounds keep the other processes."""
     return _advisory(_PREVIEW, 0)
+
+
+def notice_lock() -> AbstractContextManager[bool]:
+    """True inside for the one who delivers notices: however many receivers are slow, they hold one process."""
+    return _advisory(_NOTICES, 0)
 
 
 @contextmanager

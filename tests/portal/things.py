@@ -42,7 +42,10 @@ from portal.jobs.models import (
 from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
+from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
+from portal.notices.models import Delivery, Destination
+from portal.notices.signing import new_secret
 from tests.portal.world import World
 
 UNKNOWN = {
@@ -68,6 +71,8 @@ UNKNOWN = {
     "view": "999999",
     "template": "999999",
     "preview": "00000000-0000-7000-8000-000000000000",
+    "destination": "999999",
+    "delivery": "999999",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -323,6 +328,14 @@ class Things:
             ),
             "list_rates": often(rate),
             "list_discounts": often(discount),
+            "list_destinations": often(
+                lambda i: Destination.objects.create(user=self.root, name=f"d{i}", **self._webhook)
+            ),
+            "list_deliveries": often(
+                lambda _: Delivery.objects.create(
+                    destination_id=self._notices(self.actors["admin"])["destination"], **self._given_up
+                )
+            ),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -352,8 +365,32 @@ class Things:
             "window": str(self.window.pk),
             "view": str(view.pk),
             "template": str(template.pk),
+            **self._notices(actor),
             "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }
+
+    def _notices(self, actor: Actor) -> dict[str, str]:
+        """A destination of the actor's own, within the project of their token, that leads nowhere."""
+        bound = ApiToken.objects.filter(pk=actor.token_id).values_list("project", flat=True).first()
+        made, _ = Destination.objects.get_or_create(
+            user=actor.user or self.root, project_id=bound, name="d", defaults=self._webhook
+        )
+        delivery = made.deliveries.last() or Delivery.objects.create(destination=made, **self._given_up)
+        return {"destination": str(made.pk), "delivery": str(delivery.pk)}
+
+    @property
+    def _webhook(self) -> dict[str, Any]:
+        return {
+            "kind": "webhook",
+            "address_ciphertext": encrypt("https://127.0.0.1/"),
+            "secret_ciphertext": encrypt(new_secret()),
+            "events": ["job.failed"],
+        }
+
+    @property
+    def _given_up(self) -> dict[str, Any]:
+        payload = {"type": "job.failed", "data": {"text": "said"}}
+        return {"event": "job.failed", "status": "given_up", "payload": payload}
 
     def send(
         self,

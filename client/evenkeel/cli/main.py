@@ -41,8 +41,8 @@ from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, preview, ls, queue, show, why, explain, logs, metrics, wait, cancel, hold, release, extend, change,
-    resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume, throughputs, window, idle,
-    projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts, audit, open_, completion,
+    resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume, throughputs, window,
+    idle, projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts, audit, open_, completion,
 )  # fmt: skip
 
 

@@ -986,6 +986,156 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notifications/deliveries/{delivery}/again": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send again what was given up, with the same `webhook-id`
+         * @description Send again what was given up, with the same `webhook-id`.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["send_delivery_again"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/destinations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * My destinations, newest first
+         * @description My destinations, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_destinations"];
+        put?: never;
+        /**
+         * Add a webhook, a chat or my e-mail address
+         * @description Add a webhook, a chat or my e-mail address. The secret of a webhook is in this answer only.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["create_destination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/destinations/{destination}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One of my destinations
+         * @description One of my destinations.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_destination"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a destination with its log
+         * @description Remove a destination with its log. What waits is not sent any more.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        delete: operations["remove_destination"];
+        options?: never;
+        head?: never;
+        /**
+         * Change what is given
+         * @description Change what is given. Turned off, it drops what still waits.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        patch: operations["change_destination"];
+        trace?: never;
+    };
+    "/api/v1/notifications/destinations/{destination}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was sent to a destination and what waits, newest first
+         * @description What was sent to a destination and what waits, newest first. Old lines are removed.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/destinations/{destination}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A new secret for a webhook; the one before signs too for a day
+         * @description A new secret for a webhook; the one before signs too for a day.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["rotate_destination_secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/destinations/{destination}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test at once, and say what came back
+         * @description Send a test at once, and say what came back. It is not tried again.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["test_destination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/partitions": {
         parameters: {
             query?: never;
@@ -2981,6 +3131,47 @@ export interface components {
             /** @description Key of the project that the job goes to. */
             project: string;
         };
+        DestinationSecret: {
+            /**
+             * @description The new secret. It is shown in this answer only.
+             * @example whsec_(shown in this answer only)
+             */
+            secret: string;
+            /**
+             * Format: date-time
+             * @description Until then the one before signs too.
+             */
+            old_until: string;
+        };
+        DestinationWish: {
+            /** @enum {string} */
+            kind: "webhook" | "slack" | "email";
+            name: string;
+            /**
+             * @description Of a webhook or of a chat; e-mail goes to my own address.
+             * @default null
+             */
+            url: string | null;
+            /** @description What to tell. */
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[];
+            /**
+             * @description Of my jobs only; false: of all jobs of `project` and below.
+             * @default true
+             */
+            own_jobs: boolean;
+            /**
+             * @description Key of a project: of it and below only. Left out with a token of one project: that one.
+             * @default null
+             */
+            project: string | null;
+            /**
+             * @description After how long `job.waiting` tells of a job.
+             * @default 60
+             */
+            waiting_minutes: number;
+            /** @default true */
+            enabled: boolean;
+        };
         Discount: {
             id: number;
             /** @description Key of the project; it holds for all below that have none of their own. */
@@ -4430,6 +4621,56 @@ export interface components {
             /** @description Whether the portal sent it by e-mail. */
             mailed: boolean;
         };
+        NewNoticeDestination: {
+            id: number;
+            /** @example failures */
+            name: string;
+            /** @enum {string} */
+            kind: "webhook" | "slack" | "email";
+            /**
+             * @description Host of the URL, or the e-mail address.
+             * @example https://hooks.example.org
+             */
+            address: string;
+            /**
+             * @example [
+             *       "job.failed",
+             *       "job.succeeded"
+             *     ]
+             */
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[];
+            /** @description Of my jobs only; false: of all jobs of the project and below. */
+            own_jobs: boolean;
+            /** @description Key of the project in which, and below which, jobs count; null: in all. */
+            project: string | null;
+            /**
+             * @description After how long `job.waiting` tells of a job, once.
+             * @example 60
+             */
+            waiting_minutes: number;
+            enabled: boolean;
+            /**
+             * @description Why the portal turned it off; empty where it did not.
+             * @example
+             */
+            disabled_why: string;
+            /** @description Nothing was delivered from then on, though it was tried. */
+            failing_since: string | null;
+            /**
+             * @description Attempts that failed since something was delivered.
+             * @example 0
+             */
+            failures: number;
+            /** @description When something was delivered last. */
+            delivered_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * @description Of a webhook, to check signatures with. It is shown in this answer only.
+             * @example whsec_(shown in this answer only)
+             */
+            secret: string | null;
+        };
         NewToken: {
             id: number;
             name: string;
@@ -4470,6 +4711,98 @@ export interface components {
             job: components["schemas"]["OthersJob"] | null;
         };
         Nodes: components["schemas"]["Node"][];
+        NoticeDelivery: {
+            id: number;
+            /**
+             * @description `webhook-id`: the same at each attempt.
+             * @example msg_0199a6f23c417b529d0e5a1f6c2b7e90
+             */
+            message: string;
+            event: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost") | "test";
+            /** @example #12 resnet-night failed: The program ended with exit code 1. */
+            text: string;
+            /** @enum {string} */
+            status: "waiting" | "delivered" | "given_up";
+            attempts: number;
+            /** Format: date-time */
+            created_at: string;
+            next_attempt_at: string | null;
+            finished_at: string | null;
+            /**
+             * @description HTTP status of the last answer.
+             * @example 200
+             */
+            answer_code: number | null;
+            /**
+             * @description How the last answer begins; 200 characters at most.
+             * @example ok
+             */
+            answer: string;
+            /**
+             * @description Why the last attempt failed.
+             * @example
+             */
+            error: string;
+        };
+        NoticeDeliveryPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["NoticeDelivery"][];
+        };
+        NoticeDestination: {
+            id: number;
+            /** @example failures */
+            name: string;
+            /** @enum {string} */
+            kind: "webhook" | "slack" | "email";
+            /**
+             * @description Host of the URL, or the e-mail address.
+             * @example https://hooks.example.org
+             */
+            address: string;
+            /**
+             * @example [
+             *       "job.failed",
+             *       "job.succeeded"
+             *     ]
+             */
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[];
+            /** @description Of my jobs only; false: of all jobs of the project and below. */
+            own_jobs: boolean;
+            /** @description Key of the project in which, and below which, jobs count; null: in all. */
+            project: string | null;
+            /**
+             * @description After how long `job.waiting` tells of a job, once.
+             * @example 60
+             */
+            waiting_minutes: number;
+            enabled: boolean;
+            /**
+             * @description Why the portal turned it off; empty where it did not.
+             * @example
+             */
+            disabled_why: string;
+            /** @description Nothing was delivered from then on, though it was tried. */
+            failing_since: string | null;
+            /**
+             * @description Attempts that failed since something was delivered.
+             * @example 0
+             */
+            failures: number;
+            /** @description When something was delivered last. */
+            delivered_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+        };
+        NoticeDestinationPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            /** @description The portal can send e-mail. */
+            email_available: boolean;
+            results: components["schemas"]["NoticeDestination"][];
+        };
         NumberedRescale: {
             /** Format: date-time */
             at: string;
@@ -4566,6 +4899,31 @@ export interface components {
         PatchedArrayLimit: {
             /** @description Null: as many as there is room for. */
             max_running: number | null;
+        };
+        PatchedDestinationChange: {
+            /** @default null */
+            name: string | null;
+            /**
+             * @description Left out: as it was. Nobody can read it back.
+             * @default null
+             */
+            url: string | null;
+            /** @default null */
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[] | null;
+            /** @default null */
+            own_jobs: boolean | null;
+            /**
+             * @description Null: jobs of all projects.
+             * @default null
+             */
+            project: string | null;
+            /** @default null */
+            waiting_minutes: number | null;
+            /**
+             * @description On again, it begins anew.
+             * @default null
+             */
+            enabled: boolean | null;
         };
         /** @description Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label. */
         PatchedJobPatch: {
@@ -9866,6 +10224,718 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    send_delivery_again: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the delivery. */
+                delivery: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDelivery"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_destinations: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDestinationPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_destination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DestinationWish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewNoticeDestination"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_destination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the destination of notices. */
+                destination: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDestination"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_destination: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the destination of notices. */
+                destination: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_destination: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the destination of notices. */
+                destination: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedDestinationChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDestination"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_deliveries: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the destination of notices. */
+                destination: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDeliveryPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_destination_secret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the destination of notices. */
+                destination: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DestinationSecret"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    test_destination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the destination of notices. */
+                destination: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDelivery"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

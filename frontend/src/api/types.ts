@@ -84,6 +84,10 @@ export type Template = S["Template"];
 export type TemplateSummary = S["TemplateSummary"];
 export type ApiToken = S["Token"];
 export type NewToken = S["NewToken"];
+export type Destination = S["NoticeDestination"];
+export type NewDestination = S["NewNoticeDestination"];
+export type NoticeDelivery = S["NoticeDelivery"];
+export type NoticeKind = Destination["events"][number];
 export type ProblemDocument = Partial<S["Problem"]> & { status: number };
 
 /** Streams leave out what is null, since a merge patch could not say it. */

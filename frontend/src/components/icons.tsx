@@ -7,6 +7,7 @@ const PATHS = {
   plus: <path d="M8 3v10M3 8h10" />,
   sliders: <path d="M2.5 5h6.2M12 5h1.5M2.5 11H4M7.3 11h6.2M10.3 3.4v3.2M5.7 9.4v3.2" />,
   chart: <path d="M2.8 13.2h10.4M4.6 13V8.4M8 13V3.4M11.4 13V6.2" />,
+  bell: <path d="M4 11.4V7a4 4 0 0 1 8 0v4.4l1.2 1.4H2.8zM6.8 14.2h2.4" />,
   key: <><circle cx="5.4" cy="10.6" r="2.7" /><path d="m7.4 8.6 5.4-5.4M10.6 5.4l1.9 1.9" /></>,
   search: <><circle cx="7" cy="7" r="4.2" /><path d="m10.2 10.2 3.3 3.3" /></>,
   moon: <path d="M13 9.6A5.4 5.4 0 0 1 6.4 3a5.4 5.4 0 1 0 6.6 6.6z" />,

@@ -12,6 +12,7 @@ const KEYS: [string, string][] = [
   ["G then U", "Usage and cost"],
   ["G then C", "Cluster"],
   ["G then L", "Limits"],
+  ["G then N", "Notifications"],
   ["G then T", "API tokens"],
   ["J, K", "Next and previous row"],
   ["X", "Select the row"],

@@ -32,6 +32,7 @@ export function Shell({ session, children }: { session: Session; children: React
     "g u": () => void navigate("/usage"),
     "g l": () => void navigate("/limits"),
     "g c": () => void navigate("/cluster"),
+    "g n": () => void navigate("/notifications"),
     "g t": () => void navigate("/tokens"),
     ...(session.user?.is_admin ? { "g p": () => void navigate("/policy") } : {}),
     j: () => walkRows(1),

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
         ("accounts", "0013_project_priority"),
-        ("jobs", "0021_rounds_counted"),
+        ("jobs", "0022_fairness"),
     ]
 
     operations = [

@@ -5,7 +5,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("jobs", "0021_rounds_counted"),
+        ("jobs", "0023_views_and_templates"),
     ]
 
     operations = [

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0021_rounds_counted"),
+        ("jobs", "0024_drains"),
     ]
 
     operations = [

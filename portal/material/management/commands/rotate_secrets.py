@@ -1,4 +1,4 @@
-"""`manage.py rotate_secrets`: a new key, and every secret under it."""
+"""`manage.py rotate_secrets`: a new key, and every secret under it, those of notifications too."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from accounts.services import record_audit
 from portal.material import encryption
 from portal.material.models import Secret
+from portal.notices.reencryption import reencrypt_destinations
 
 
 class Command(BaseCommand):
@@ -28,6 +29,8 @@ class Command(BaseCommand):
                 continue
             # One that was set anew meanwhile is under the new key already.
             done += Secret.objects.filter(pk=secret.pk, ciphertext=secret.ciphertext).update(ciphertext=ciphertext)
+        destinations, closed = reencrypt_destinations()
+        done, failed = done + destinations, failed + closed
         if own_file and not failed:
             encryption.drop_old_keys()
         record_audit(actor=None, action="secret.rotate", target="all", detail={"secrets": done, "failed": len(failed)})

@@ -1,0 +1,220 @@
+"""Sends what is due, tries again what failed, and stops where nothing gets through.
+
+A delivery is claimed by a guarded update before it is sent, so that two workers never send the same; one whose worker
+died is free again after three minutes, and goes out once more with the same id.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from accounts.audit import record_audit
+from portal.material.encryption import CannotDecrypt, decrypt
+from portal.notices import mailing, messages, signing
+from portal.notices.models import Delivery, Destination
+from portal.notices.sending import Outcome, Request, send_all, send_one
+
+MAX_ATTEMPTS = 8
+#: 30 s, then three and a half times as long each time: the eighth attempt is most of a day after the first.
+_FIRST_S, _FACTOR, _JITTER = 30.0, 3.5, 0.2
+#: After a failure a destination rests, so that one that is down does not take the time of others.
+_REST_S, _LONGEST_REST_S = 15.0, 600.0
+CLAIM = timedelta(minutes=3)
+_AT_ONCE, _OF_ONE = 200, 50
+#: One that fails for so long, and so often, is turned off.
+FAILS_FOR, FAILS_OFTEN = timedelta(days=3), MAX_ATTEMPTS
+TURNED_OFF = "Its destination was turned off before it was sent."
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What goes out in one piece: of chats and e-mail all that is due."""
+
+    deliveries: list[Delivery]
+    request: Request | None = None
+
+
+def deliver_due(now: datetime) -> int:
+    """How many were tried."""
+    by_destination: dict[int, list[Delivery]] = defaultdict(list)
+    for delivery in claim(now):
+        by_destination[delivery.destination_id].append(delivery)
+    queues, mails, tried = [], [], 0
+    for deliveries in by_destination.values():
+        destination = deliveries[0].destination
+        if destination.kind == Destination.Kind.EMAIL:
+            mails.append(deliveries)
+            continue
+        try:
+            queues.append(_parcels(destination, deliveries, now))
+        except CannotDecrypt as error:
+            tried += _record([Parcel(deliveries)], [Outcome(False, error=str(error))], now)
+    outcomes = send_all([[parcel.request for parcel in queue if parcel.request] for queue in queues]) if queues else []
+    for queue, done in zip(queues, outcomes, strict=True):
+        tried += _record(queue, done, now)
+    return tried + _send_mails(mails, now)
+
+
+def claim(now: datetime) -> list[Delivery]:
+    """Those to send now, the oldest first, of each destination a few: they are the caller's for three minutes."""
+    nth = Window(RowNumber(), partition_by="destination", order_by=("next_attempt_at", "pk"))
+    chosen = _due(now).annotate(nth=nth).filter(nth__lte=_OF_ONE).order_by("next_attempt_at", "pk")
+    pks = list(chosen.values_list("pk", flat=True)[:_AT_ONCE])
+    if not pks:
+        return []
+    until = now + CLAIM
+    with transaction.atomic():
+        rows = _due(now).select_related("destination__user").select_for_update(skip_locked=True, of=("self",))
+        found = list(rows.filter(pk__in=pks).order_by("pk"))
+        Delivery.objects.filter(pk__in=[delivery.pk for delivery in found]).update(claimed_until=until)
+    for delivery in found:
+        delivery.claimed_until = until
+    return found
+
+
+def _due(now: datetime) -> QuerySet[Delivery]:
+    unclaimed = Q(claimed_until=None) | Q(claimed_until__lt=now)
+    awake = Q(destination__rests_until=None) | Q(destination__rests_until__lte=now)
+    waiting = Delivery.objects.filter(unclaimed, awake, status=Delivery.Status.WAITING, next_attempt_at__lte=now)
+    return waiting.filter(destination__enabled=True, destination__user__is_active=True)
+
+
+def _parcels(destination: Destination, deliveries: list[Delivery], now: datetime) -> list[Parcel]:
+    url = decrypt(destination.address_ciphertext)
+    if destination.kind == Destination.Kind.SLACK:
+        return [Parcel(deliveries, Request(url, {}, messages.as_chat(deliveries)))]
+    keys = signing_secrets(destination, now)
+    return [Parcel([delivery], _signed(url, keys, delivery, now)) for delivery in deliveries]
+
+
+def _signed(url: str, keys: list[str], delivery: Delivery, now: datetime) -> Request:
+    body = messages.as_json(delivery.payload)
+    return Request(url, signing.headers(keys, message_id(delivery), int(now.timestamp()), body), body)
+
+
+def send_now(delivery: Delivery, now: datetime) -> Outcome:
+    """One that is the caller's, without a word to the database."""
+    destination = delivery.destination
+    if destination.kind == Destination.Kind.EMAIL:
+        return mailing.send([delivery])
+    try:
+        request = _parcels(destination, [delivery], now)[0].request
+    except CannotDecrypt as error:
+        return Outcome(False, error=str(error))
+    assert request is not None
+    return send_one(request)
+
+
+def signing_secrets(destination: Destination, now: datetime) -> list[str]:
+    """The newest first, and the one before it while that still counts."""
+    keys = [decrypt(destination.secret_ciphertext)]
+    if destination.old_secret_until and destination.old_secret_until > now:
+        keys.append(decrypt(destination.old_secret_ciphertext))
+    return keys
+
+
+def message_id(delivery: Delivery) -> str:
+    return f"msg_{delivery.message.hex}"
+
+
+def _send_mails(queues: Sequence[list[Delivery]], now: datetime) -> int:
+    tried, begin_until_s = 0, time.monotonic() + mailing.BEGIN_WITHIN_S
+    for deliveries in queues:
+        done = [mailing.send(deliveries)] if time.monotonic() < begin_until_s else []
+        tried += _record([Parcel(deliveries)], done, now)
+    return tried
+
+
+def _record(parcels: Sequence[Parcel], outcomes: Sequence[Outcome], now: datetime) -> int:
+    """What became of them; those without an outcome are free again. The number of those tried."""
+    tried = 0
+    for parcel, outcome in zip(parcels, outcomes, strict=False):
+        record(parcel.deliveries, outcome, now)
+        tried += len(parcel.deliveries)
+    left = [delivery.pk for parcel in parcels[len(outcomes) :] for delivery in parcel.deliveries]
+    if left:
+        Delivery.objects.filter(pk__in=left, claimed_until=now + CLAIM).update(claimed_until=None)
+    return tried
+
+
+@transaction.atomic
+def record(deliveries: Sequence[Delivery], outcome: Outcome, now: datetime, *, again: bool = True) -> None:
+    """Of deliveries of one destination that went out together, and are still the caller's. `again`: as often as
+    the rules allow."""
+    destination = Destination.objects.select_for_update().filter(pk=deliveries[0].destination_id).first()
+    if destination is None:
+        return
+    for delivery in deliveries:
+        _record_one(delivery, outcome, now, again=again)
+    if outcome.delivered:
+        destination.failing_since, destination.failures, destination.rests_until = None, 0, None
+        destination.delivered_at = now
+    elif again:
+        destination.failures += 1
+        destination.failing_since = destination.failing_since or now
+        rest_s = min(_LONGEST_REST_S, _REST_S * 2.0 ** min(destination.failures - 1, 10))
+        destination.rests_until = now + timedelta(seconds=rest_s)
+    destination.save(update_fields=["failing_since", "failures", "rests_until", "delivered_at"])
+    if outcome.gone:
+        disable(destination, "It answered 410: it wants no more.", now)
+    elif again and _has_failed_for_long(destination, now):
+        since = f"{destination.failing_since:%Y-%m-%d %H:%M} UTC"
+        disable(destination, f"Nothing was delivered since {since}. The last attempt: {outcome.error}", now)
+
+
+def _record_one(delivery: Delivery, outcome: Outcome, now: datetime, *, again: bool) -> None:
+    attempts = delivery.attempts + 1
+    values = {
+        "attempts": attempts,
+        "claimed_until": None,
+        "answer_code": outcome.code,
+        "answer": outcome.answer,
+        "error": outcome.error[:400],
+    }
+    if outcome.delivered:
+        values |= {"status": Delivery.Status.DELIVERED, "finished_at": now, "next_attempt_at": None}
+    elif outcome.gone or not again or attempts >= MAX_ATTEMPTS:
+        values |= {"status": Delivery.Status.GIVEN_UP, "finished_at": now, "next_attempt_at": None}
+    else:
+        values["next_attempt_at"] = now + timedelta(seconds=pause_s(attempts))
+    mine = Delivery.objects.filter(pk=delivery.pk, status=Delivery.Status.WAITING)
+    mine.filter(claimed_until=delivery.claimed_until).update(**values)
+
+
+def pause_s(attempts: int) -> float:
+    """Until the next attempt after so many; never quite the same, so that not all come back at once."""
+    return _FIRST_S * _FACTOR ** (attempts - 1) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def _has_failed_for_long(destination: Destination, now: datetime) -> bool:
+    since = destination.failing_since
+    return since is not None and now - since >= FAILS_FOR and destination.failures >= FAILS_OFTEN
+
+
+def disable(destination: Destination, why: str, now: datetime) -> None:
+    """By the portal itself; its owner turns it on again."""
+    if not Destination.objects.filter(pk=destination.pk, enabled=True).update(enabled=False, disabled_why=why[:400]):
+        return
+    give_up_waiting(destination, now)
+    detail = {"kind": destination.kind, "why": why[:400]}
+    record_audit(actor=None, action="destination.disable", target=audited(destination), detail=detail)
+
+
+def give_up_waiting(destination: Destination, now: datetime) -> None:
+    waiting = Delivery.objects.filter(destination=destination, status=Delivery.Status.WAITING)
+    waiting.update(
+        status=Delivery.Status.GIVEN_UP, finished_at=now, next_attempt_at=None, claimed_until=None, error=TURNED_OFF
+    )
+
+
+def audited(destination: Destination) -> str:
+    return f"destination {destination.pk}"

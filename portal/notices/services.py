@@ -1,0 +1,168 @@
+"""Changes to destinations by their owners, and what they ask to be sent now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from accounts.audit import record_audit
+from accounts.models import User
+from portal.jobs.schema import FieldProblem, Problems
+from portal.material.encryption import encrypt
+from portal.notices import addresses, kinds, mailing, messages, signing
+from portal.notices.deliveries import CLAIM, audited, give_up_waiting, record, send_now
+from portal.notices.models import Delivery, Destination
+
+MAX_DESTINATIONS = 20
+#: How long a secret that was replaced signs too.
+OVERLAP = timedelta(hours=24)
+_ADDRESSED_BY_URL = (Destination.Kind.WEBHOOK, Destination.Kind.SLACK)
+
+
+class NotNow(Exception):
+    """What is asked for makes no sense as things stand."""
+
+
+@transaction.atomic
+def create_destination(
+    *, actor: User, kind: str, url: str | None, portal_url: str, values: Mapping[str, Any]
+) -> tuple[Destination, str | None]:
+    """The destination, and the secret of a webhook. `values`: name, events, own_jobs, project, waiting_minutes,
+    enabled. Raises Problems."""
+    User.objects.select_for_update(no_key=True).get(pk=actor.pk)
+    if Destination.objects.filter(user=actor.pk).count() >= MAX_DESTINATIONS:
+        raise _wrong("name", f"would be one too many: you may have {MAX_DESTINATIONS} destinations", "quota")
+    row = Destination(user_id=actor.pk, kind=kind, portal_url=portal_url.rstrip("/")[:300], **values)
+    _check(row, actor)
+    _set_address(row, url)
+    secret = signing.new_secret() if kind == Destination.Kind.WEBHOOK else None
+    row.secret_ciphertext = encrypt(secret) if secret else ""
+    row.save()
+    record_audit(actor=actor, action="destination.create", target=audited(row), detail=_audit_detail(row))
+    return row, secret
+
+
+@transaction.atomic
+def change_destination(
+    *, actor: User, destination: Destination, url: str | None, values: Mapping[str, Any], now: datetime
+) -> Destination:
+    """Without a `url` the address stays. Turned on again it begins anew, turned off it drops what waits."""
+    row = Destination.objects.select_for_update(of=("self",), no_key=True).get(pk=destination.pk)
+    was_enabled = row.enabled
+    for name, value in values.items():
+        setattr(row, name, value)
+    _check(row, actor)
+    if url is not None:
+        _set_address(row, url)
+    if url is not None or (row.enabled and not was_enabled):
+        row.failing_since, row.failures, row.rests_until, row.disabled_why = None, 0, None, ""
+    row.save()
+    if not row.enabled:
+        give_up_waiting(row, now)
+    detail = _audit_detail(row) | {"address_changed": url is not None}
+    record_audit(actor=actor, action="destination.change", target=audited(row), detail=detail)
+    return row
+
+
+@transaction.atomic
+def remove_destination(*, actor: User, destination: Destination) -> None:
+    """With its log; what waits is not sent any more."""
+    record_audit(
+        actor=actor, action="destination.remove", target=audited(destination), detail=_audit_detail(destination)
+    )
+    destination.delete()
+
+
+@transaction.atomic
+def rotate_secret(*, actor: User, destination: Destination, now: datetime) -> str:
+    """A new secret; the one before signs too for a day."""
+    row = Destination.objects.select_for_update(of=("self",), no_key=True).get(pk=destination.pk)
+    if row.kind != Destination.Kind.WEBHOOK:
+        raise NotNow("Only webhooks are signed: this destination has no secret.")
+    secret = signing.new_secret()
+    row.old_secret_ciphertext, row.old_secret_until = row.secret_ciphertext, now + OVERLAP
+    row.secret_ciphertext = encrypt(secret)
+    row.save(update_fields=["secret_ciphertext", "old_secret_ciphertext", "old_secret_until"])
+    record_audit(actor=actor, action="destination.rotate", target=audited(row))
+    return secret
+
+
+def send_test(destination: Destination, now: datetime) -> Delivery:
+    """At once, whether it is on or off, and once only: what came back stands in the delivery."""
+    payload = messages.of_test(destination, now)
+    delivery = Delivery.objects.create(
+        destination=destination,
+        event=kinds.TEST,
+        payload=messages.addressed(payload, destination),
+        created_at=now,
+        next_attempt_at=now,
+        claimed_until=now + CLAIM,
+    )
+    record([delivery], send_now(delivery, now), now, again=False)
+    delivery.refresh_from_db()
+    return delivery
+
+
+@transaction.atomic
+def send_again(*, delivery: Delivery, now: datetime) -> Delivery:
+    """One that was given up waits anew, with all of its attempts. Raises NotNow."""
+    row = Delivery.objects.select_for_update(of=("self",)).select_related("destination").get(pk=delivery.pk)
+    if row.status != Delivery.Status.GIVEN_UP:
+        raise NotNow("It was delivered." if row.status == Delivery.Status.DELIVERED else "It is still being tried.")
+    if not row.destination.enabled:
+        raise NotNow("Its destination is off; turn it on first.")
+    row.status, row.attempts, row.next_attempt_at, row.finished_at = Delivery.Status.WAITING, 0, now, None
+    row.created_at = now
+    row.save(update_fields=["status", "attempts", "next_attempt_at", "finished_at", "created_at"])
+    Destination.objects.filter(pk=row.destination_id).update(rests_until=None)
+    return row
+
+
+def _check(row: Destination, actor: User) -> None:
+    """What fits together, and what this person may be told. Raises Problems."""
+    if not row.own_jobs and row.project is None:
+        raise _wrong("project", "must be given to be told of jobs that are not yours", "missing")
+    reserved = kinds.OF_ADMINISTRATORS & set(row.events)
+    if reserved and not actor.is_superuser:
+        raise _wrong("events", f"{', '.join(sorted(reserved))} is for administrators of the cluster", "forbidden")
+
+
+def _set_address(row: Destination, url: str | None) -> None:
+    if row.kind not in _ADDRESSED_BY_URL:
+        _check_mail(row, url)
+        return
+    if url is None:
+        raise _wrong("url", f"must be given for a destination of kind {row.kind}", "missing")
+    try:
+        parsed = addresses.check_url(url)
+    except ValueError as error:
+        raise _wrong("url", str(error), "invalid") from None
+    row.address_ciphertext, row.shown_address = encrypt(url), addresses.shown(parsed)[:300]
+
+
+def _check_mail(row: Destination, url: str | None) -> None:
+    if url is not None:
+        raise _wrong("url", "must be left out: e-mail goes to the address of your account", "invalid")
+    if not mailing.is_set_up():
+        raise _wrong("kind", f"cannot be email: {mailing.NOT_SET_UP}", "unavailable")
+    if row.user.kind == User.Kind.SERVICE:
+        raise _wrong("kind", "cannot be email: a service account has no address", "unavailable")
+
+
+def _wrong(field: str, message: str, code: str) -> Problems:
+    return Problems([FieldProblem(field, message, code)])
+
+
+def _audit_detail(row: Destination) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "address": row.shown_address,
+        "events": list(row.events),
+        "own_jobs": row.own_jobs,
+        "project": row.project.key if row.project else None,
+        "enabled": row.enabled,
+    }

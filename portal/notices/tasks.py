@@ -1,0 +1,31 @@
+"""What the timers run. One process delivers at a time: slow receivers hold up neither rounds nor each other."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from portal.jobs.locks import notice_lock
+from portal.notices import deliveries, outbox, pruning, waiting
+
+
+@shared_task(name="evenkeel.send_notices", ignore_result=True)
+def send_notices() -> None:
+    """Turn events into deliveries and send what is due."""
+    with notice_lock() as mine:
+        if mine:
+            outbox.take_in(timezone.now())
+            deliveries.deliver_due(timezone.now())
+
+
+@shared_task(name="evenkeel.tell_long_waits", ignore_result=True)
+def tell_long_waits() -> None:
+    """Notices of jobs that wait for longer than somebody wants to wait."""
+    waiting.tell_long_waits(timezone.now())
+
+
+@shared_task(name="evenkeel.prune_notices", ignore_result=True)
+def prune_notices() -> None:
+    """Keep the log of deliveries within its bounds."""
+    pruning.prune(timezone.now())
+    waiting.forget_ended()
