@@ -1573,6 +1573,12 @@ class ViewWish(TypedDict):
     ]
 
 
+class WantedDrain(TypedDict):
+    deadline_at: NotRequired[str | None]
+    within_s: NotRequired[float | None]
+    reason: NotRequired[str]
+
+
 Node1: TypeAlias = str
 
 
@@ -1761,6 +1767,14 @@ class Displaced(TypedDict):
     by: list[Taker]
     back_at: str | None
     back_basis: str | None
+
+
+class DrainedJob(TypedDict):
+    job: OthersJob
+    gpus: int
+    outcome: Literal["ends", "moves", "lost"] | None
+    expected_end_at: str | None
+    text: str | None
 
 
 class Effect(TypedDict):
@@ -2397,6 +2411,20 @@ class ClusterState(TypedDict):
     events: dict[str, LiveEvent]
 
 
+class Drain(TypedDict):
+    state: Literal["draining", "drained"]
+    since_at: str | None
+    deadline_at: str | None
+    reason: str
+    by: str | None
+    jobs: list[DrainedJob]
+
+
+class DrainPreview(TypedDict):
+    deadline_at: str | None
+    jobs: list[DrainedJob]
+
+
 class Estimate(TypedDict):
     currency: str
     project: str
@@ -2520,6 +2548,7 @@ class Node(TypedDict):
     memory_mib: int
     last_seen_at: str | None
     accelerators: list[NodeAccelerator]
+    drain: Drain | None
 
 
 Nodes: TypeAlias = list[Node]

@@ -928,8 +928,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Nodes with their accelerators and who holds them
-         * @description Nodes with their accelerators and who holds them.
+         * Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there
+         * @description Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -952,12 +952,34 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Place nothing new on the node; its jobs move away by checkpoint
-         * @description Place nothing new on the node; its jobs move away by checkpoint.
+         * Place nothing new on a node
+         * @description Place nothing new on a node. Without a deadline its jobs move by checkpoint when there is room elsewhere. With one, those that are expected to end before it stay; the others leave by checkpoint in time, and what cannot write checkpoints is stopped when it comes. The answer says which.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         post: operations["drain_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/drain-preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What draining a node would do to each job that is there now
+         * @description What draining a node would do to each job that is there now. It changes nothing.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["preview_drain"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -974,8 +996,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Use a drained node again
-         * @description Use a drained node again.
+         * Use a drained node again, also before its deadline; jobs that have not left it stay
+         * @description Use a drained node again, also before its deadline; jobs that have not left it stay.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -3245,6 +3267,37 @@ export interface components {
             /** @description On what that rests. */
             back_basis: string | null;
         };
+        Drain: {
+            /**
+             * @description Drained: no job is there any more.
+             * @enum {string}
+             */
+            state: "draining" | "drained";
+            since_at: string | null;
+            /** @description Null: jobs leave when there is room elsewhere. */
+            deadline_at: string | null;
+            reason: string;
+            by: string | null;
+            jobs: components["schemas"]["DrainedJob"][];
+        };
+        DrainPreview: {
+            deadline_at: string | null;
+            jobs: components["schemas"]["DrainedJob"][];
+        };
+        DrainedJob: {
+            job: components["schemas"]["OthersJob"];
+            /** @description That it has on the node. */
+            gpus: number;
+            /** @description It ends there, leaves by checkpoint, or is stopped for good at the deadline; null of others' jobs. */
+            outcome: ("ends" | "moves" | "lost") | null;
+            /** @description Where it is; null of others' jobs, and where not known. */
+            expected_end_at: string | null;
+            /**
+             * @description What becomes of it; null of others' jobs.
+             * @example #12 cannot be restarted and is expected to end 40 min after the deadline: it will be lost.
+             */
+            text: string | null;
+        };
         /** @description On another job: what it would have after the next round without the change, and with it. */
         Effect: {
             job: components["schemas"]["OthersJob"];
@@ -4700,6 +4753,8 @@ export interface components {
             memory_mib: number;
             last_seen_at: string | null;
             accelerators: components["schemas"]["NodeAccelerator"][];
+            /** @description Of a drained node. */
+            drain: components["schemas"]["Drain"] | null;
         };
         NodeAccelerator: {
             index: number;
@@ -6177,6 +6232,24 @@ export interface components {
              * @default []
              */
             columns: ("state" | "project" | "owner" | "program" | "partition" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
+        };
+        WantedDrain: {
+            /**
+             * @description Nobody is on the node any more then; without it: at once.
+             * @default null
+             */
+            deadline_at: string | null;
+            /**
+             * @description Or how soon, in seconds.
+             * @default null
+             */
+            within_s: number | null;
+            /**
+             * @description What it is for; everybody reads it.
+             * @default
+             * @example new fans
+             */
+            reason: string;
         };
         WantedPartition: {
             /**
@@ -10115,7 +10188,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["WantedDrain"];
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -10123,6 +10200,99 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_drain: {
+        parameters: {
+            query?: {
+                /** @description Nobody is to be on the node any more then; without it: now. */
+                deadline_at?: string;
+                /** @description Or how soon, in seconds. */
+                within_s?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the node. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrainPreview"];
                 };
             };
             /** @description Bad request */
