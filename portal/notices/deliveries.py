@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q, QuerySet, Window
@@ -173,7 +174,7 @@ def record(deliveries: Sequence[Delivery], outcome: Outcome, now: datetime, *, a
 
 def _record_one(delivery: Delivery, outcome: Outcome, now: datetime, *, again: bool) -> None:
     attempts = delivery.attempts + 1
-    values = {
+    values: dict[str, Any] = {
         "attempts": attempts,
         "claimed_until": None,
         "answer_code": outcome.code,

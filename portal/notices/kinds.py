@@ -74,7 +74,7 @@ def kind_of(event: JobEvent) -> str | None:
 def _gives_up_gpus(detail: Mapping[str, Any]) -> bool:
     """To fewer GPUs, or to none. Without a gang it stops for a reason that is told by itself."""
     before, after = detail.get("before"), detail.get("after")
-    return bool(before) and (not after or after["count"] < before["count"])
+    return before is not None and (after is None or after["count"] < before["count"])
 
 
 def state_after(event: JobEvent) -> State | None:

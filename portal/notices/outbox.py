@@ -83,7 +83,7 @@ class Audience:
 
     def __init__(self, said: Sequence[tuple[str, JobEvent]]) -> None:
         projects = {project.pk: project for _, event in said if (project := project_of(event)) is not None}
-        owners = {event.job.owner_id for _, event in said if event.job is not None}
+        owners = {owner for _, event in said if event.job is not None and (owner := event.job.owner_id) is not None}
         self._of_user: dict[int, list[Destination]] = defaultdict(list)
         self._of_project: dict[int, list[Destination]] = defaultdict(list)
         self._of_members: list[Destination] = []
@@ -115,7 +115,7 @@ class Audience:
         for level in project.ancestry:
             yield from self._of_project.get(level, ())
         if event.job is not None:
-            yield from self._of_user.get(event.job.owner_id, ())
+            yield from self._of_user.get(event.job.owner_id or 0, ())
         else:  # what concerns a whole project is told to those who have a role there, not to every administrator
             yield from (d for d in self._of_members if (d.user_id, project.pk) in self._roles)
 

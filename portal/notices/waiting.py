@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -68,7 +69,12 @@ def tell_long_waits(now: datetime) -> int:
 
 
 def _long_waits(destinations: list[int], now: datetime) -> list[tuple[int, UUID, datetime]]:
-    values = {"destinations": destinations, "queued": [s.value for s in QUEUED], "now": now, "most": _MOST}
+    values: dict[str, Any] = {
+        "destinations": destinations,
+        "queued": [s.value for s in QUEUED],
+        "now": now,
+        "most": _MOST,
+    }
     with connection.cursor() as cursor:
         cursor.execute(_LONG_WAITS, values)
         return list(cursor.fetchall())

@@ -371,10 +371,10 @@ class Things:
 
     def _notices(self, actor: Actor) -> dict[str, str]:
         """A destination of the actor's own, within the project of their token, that leads nowhere."""
-        bound = ApiToken.objects.filter(pk=actor.token_id).values_list("project", flat=True).first()
-        made, _ = Destination.objects.get_or_create(
-            user=actor.user or self.root, project_id=bound, name="d", defaults=self._webhook
-        )
+        token = ApiToken.objects.select_related("project").filter(pk=actor.token_id or 0).first()
+        project = token.project if token else None
+        mine = {"user": actor.user or self.root, "project": project, "name": "d"}
+        made = Destination.objects.filter(**mine).first() or Destination.objects.create(**mine, **self._webhook)
         delivery = made.deliveries.last() or Delivery.objects.create(destination=made, **self._given_up)
         return {"destination": str(made.pk), "delivery": str(delivery.pk)}
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Destination, NoticeDelivery } from "../api/types";
+import { THIN } from "./format";
 import { healthOf, noticeSentence, offeredKinds, scopeOf, statusOf, testResult } from "./notices";
 
 const now = new Date("2026-11-22T12:00:00Z");
@@ -21,7 +22,7 @@ test("the state of a destination has a word and says why", () => {
   expect(healthOf(row(), now).word).toBe("not used yet");
   expect(healthOf(row({ delivered_at: "2026-11-22T11:00:00Z" }), now).word).toBe("working");
   const failing = healthOf(row({ failing_since: "2026-11-22T10:00:00Z", failures: 3 }), now);
-  expect([failing.word, failing.why]).toEqual(["failing", "since 2 h, 3 attempts"]);
+  expect([failing.word, failing.why]).toEqual(["failing", `since 2${THIN}h, 3 attempts`]);
   expect(healthOf(row({ enabled: false, disabled_why: "Gone." }), now)).toEqual({ word: "off", chip: "chip bad", why: "Gone." });
 });
 
