@@ -110,7 +110,7 @@ class ViewView(APIView):
 
 
 def _own(request: Request, view: int) -> SavedView:
-    return SavedView.objects.select_related("owner").get(pk=view, owner=signed_in(request))
+    return SavedView.objects.get(pk=view, owner=signed_in(request))
 
 
 def _store(view: SavedView, body: ViewWish) -> SavedView:

@@ -16,6 +16,7 @@ from accounts.models import Membership, Project, User
 from accounts.tokens import create_token
 from portal.api import job_export
 from portal.jobs.models import Job
+from portal.jobs.selectors import visible_jobs
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -89,7 +90,7 @@ def test_statements_of_a_batch_do_not_grow_with_its_rows(world: World, django_as
     Membership.objects.create(project=world.project, user=member)
     world.submit()
     now = world.submit().submitted_at
-    rows = job_export.visible_jobs(member)
+    rows = visible_jobs(member)
     with CaptureQueriesContext(connection) as few:
         assert job_export._batch(rows.all(), None, 100, True, now)[2] == 2
     for _ in range(10):

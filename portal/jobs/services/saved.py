@@ -28,10 +28,10 @@ class SavedConflict(Problems):
         return cls([FieldProblem("name", message, code)])
 
 
-def _save(row: Model, others: QuerySet[Any], of_whom: User | Project, most: int, noun: str) -> None:
+def _save(row: Model, others: QuerySet[Any], of_whom: QuerySet[Any], most: int, noun: str) -> None:
     """Store a row. `others`: all of the same; whoever they are of is locked, so that two do not pass `most`."""
     with transaction.atomic():
-        type(of_whom)._default_manager.select_for_update(no_key=True).get(pk=of_whom.pk)
+        of_whom.select_for_update(no_key=True).get()
         if row.pk is None and others.count() >= most:
             raise SavedConflict.of(
                 f"would be one {noun} too many: there are {most:,} already; remove one first", "full"
@@ -48,7 +48,8 @@ def _save(row: Model, others: QuerySet[Any], of_whom: User | Project, most: int,
 def save_view(*, view: SavedView) -> SavedView:
     """A new one, or one that was changed. Raises SavedConflict."""
     view.changed_at = timezone.now()
-    _save(view, SavedView.objects.filter(owner=view.owner), view.owner, MOST_VIEWS, "view")
+    whose = User.objects.filter(pk=view.owner_id)
+    _save(view, SavedView.objects.filter(owner=view.owner_id), whose, MOST_VIEWS, "view")
     return view
 
 
@@ -105,11 +106,12 @@ def new_template(*, user: User, project: Project | None) -> JobTemplate:
 def save_template(*, actor: User, template: JobTemplate) -> JobTemplate:
     """A new one, or one that was changed. Raises SavedConflict. What a project shares is audited."""
     action = "template.create" if template.pk is None else "template.change"
-    whose = template.project or actor
-    same = {"project": template.project} if template.project else {"owner": actor}
+    shared = template.project is not None
+    whose: QuerySet[Any] = (Project if shared else User).objects.filter(pk=template.project_id or actor.pk)
+    same = JobTemplate.objects.filter(project=template.project_id, owner=template.owner_id)
     template.changed_at = timezone.now()
     with transaction.atomic():
-        _save(template, JobTemplate.objects.filter(**same), whose, MOST_TEMPLATES, "template")
+        _save(template, same, whose, MOST_TEMPLATES, "template")
         _audit(actor, action, template)
     return template
 
