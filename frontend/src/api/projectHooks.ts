@@ -17,7 +17,7 @@ export const useMembers = (key: string) => usePages<Member>(at(key, "members"), 
 export const useInvitations = (key: string) => usePages<Invitation>(at(key, "invitations"), { limit: 20 });
 export const useServiceAccounts = (key: string) => usePages<ServiceAccount>(at(key, "service-accounts"), {});
 export const useServiceTokens = (key: string, account: number) => usePages<ApiToken>(at(key, "service-accounts", account, "tokens"), {});
-export const useSecrets = (key: string, enabled: boolean) => usePages<Secret>(at(key, "secrets"), {}, { enabled });
+export const useSecrets = (key: string) => usePages<Secret>(at(key, "secrets"), {});
 export function useStorage(key: string) {
   return useQuery({ queryKey: ["storage", key], queryFn: ({ signal }) => get<Storage>(at(key, "storage"), {}, signal), staleTime: 60_000 });
 }

@@ -59,7 +59,7 @@ function Whole({ project, session }: { project: ProjectDetail; session: Session 
       {manages && <AccountsPanel project={project} manages={changes} />}
       <LimitsPanel project={project} currency={session.currency} />
       <SpendPanel project={project} email={session.user?.email ?? ""} />
-      {project.role !== "viewer" && <SecretsPanel project={project} manages={changes} />}
+      {project.role !== "viewer" && project.archived_at === null && <SecretsPanel project={project} manages={changes} />}
       <StoragePanel project={project} />
       {manages && <SettingsPanel key={project.archived_at} project={project} isAdmin={isAdmin} />}
     </>

@@ -15,7 +15,7 @@ import { problemsOf } from "../../lib/problem";
 
 /** Names of the project's secrets: values go in and never come out. */
 export function SecretsPanel({ project, manages }: { project: ProjectDetail; manages: boolean }) {
-  const query = useSecrets(project.key, true);
+  const query = useSecrets(project.key);
   const [setting, setSetting] = useState<Secret | "new" | null>(null);
   const [removing, setRemoving] = useState<Secret | null>(null);
   const now = useNow(30_000);
