@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.core.cache import cache
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample
 from pydantic import AfterValidator, Field
@@ -25,8 +24,6 @@ from portal.api.shapes.notices import (
     DestinationKind,
     DestinationSecret,
     NewNoticeDestination,
-    NoticeDelivery,
-    NoticeDeliveryPage,
     NoticeDestination,
     NoticeDestinationPage,
     NoticeKind,
@@ -35,10 +32,9 @@ from portal.jobs.describe import iso
 from portal.jobs.fields import no_control
 from portal.jobs.schema import FieldProblem
 from portal.notices import mailing, services
-from portal.notices.deliveries import message_id
-from portal.notices.models import DEFAULT_WAITING_MINUTES, Delivery
+from portal.notices.models import DEFAULT_WAITING_MINUTES
 from portal.notices.models import Destination as DestinationRow
-from portal.notices.selectors import access_delivery, access_destination, own_destinations
+from portal.notices.selectors import access_destination, own_destinations
 
 EXAMPLE = OpenApiExample(
     "Ends of my jobs, to a webhook",
@@ -51,8 +47,6 @@ EXAMPLE = OpenApiExample(
     request_only=True,
 )
 CHANGE = OpenApiExample("Failures only", {"events": ["job.failed"]}, request_only=True)
-#: So long at most a test takes; a person has one at a time.
-_TEST_S = 15
 
 
 def _no_doubles(kinds: list[NoticeKind]) -> list[NoticeKind]:
@@ -196,66 +190,6 @@ class DestinationRotateView(APIView):
         return Response({"secret": secret, "old_until": iso(now + services.OVERLAP)})
 
 
-class DestinationTestView(APIView):
-    parser_classes = [JsonParser]
-
-    @operation(
-        "test_destination",
-        NoticeDelivery,
-        access=Access.SIGNED_IN,
-        tag="notifications",
-        path=["destination"],
-        problems=(409,),
-    )
-    def post(self, request: Request, destination: int, query: Query) -> Response:
-        """Send a test at once, and say what came back. It is not tried again."""
-        user = signed_in(request)
-        row = access_destination(user, destination)
-        under_way = f"notices:test:{user.pk}"
-        if not cache.add(under_way, 1, _TEST_S):
-            raise Refused(409, "Another test of yours is under way: wait for its answer.")
-        try:
-            return Response(_describe_delivery(services.send_test(row, timezone.now())))
-        finally:
-            cache.delete(under_way)
-
-
-class DeliveriesView(APIView):
-    @operation(
-        "list_deliveries",
-        NoticeDeliveryPage,
-        access=Access.SIGNED_IN,
-        tag="notifications",
-        path=["destination"],
-        query=PageQuery,
-    )
-    def get(self, request: Request, destination: int, query: PageQuery) -> Response:
-        """What was sent to a destination and what waits, newest first. Old lines are removed."""
-        row = access_destination(signed_in(request), destination)
-        found, links = take_page(request, row.deliveries.all(), query, key="id")
-        return Response({**links, "results": [_describe_delivery(delivery) for delivery in found]})
-
-
-class DeliveryAgainView(APIView):
-    parser_classes = [JsonParser]
-
-    @operation(
-        "send_delivery_again",
-        NoticeDelivery,
-        access=Access.SIGNED_IN,
-        tag="notifications",
-        path=["delivery"],
-        problems=(409,),
-    )
-    def post(self, request: Request, delivery: int, query: Query) -> Response:
-        """Send again what was given up, with the same `webhook-id`."""
-        row = access_delivery(signed_in(request), delivery)
-        try:
-            return Response(_describe_delivery(services.send_again(delivery=row, now=timezone.now())))
-        except services.NotNow as error:
-            raise Refused(409, str(error)) from None
-
-
 def _project(user: User, key: str | None) -> Project | None:
     """A token that is bound to a project tells of nothing outside of it."""
     token = user.acting_token
@@ -284,21 +218,4 @@ def _describe(row: DestinationRow) -> dict[str, Any]:
         "failures": row.failures,
         "delivered_at": iso(row.delivered_at),
         "created_at": iso(row.created_at),
-    }
-
-
-def _describe_delivery(row: Delivery) -> dict[str, Any]:
-    return {
-        "id": row.pk,
-        "message": message_id(row),
-        "event": row.event,
-        "text": row.payload["data"]["text"],
-        "status": row.status,
-        "attempts": row.attempts,
-        "created_at": iso(row.created_at),
-        "next_attempt_at": iso(row.next_attempt_at),
-        "finished_at": iso(row.finished_at),
-        "answer_code": row.answer_code,
-        "answer": row.answer,
-        "error": row.error,
     }
