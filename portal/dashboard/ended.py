@@ -14,24 +14,26 @@ from accounts.models import Project, User
 from scheduling.lifecycle import State
 
 GroupBy = Literal["all", "project", "user", "month", "day"]
-_KEYS: dict[GroupBy, str] = {
-    "all": "''",
-    "project": "job.project_id::text",
-    "user": "coalesce(job.owner_id::text, '')",
-    "month": "to_char(run.ended_at AT TIME ZONE %(zone)s, 'YYYY-MM')",
-    "day": "to_char(run.ended_at AT TIME ZONE %(zone)s, 'YYYY-MM-DD')",
+#: What jobs are grouped by, and how that is written. Grouping texts would take twice as long.
+_KEYS: dict[GroupBy, tuple[str, str]] = {
+    "all": ("run.state", "''"),
+    "project": ("job.project_id", "job.project_id::text"),
+    "user": ("job.owner_id", "coalesce(job.owner_id::text, '')"),
+    "month": ("date_trunc('month', {ended})", "to_char(date_trunc('month', {ended}), 'YYYY-MM')"),
+    "day": ("date_trunc('day', {ended})", "to_char(date_trunc('day', {ended}), 'YYYY-MM-DD')"),
 }
+_ENDED = "run.ended_at AT TIME ZONE %(zone)s"
 _PERIODS = ("month", "day")
 #: Percentiles lie linearly between the jobs; a job of which it is not known how fast it would be alone is counted.
 _DISTRIBUTION = """
-    SELECT {key} AS group_key, count(run.slowdown), count(*) - count(run.slowdown),
+    SELECT {written}, count(run.slowdown), count(*) - count(run.slowdown),
         percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown),
         percentile_cont(0.9) WITHIN GROUP (ORDER BY run.slowdown), max(run.slowdown)
     FROM jobs_run AS run JOIN jobs_job AS job ON job.run_id = run.id
     WHERE run.state = %(finished)s AND run.ended_at >= %(from_at)s AND run.ended_at < %(to_at)s
         AND job.project_id = ANY(%(projects)s)
-    GROUP BY group_key ORDER BY {order} OFFSET %(offset)s LIMIT %(limit)s"""
-_WORST_FIRST = "percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown) DESC NULLS LAST, group_key"
+    GROUP BY {key} ORDER BY {order} OFFSET %(offset)s LIMIT %(limit)s"""
+_WORST_FIRST = "percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown) DESC NULLS LAST, {key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,9 @@ class Ended:
 
 def slowdown_of_ended(asked: Ended, *, offset: int, limit: int) -> list[dict[str, Any]]:
     """Groups with the highest median first (days and months: newest first); two queries at most."""
-    order = "group_key DESC" if asked.group_by in _PERIODS else _WORST_FIRST
-    values = {
+    key, written = (part.format(ended=_ENDED) for part in _KEYS[asked.group_by])
+    order = "{key} DESC" if asked.group_by in _PERIODS else _WORST_FIRST
+    values: dict[str, Any] = {
         "zone": timezone.get_default_timezone_name(),
         "finished": State.FINISHED.value,
         "from_at": asked.from_at,
@@ -57,7 +60,7 @@ def slowdown_of_ended(asked: Ended, *, offset: int, limit: int) -> list[dict[str
         "limit": limit,
     }
     with connection.cursor() as cursor:
-        cursor.execute(_DISTRIBUTION.format(key=_KEYS[asked.group_by], order=order), values)
+        cursor.execute(_DISTRIBUTION.format(key=key, written=written, order=order.format(key=key)), values)
         rows = cursor.fetchall()
     names = _names(asked.group_by, [row[0] for row in rows])
     return [

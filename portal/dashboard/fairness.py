@@ -11,7 +11,16 @@ from django.db.models.functions import Extract, Now
 
 from accounts.models import Project, User
 from portal.jobs.describe import array_place, describe_jobs, iso
-from portal.jobs.fairness import EVERYBODY, Measured, Standing, Whose, bound_of, describe_standing, measure, standings
+from portal.jobs.fairness import (
+    EVERYBODY,
+    Measured,
+    Standing,
+    Whose,
+    bound_of,
+    describe_standing,
+    measured_lately,
+    standings,
+)
 from portal.jobs.fairness_history import Asked, Series, points_of, series_of
 from portal.jobs.models import Cluster, Job
 from portal.jobs.selectors import in_states, visible_jobs
@@ -23,7 +32,7 @@ MAX_ROWS, MAX_JOBS = 200, 20
 def fairness_now(user: User, projects: QuerySet[Project], now: datetime) -> dict[str, Any]:
     """The cluster's figures, which everybody may see, and those of `projects` with their people and jobs."""
     cluster = Cluster.objects.get()
-    measured = measure(cluster)
+    measured = measured_lately(cluster)
     found = standings(cluster, measured)
     bound, everybody = bound_of(cluster), found[EVERYBODY]
     mine = {pk: {"key": key, "name": name} for pk, key, name in projects.values_list("pk", "key", "name")}

@@ -10,6 +10,7 @@ from statistics import fmean, median, pvariance
 from typing import Any
 from uuid import UUID
 
+from django.core.cache import cache
 from django.db.models import Count, QuerySet
 
 from portal.jobs.describe import cluster_types
@@ -24,6 +25,8 @@ from scheduling.policies import load_policy
 #: (project, user): the user's jobs in the project; (project, None): all of its own; (None, None): the cluster's.
 Whose = tuple[int | None, int | None]
 EVERYBODY: Whose = (None, None)
+_KEY = "fairness/{}/{}"
+_KEPT_S = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,16 @@ def measure(cluster: Cluster) -> list[Measured]:
         relative = relative_throughput(steps_per_s, known[job.pk], types, job.max_gpus)
         found.append(Measured(job.pk, job.project_id, job.owner_id, relative))
     return found
+
+
+def measured_lately(cluster: Cluster) -> list[Measured]:
+    """The same at most so many seconds old, and of this round: for pages, of which many may be open."""
+    key = _KEY.format(cluster.pk, cluster.round_epoch)
+    known: list[Measured] | None = cache.get(key)
+    if known is None:
+        known = measure(cluster)
+        cache.set(key, known, _KEPT_S)
+    return known
 
 
 def _jobs(cluster: Cluster, condition: Any) -> QuerySet[Job]:

@@ -96,7 +96,7 @@ def prune(now: datetime) -> None:
     """Less than 1,000 points each in 400 days: whole stretches are merged, and none is kept that is older."""
     with connection.cursor() as cursor:
         for place, (age, step_s) in enumerate(_MERGED, 1):
-            values = {"finer": _STEPS[:place], "before": (now - age).timestamp(), "step_s": step_s}
+            values: dict[str, Any] = {"finer": _STEPS[:place], "before": (now - age).timestamp(), "step_s": step_s}
             cursor.execute(_MERGE, values)
     kept = now - timedelta(days=settings.EVENKEEL_KEEP_FAIRNESS_DAYS)
     FairnessSample.objects.filter(step_s__in=_STEPS, at__lt=kept).delete()

@@ -60,9 +60,9 @@ def _standings(now: list[schemas.ProjectStanding], before: list[schemas.Fairness
     if not rows:
         note("None of your projects has or had jobs.")
         return
-    heads = ("PROJECT", "USER", "RUNNING", "WAITING", "RELATIVE", "LOWEST", "SLOWDOWN", "BEFORE", "LOWEST")
+    heads = ["PROJECT", "USER", "RUNNING", "WAITING", "RELATIVE", "LOWEST", "SLOWDOWN", "BEFORE", "LOWEST"]
     if not users:
-        heads, rows = (heads[0], *heads[2:]), [[row[0], *row[2:]] for row in rows]
+        heads, rows = [heads[0], *heads[2:]], [[row[0], *row[2:]] for row in rows]
     click.echo(table(heads, rows, right=frozenset(range(2 if users else 1, len(heads)))))
 
 
