@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from html import escape
 from itertools import groupby
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
