@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -21,12 +21,13 @@ _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass
 class Origin:
-    """`token` is the prefix of the API token that was accepted, empty for a session."""
+    """`token` is the prefix of the API token that was accepted, empty for a session; `about` is for the log."""
 
     address: str
     request_id: str
     session_key: Callable[[], str | None]
     token: str = ""
+    about: dict[str, str | int] = field(default_factory=dict)
 
     @property
     def credential(self) -> str:

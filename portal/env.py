@@ -53,6 +53,14 @@ def integer(name: str, default: int, *, minimum: int, maximum: int) -> int:
     return int(value)
 
 
+def choice(name: str, *allowed: str) -> str:
+    """The first of them where nothing is said."""
+    value = text(name, allowed[0])
+    if value not in allowed:
+        raise BadSetting(f"{name} must be {' or '.join(allowed)}, not {value!r}")
+    return value
+
+
 def time_zone(name: str, default: str) -> str:
     value = text(name, default)
     if value not in available_timezones():

@@ -302,13 +302,24 @@ UNFOLD = {
     "ENVIRONMENT": "portal.jobs.trust.admin_notice",
 }
 
+EVENKEEL_LOG_FORMAT = env.choice("EVENKEEL_LOG_FORMAT", "text", "json")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "portal.logs.json_lines"},
+    },
+    "filters": {"context": {"()": "portal.logs.Context"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": EVENKEEL_LOG_FORMAT, "filters": ["context"]}
+    },
     "root": {"handlers": ["console"], "level": env.text("EVENKEEL_LOG_LEVEL", "INFO")},
     "loggers": {
-        name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat", "httpx")
+        **{
+            name: {"level": "WARNING"}
+            for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat", "httpx")
+        },
+        "uvicorn": {"level": "INFO", "handlers": [], "propagate": True},  # it brings a handler of its own
     },
 }

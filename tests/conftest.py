@@ -15,7 +15,7 @@ from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.valkey import Valkey
 
-WHOLE_PORTALS = {"browser", "client", "flows", "supervisor"}
+WHOLE_PORTALS = {"browser", "client", "docs", "flows", "supervisor"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

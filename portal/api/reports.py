@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal import logs
 from portal.api.access import Access
 from portal.api.denials import note_run_denial
 from portal.api.errors import Refused
@@ -90,6 +91,7 @@ class ReportsView(APIView):
             if token.strip().startswith("ekr_"):
                 note_run_denial(request, run)
             raise Refused(401, "This is not the token of that run and epoch.")
+        logs.note({"run_id": str(run), "epoch": report.epoch})
         charge_run(request, run)
         report = report.model_copy(update={"notices": _bounded(run, report.notices)})
         try:

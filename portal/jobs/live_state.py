@@ -17,6 +17,7 @@ from accounts.ledger import current_prices
 from accounts.models import Project
 from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budget_micro, period_of
+from portal import logs
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, settled_times, variance
 from portal.jobs.holding import product_of
@@ -71,7 +72,7 @@ def _described(jobs: list[Job], ctx: Context) -> dict[UUID, dict[str, Any]]:
         try:
             described[job.pk] = describe_job(job, ctx) | {"times": settled_times(job, ctx)}
         except Exception:
-            logger.exception("job %s cannot be described", job.pk)
+            logger.exception("job %s cannot be described", job.pk, extra=logs.of_job(job))
     return described
 
 

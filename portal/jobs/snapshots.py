@@ -11,6 +11,7 @@ from typing import Any
 
 from accounts.ledger import current_prices
 from accounts.models import Project
+from portal import logs
 from portal.jobs import profiles, quota_use
 from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.guarantees import guarantees_of_projects
@@ -140,7 +141,7 @@ def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[st
             known[job.pk] = profiles.profiles_of(job, types, measured)
         except Exception:
             # One job's unreadable curves must stop neither the rounds nor the streams of all others.
-            logger.exception("the throughput of job %s cannot be read", job.pk)
+            logger.exception("the throughput of job %s cannot be read", job.pk, extra=logs.of_job(job))
             known[job.pk] = {}
     return known
 

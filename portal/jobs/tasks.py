@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from portal import logs
 from portal.jobs import audit_heads, decisions, history, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Job, Run
@@ -106,7 +107,8 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
             .distinct()
         )
         for fact in executor.observe([(str(run_id), epoch) for run_id, epoch in known]):
-            take_in(fact)
+            with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
+                take_in(fact)
         answered = True
     except ExecutorError as error:
         logger.warning("executor %s: %s", cluster.executor, error)
@@ -123,6 +125,11 @@ def prepare_run(run_id: str) -> None:
     run = preparation.claim(UUID(run_id), timezone.now())
     if run is None:
         return
+    with logs.about(logs.of_run(run)):
+        _prepare(run)
+
+
+def _prepare(run: Run) -> None:
     executor, working = executor_for(run.job.cluster.executor), False
     try:
         for wish in preparation.wishes(run):
@@ -132,12 +139,12 @@ def prepare_run(run_id: str) -> None:
             if progress.state == "failed":
                 break
     except ExecutorError as error:
-        logger.warning("preparing run %s: %s", run_id, error)
+        logger.warning("preparing run %s: %s", run.pk, error)
         if error.permanent:
             preparation.fail(run=run, message=str(error), now=timezone.now())
         working = not error.permanent
     if working:
-        prepare_run.apply_async((run_id,), countdown=preparation.LOOK_AGAIN_S + 0.05)
+        prepare_run.apply_async((str(run.pk),), countdown=preparation.LOOK_AGAIN_S + 0.05)
     else:
         wakeups.wake()
 
@@ -206,7 +213,8 @@ def send_command(pk: int) -> None:
         attempts=F("attempts") + 1, next_attempt_at=timezone.now() + timedelta(seconds=wait_s)
     )
     if claimed:
-        _send(command, executor_for(command.run.job.cluster.executor))
+        with logs.about({**logs.of_run(command.run), "epoch": command.epoch}):
+            _send(command, executor_for(command.run.job.cluster.executor))
         if command.verb == Command.Verb.KILL:
             wakeups.wake(0.1)
 
@@ -263,7 +271,8 @@ def hand_over(job_id: str) -> None:
     try:
         _give_files(executor_for(handover.job.cluster.executor), handover.job.pk)
     except ExecutorError as error:
-        logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error)
+        about = logs.of_job(handover.job)
+        logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error, extra=about)
         handovers.note_failed_handover(handover, str(error), timezone.now())
     else:
         handovers.finish_handover(handover)
@@ -313,7 +322,8 @@ def reap_orphans() -> None:
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch")}
         for run_id, epoch in executor_for(cluster.executor).reap_orphans(known):
-            logger.warning("ended run %s epoch %s, which nobody knows", run_id, epoch)
+            about = {"run_id": run_id, "epoch": epoch}
+            logger.warning("ended run %s epoch %s, which nobody knows", run_id, epoch, extra=about)
 
 
 @shared_task(name="evenkeel.prune", ignore_result=True)

@@ -52,7 +52,7 @@ def hand_over(job_id: UUID) -> None:
     try:
         task.apply_async((str(job_id),), **_SEND)
     except (RedisError, OperationalError, OSError) as error:
-        logger.warning("the files of job %s follow it later (%s)", job_id, error)
+        logger.warning("the files of job %s follow it later (%s)", job_id, error, extra={"job_id": str(job_id)})
 
 
 def _first(key: str, countdown_s: float) -> bool:

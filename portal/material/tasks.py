@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import Project
+from portal import logs
 from portal.jobs.models import Cluster
 from portal.jobs.tasks import executor_for
 from portal.material import artifacts, bundles, checkpoints, environments
@@ -34,7 +35,7 @@ def collect_artifacts() -> None:
                 progress = executor.prepare(artifacts.collection_of(run))
                 artifacts.record(run=run, progress=progress, now=timezone.now())
             except ExecutorError as error:
-                logger.warning("artefacts of run %s: %s", run.pk, error)
+                logger.warning("artefacts of run %s: %s", run.pk, error, extra=logs.of_run(run))
                 artifacts.put_off(run, timezone.now())
 
 

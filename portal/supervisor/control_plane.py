@@ -21,6 +21,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
 from portal.database.base import close_idle
+from portal.logs import json_lines
 from portal.supervisor.child import Child
 from portal.supervisor.errors import SetupError
 from portal.supervisor.layout import Layout
@@ -172,7 +173,8 @@ def _speak_up(layout: Layout) -> None:
     path.touch(mode=0o600)
     log = logging.handlers.RotatingFileHandler(path, maxBytes=10**7, backupCount=3)
     log.addFilter(lambda record: not hasattr(record, "secret"))
-    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    log.setFormatter(json_lines() if settings.EVENKEEL_LOG_FORMAT == "json" else text)
     logger.propagate = False
     logger.handlers = [terminal, log]
     logger.setLevel(logging.INFO)

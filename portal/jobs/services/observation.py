@@ -13,6 +13,7 @@ from django.db.models import F
 from pydantic import ValidationError
 
 from accounts import ledger
+from portal import logs
 from portal.jobs import events, holding, wakeups
 from portal.jobs.describe import cluster_types
 from portal.jobs.models import Assignment, Command, Hold, Run
@@ -229,14 +230,14 @@ def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
                 text = f"{name} wrote no checkpoint in {limit_s:.0f} s and goes on from step {run.checkpoint_step:,}"
                 move(run, event, at=now, text=text)
     except (StaleRun, InvalidTransition) as error:
-        logger.info("%s is no longer overdue: %s", name, error)
+        logger.info("%s is no longer overdue: %s", name, error, extra=logs.of_run(run))
 
 
 def _try(run: Run, event: Event, now: datetime, text: str, why: Why | None = None) -> None:
     try:
         move(run, event, at=now, text=text, why=why)
     except (StaleRun, InvalidTransition) as error:
-        logger.info("%s: %s", text, error)
+        logger.info("%s: %s", text, error, extra=logs.of_run(run))
 
 
 def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], now: datetime) -> list[Run]:

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef
 from psycopg2.extras import DateTimeTZRange
 
+from portal import logs
 from portal.jobs import events
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.posix import moment
@@ -91,7 +92,7 @@ def _apply(run: Run, plan_move: Move, now: datetime) -> bool:
             else:
                 _reallocate(run, plan_move, now)
     except (IntegrityError, InvalidTransition, StaleRun) as error:
-        logger.info("move of run %s not applied: %s", run.pk, error)
+        logger.info("move of run %s not applied: %s", run.pk, error, extra=logs.of_run(run))
         if plan_move.before is not None:
             _restore_assignments(run, now)
         return False
@@ -218,7 +219,7 @@ def _launch(run: Run, now: datetime) -> bool:
             )
             Command.objects.create(run=run, epoch=run.epoch, verb=Command.Verb.LAUNCH, next_attempt_at=now)
     except (IntegrityError, StaleRun) as error:
-        logger.info("run %s not launched: %s", run.pk, error)
+        logger.info("run %s not launched: %s", run.pk, error, extra=logs.of_run(run))
         return False
     return True
 
