@@ -240,6 +240,12 @@ def test_a_build_is_followed_to_its_end(run: Run, portal: Scripted, monkeypatch:
     assert run("environments", "rm", "vision", "1").exit_code == 102
 
 
+def test_the_list_of_jobs_comes_as_csv(run: Run, portal: Scripted) -> None:
+    portal["GET jobs/export"] = b"number,name\n7,night\n"
+    assert run("ls", "--csv", "--state", "failed", "--label", "sweep=7").stdout == "number,name\n7,night\n"
+    assert portal.last[0] == "GET jobs/export?state=failed&label=sweep%3D7"
+
+
 def test_the_audit_log_is_filtered_and_exported(run: Run, portal: Scripted, tmp_path: Path) -> None:
     portal["GET audit"] = PAGE | {"results": [{"id": n, "actor": "ada@example.org", "action": "x"} for n in range(5)]}
     result = run("audit", "ls", "--action", "token.", "--limit", "2", "--output", "json")
