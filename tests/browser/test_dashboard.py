@@ -175,7 +175,7 @@ def test_the_policy_is_changed_and_the_change_undone(page: Page) -> None:
     expect(bound).to_have_value(before)
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/{job}", "/submit", "/policy", "/tokens", "/shares"])
+@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/{job}", "/submit", "/policy", "/tokens", "/shares", "/fairness"])
 @pytest.mark.parametrize("width", [1440, 390])
 def test_pages_are_accessible_and_fit(page: Page, ended_job: int, path: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
