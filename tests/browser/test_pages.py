@@ -18,7 +18,11 @@ from tests.live_portal import LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-PAGES = ["/", "/jobs", "/jobs/{job}", "/submit", "/shares", "/usage", "/limits", "/cluster", "/tokens", "/policy"]
+PAGES = [
+    "/", "/jobs", "/jobs/{job}", "/jobs/compare?jobs={job},{other}", "/submit", "/projects", "/projects/default",
+    "/shares", "/fairness", "/usage", "/limits", "/cluster", "/cluster/throughput", "/notifications", "/tokens",
+    "/policy", "/admin/people", "/admin/rates", "/admin/audit",
+]  # fmt: skip
 #: Cumulative Layout Shift: up to 0.1 a page is called stable.
 MOST_SHIFT = 0.1
 MOST_SCRIPT_KB = 300
@@ -31,21 +35,27 @@ new PerformanceObserver((list) => {
 
 
 @pytest.fixture(scope="module")
-def some_job(live_portal: LivePortal) -> int:
-    number = live_portal.submit(name="for-all-pages", total_steps=60)["number"]
-    live_portal.wait_state(number, "succeeded")
-    return int(number)
+def some_jobs(live_portal: LivePortal) -> tuple[int, int]:
+    one, other = (live_portal.submit(name=name, total_steps=60)["number"] for name in ("for-all-pages", "beside-it"))
+    for number in (one, other):
+        live_portal.wait_state(number, "succeeded")
+    return int(one), int(other)
+
+
+@pytest.fixture
+def some_job(some_jobs: tuple[int, int]) -> int:
+    return some_jobs[0]
 
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
 def test_every_page_fits_is_accessible_and_does_not_jump(
-    page: Page, some_job: int, path: str, width: int, theme: Any
+    page: Page, some_jobs: tuple[int, int], path: str, width: int, theme: Any
 ) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=theme)
     page.add_init_script(_SHIFTS)
-    page.goto(path.format(job=some_job))
+    page.goto(path.format(job=some_jobs[0], other=some_jobs[1]))
     page.locator(".page section, .page form").first.wait_for()
     check_fits_and_is_accessible(page)
     assert page.evaluate("window.shift") <= MOST_SHIFT

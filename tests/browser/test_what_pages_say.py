@@ -221,7 +221,9 @@ def test_an_invitation_says_by_whom_to_what_and_makes_the_account(
 
 
 @WIDTHS
-@pytest.mark.parametrize("path", ["/", "/jobs", "/submit", "/policy", "/tokens", "/shares", "/usage", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/", "/jobs", "/submit", "/policy", "/tokens", "/shares", "/fairness", "/usage", "/nowhere"]
+)
 def test_single_trust_mode_is_said_on_every_page(page: Page, path: str, width: int) -> None:
     """Whoever runs the tests, the answer is that of an installation that nobody started as root."""
 

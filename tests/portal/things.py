@@ -30,6 +30,8 @@ from portal.api.schema import document
 from portal.jobs import events
 from portal.jobs.models import (
     Accelerator,
+    FairnessSample,
+    Job,
     JobArray,
     JobTemplate,
     ModelType,
@@ -46,6 +48,7 @@ from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
 from portal.notices.models import Delivery, Destination
 from portal.notices.signing import new_secret
+from scheduling.lifecycle import State
 from tests.portal.world import World
 
 UNKNOWN = {
@@ -215,6 +218,16 @@ class Things:
         assert array is not None
         return array
 
+    def _fairness(self, i: int) -> FairnessSample:
+        project, at = Project.objects.create(key=f"f{i}", name=f"F{i}"), timezone.now() - timedelta(hours=1)
+        return FairnessSample.objects.create(project=project, at=at, known_samples=0, holding=0, waiting=1)
+
+    def _finished(self, i: int) -> None:
+        job = self.world.submit()
+        project = Project.objects.create(key=f"e{i}", name=f"E{i}")
+        Job.objects.filter(pk=job.pk).update(project=project)
+        job.runs.update(state=State.FINISHED, ended_at=timezone.now(), slowdown=2.0)
+
     def _secret(self, i: int) -> Secret:
         return Secret.objects.create(project=self.vision, name=f"S{i}", ciphertext="x")
 
@@ -299,6 +312,8 @@ class Things:
             "list_policy_changes": often(policy),
             "list_priorities": often(lambda _: self.world.submit()),
             "list_share_history": often(lambda i: Project.objects.create(key=f"h{i}", name=f"H{i}")),
+            "list_fairness_history": often(self._fairness),
+            "list_ended_slowdown": often(self._finished),
             "list_shares": often(lambda i: Project.objects.create(key=f"s{i}", name=f"S{i}")),
             "list_qos": often(lambda i: Qos.objects.create(name=f"q{i}").projects.add(self.vision)),
             "list_partitions": often(

@@ -10,7 +10,7 @@ export interface ColumnHead {
 
 /** Columns of the table of jobs in their order, beside the job itself. */
 export const JOB_COLUMNS: Record<JobColumn, ColumnHead> = {
-  state: { label: "State", right: false, width: 156 },
+  state: { label: "State", right: false, width: 176 },
   project: { label: "Project", right: false, width: 96 },
   owner: { label: "Owner", right: false, width: 104 },
   program: { label: "Program", right: false, width: 104 },
