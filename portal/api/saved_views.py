@@ -20,7 +20,7 @@ from portal.api.shapes.saved import Column, View, ViewPage
 from portal.jobs.describe import iso
 from portal.jobs.fields import no_control
 from portal.jobs.models import SavedView
-from portal.jobs.services.saved import save_view
+from portal.jobs.services.saved import check_unbound, own_views, save_view
 
 EXAMPLE = OpenApiExample(
     "What runs of a sweep, by cost",
@@ -61,7 +61,7 @@ class ViewsView(APIView):
     @operation("list_views", ViewPage, access=Access.SIGNED_IN, tag="jobs", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
         """My saved views of the list of jobs, oldest first."""
-        rows = SavedView.objects.filter(owner=signed_in(request))
+        rows = own_views(signed_in(request))
         found, links = take_page(request, rows, query, key="id", newest_first=False)
         return Response({**links, "results": [_describe(view) for view in found]})
 
@@ -72,12 +72,14 @@ class ViewsView(APIView):
         tag="jobs",
         status=201,
         body=ViewWish,
-        problems=(409,),
+        problems=(403, 409),
         examples=[EXAMPLE],
     )
     def post(self, request: Request, query: Query, body: ViewWish) -> Response:
         """Save filters, order and columns under a name, 50 at most. 409 where there is one of this name."""
-        return Response(_describe(_store(SavedView(owner=signed_in(request)), body)), status=201)
+        user = signed_in(request)
+        check_unbound(user, "a view")
+        return Response(_describe(_store(SavedView(owner=user), body)), status=201)
 
 
 class ViewView(APIView):
@@ -110,7 +112,7 @@ class ViewView(APIView):
 
 
 def _own(request: Request, view: int) -> SavedView:
-    return SavedView.objects.get(pk=view, owner=signed_in(request))
+    return own_views(signed_in(request)).get(pk=view)
 
 
 def _store(view: SavedView, body: ViewWish) -> SavedView:

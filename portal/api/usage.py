@@ -139,6 +139,14 @@ def _batch(question: Question, now: datetime, offset: int) -> tuple[str, int]:
     rows = usage_rows(question, now, offset=offset, limit=_BATCH)
     for row in rows:
         by_type = " ".join(f"{one['type']}={one['gpu_hours']}" for one in row["by_type"])
-        known = [row["key"], harmless(row["label"]), row["jobs"], row["gpu_hours"], row["cost"], CURRENCY, by_type]
+        known = [
+            harmless(row["key"]),
+            harmless(row["label"]),
+            row["jobs"],
+            row["gpu_hours"],
+            row["cost"],
+            CURRENCY,
+            by_type,
+        ]
         writer.writerow(known + [row[name] for name in _USE])
     return out.getvalue(), len(rows)

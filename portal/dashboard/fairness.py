@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, QuerySet
-from django.db.models.functions import Extract, Now
+from django.db.models import Case, QuerySet, When
+from django.db.models.functions import Coalesce
 
 from accounts.models import Project, User
 from portal.jobs.describe import array_place, describe_jobs, iso
@@ -23,8 +23,7 @@ from portal.jobs.fairness import (
 )
 from portal.jobs.fairness_history import Asked, Series, points_of, series_of
 from portal.jobs.models import Cluster, Job
-from portal.jobs.selectors import in_states, visible_jobs
-from scheduling.lifecycle import WAITING
+from portal.jobs.selectors import visible_jobs, waiting_for_gpus
 
 MAX_ROWS, MAX_JOBS = 200, 20
 
@@ -81,9 +80,12 @@ def _worst_off(user: User, mine: Sequence[Measured], now: datetime) -> list[dict
 
 
 def _longest_waiting(user: User, mine: Sequence[int], now: datetime) -> list[dict[str, Any]]:
-    waited_s = F("run__queueing_s") + Extract(Now() - F("run__state_since"), "epoch")
-    waiting = visible_jobs(user).filter(in_states(WAITING), project__in=mine, hold_kind="")
-    return _jobs(list(waiting.order_by(waited_s.desc(), "number")[:MAX_JOBS]), now)
+    """For GPUs: time under a hold or before a dependency is met is no waiting; who lost their GPUs wait anew."""
+    first = Case(
+        When(run__first_started_at=None, then=Coalesce("eligible_at", "submitted_at")), default="run__state_since"
+    )
+    waiting = visible_jobs(user).filter(waiting_for_gpus(), project__in=mine).order_by(first, "number")
+    return _jobs(list(waiting[:MAX_JOBS]), now)
 
 
 def _jobs(jobs: Sequence[Job], now: datetime) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from portal.jobs.describe import cluster_types
 from portal.jobs.fairness_history import tick
 from portal.jobs.models import Assignment, Cluster, FairnessSample, Job
 from portal.jobs.relative import relative_throughput, steps_per_s_at
-from portal.jobs.selectors import in_states
+from portal.jobs.selectors import in_states, waiting_for_gpus
 from portal.jobs.snapshots import job_profiles
 from scheduling.lifecycle import LIVE, WAITING
 from scheduling.policies import load_policy
@@ -96,7 +96,7 @@ def _gangs(cluster: Cluster) -> dict[UUID | None, tuple[str, int]]:
 
 def _waiting(cluster: Cluster) -> dict[tuple[int, int | None], int]:
     """Jobs that wait for GPUs by (project, owner); of one that somebody holds back it is no unfairness."""
-    rows = _jobs(cluster, in_states(WAITING)).filter(hold_kind="")
+    rows = _jobs(cluster, waiting_for_gpus())
     return {(project, owner): n for project, owner, n in rows.values_list("project", "owner").annotate(n=Count("pk"))}
 
 

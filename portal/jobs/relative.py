@@ -59,9 +59,10 @@ def final_slowdown(
 def _since(job: Job) -> datetime | None:
     """Its submission; time in which it was held, or waited for other jobs to end, is nobody's unfairness.
 
-    None for one that ran alone among those of its name: when it could have is kept nowhere.
+    None for one that ran alone among those of its name, or that was held and waited for others: when it could have
+    started is kept nowhere.
     """
     waited_for = list(job.dependencies.values_list("kind", "on__run__ended_at"))
-    if any(kind == Dependency.Kind.SINGLETON for kind, _ in waited_for):
+    if any(kind == Dependency.Kind.SINGLETON for kind, _ in waited_for) or (waited_for and job.eligible_at):
         return None
     return max([job.eligible_at or job.submitted_at, *(at for _, at in waited_for if at is not None)])

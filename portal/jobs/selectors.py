@@ -13,7 +13,7 @@ from accounts.models import Project, User
 from accounts.selectors import Array, visible_projects, writable_projects
 from portal import logs
 from portal.jobs.models import Job, JobArray, JobEvent, Run
-from scheduling.lifecycle import State, coarse_state
+from scheduling.lifecycle import QUEUED, State, coarse_state
 
 _MEMBER = re.compile(r"(\d{1,18})_(\d{1,6})\Z")
 
@@ -38,6 +38,11 @@ def in_states(states: Iterable[State]) -> Q:
     return Q(
         Func(F("run"), Array(runs), template="%(expressions)s)", arg_joiner=" = ANY(", output_field=BooleanField())
     )
+
+
+def waiting_for_gpus() -> Q:
+    """Jobs that could start: not under a hold, and with no dependency unmet."""
+    return in_states(QUEUED) & Q(hold_kind="") & ~Q(("run__reason_token", "dependency"))
 
 
 def visible_jobs(user: User | AnonymousUser) -> QuerySet[Job]:

@@ -23,6 +23,7 @@ export const useEndedSlowdowns = (by: EndedGroupBy, seconds: number, project: st
   useQuery({
     queryKey: ["fairness", "ended", by, seconds, project],
     queryFn: ({ signal }) => get<EndedSlowdowns>("fairness/ended", { group_by: by, project, from_at: since(seconds), limit: 50 }, signal),
-    placeholderData: keepPreviousData,
+    // Keys of one grouping make no sense in another.
+    placeholderData: (known, query) => (query?.queryKey[2] === by ? known : undefined),
     refetchInterval: 60_000,
   });

@@ -1,4 +1,4 @@
-import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
 import type { BulkAction } from "../lib/bulk";
 import { get, request, send, url, type Query } from "./client";
 import type { BulkAnswer, Job, JobColumn, Page, SavedView } from "./types";
@@ -32,7 +32,11 @@ export function useBulk() {
   const client = useQueryClient();
   return useMutation({
     mutationFn: ({ key, ...body }: BulkWish) => send<BulkAnswer>("POST", "jobs/bulk", body, { "Idempotency-Key": key }),
-    onSuccess: () => client.invalidateQueries({ queryKey: ["jobs"] }),
+    onSuccess: () => {
+      // One page after the other is read again: nobody waits for that, nor for more than the first of them.
+      client.setQueriesData<InfiniteData<Page<Job>>>({ queryKey: ["jobs"] }, (known) => known && { pages: known.pages.slice(0, FRESH_PAGES), pageParams: known.pageParams.slice(0, FRESH_PAGES) });
+      void client.invalidateQueries({ queryKey: ["jobs"] });
+    },
   });
 }
 

@@ -31,8 +31,8 @@ test("without a bound it says so", () => {
 });
 
 test("of a worse job that the reader may not see it says no more than its figure", () => {
-  expect(said(fairness({ worst_off: [{ ...JOB, relative_throughput: 0.4 }] }))).toMatch(/Worst off of those that you see is #2431 of Speech: 0\.40; a job of another project has 0\.12\.$/);
-  expect(said(fairness({ worst_off: [] }))).toMatch(/Worst off is a job of another project: 0\.12\.$/);
+  expect(said(fairness({ worst_off: [{ ...JOB, relative_throughput: 0.4 }] }))).toMatch(/Worst off of those listed is #2431 of Speech: 0\.40; the lowest in the cluster is 0\.12\.$/);
+  expect(said(fairness({ worst_off: [] }))).toMatch(/The lowest in the cluster is 0\.12, of a job of another project\.$/);
 });
 
 test("what is not known is said to be so", () => {

@@ -45,10 +45,10 @@ function worst({ cluster, worst_off: jobs }: Fairness): Part[] {
   const lowest = cluster.relative_throughput?.lowest;
   const [first] = jobs;
   if (lowest === undefined || cluster.known < 2) return [];
-  if (!first || first.relative_throughput === null) return [plain(` Worst off is a job of another project: ${relative(lowest)}.`)];
+  if (!first || first.relative_throughput === null) return [plain(` The lowest in the cluster is ${relative(lowest)}, of a job of another project.`)];
   const named = [plain(" Worst off"), strong(` #${first.number}`), plain(` of ${first.project.name}: ${relative(first.relative_throughput)}`)];
   if (first.relative_throughput <= lowest + 1e-3) return [plain(" Worst off is"), ...named.slice(1), plain(".")];
-  return [plain(" Worst off of those that you see is"), ...named.slice(1), plain(`; a job of another project has ${relative(lowest)}.`)];
+  return [plain(" Worst off of those listed is"), ...named.slice(1), plain(`; the lowest in the cluster is ${relative(lowest)}.`)];
 }
 
 /** The answer in words. */

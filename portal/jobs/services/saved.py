@@ -32,13 +32,15 @@ def _save(row: Model, others: QuerySet[Any], of_whom: QuerySet[Any], most: int, 
     """Store a row. `others`: all of the same; whoever they are of is locked, so that two do not pass `most`."""
     with transaction.atomic():
         of_whom.select_for_update(no_key=True).get()
+        if row.pk is not None:  # ... DoesNotExist where it was removed meanwhile
+            others.only("pk").get(pk=row.pk)
         if row.pk is None and others.count() >= most:
             raise SavedConflict.of(
                 f"would be one {noun} too many: there are {most:,} already; remove one first", "full"
             )
         try:
             with transaction.atomic():
-                row.save()
+                row.save(force_update=row.pk is not None)
         except IntegrityError:
             raise SavedConflict.of(
                 f"is the name of another {noun}; choose another, or change that one", "taken"
@@ -56,7 +58,18 @@ def save_view(*, view: SavedView) -> SavedView:
 def visible_templates(user: User) -> QuerySet[JobTemplate]:
     """One's own, and those of one's projects."""
     rows = JobTemplate.objects.select_related("project", "author")
-    return rows.filter(Q(owner=user) | Q(project__in=visible_projects(user)))
+    shared = Q(project__in=visible_projects(user))
+    return rows.filter(shared if bound_to_project(user) else Q(owner=user) | shared)
+
+
+def bound_to_project(user: User) -> bool:
+    """A token that is bound to a project reaches nothing outside of it, and what is one's own belongs to none."""
+    return user.acting_token is not None and user.acting_token.project_id is not None
+
+
+def own_views(user: User) -> QuerySet[SavedView]:
+    rows = SavedView.objects.filter(owner=user.pk)
+    return rows.none() if bound_to_project(user) else rows
 
 
 @dataclass(frozen=True)
@@ -94,9 +107,16 @@ def template_to_change(user: User, pk: int) -> JobTemplate:
     return row
 
 
+def check_unbound(user: User, what: str) -> None:
+    """Raises PermissionError."""
+    if bound_to_project(user):
+        raise PermissionError(f"This token is bound to a project and makes nothing outside of it: not {what}.")
+
+
 def new_template(*, user: User, project: Project | None) -> JobTemplate:
     """Not stored yet. Raises PermissionError where the user may only look."""
     if project is None:
+        check_unbound(user, "a template of your own")
         return JobTemplate(owner=user, author=user)
     if not writable_projects(user).filter(pk=project.pk).exists():
         raise PermissionError(why_not_writable(project))

@@ -47,7 +47,7 @@ function Body({ references, onChoose }: { references: string[]; onChoose: (refer
               <button type="button" className="btn sm ico" aria-label={`Leave out job ${job.number}`} onClick={() => onChoose(jobs.filter((one) => one !== job).map((one) => String(one.number)))}><Icon name="cross" size={12} /></button>
             </span>
           ))}
-          {references.length < MOST_COMPARED && <Add onAdd={(reference) => onChoose([...references, reference])} />}
+          {jobs.length < MOST_COMPARED && <Add onAdd={(reference) => onChoose([...jobs.map((one) => String(one.number)), reference])} />}
         </div>
       </Panel>
       {loading && <Skeleton height={420} />}

@@ -1,8 +1,8 @@
-import { useDebouncedValue } from "@mantine/hooks";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { usePartitions } from "../../api/clusterHooks";
 import { useModelTypes, useProjects } from "../../api/hooks";
 import { Icon } from "../../components/icons";
+import { SearchField } from "../../components/SearchField";
 import { NEWEST_FIRST, type JobFilters } from "../../lib/jobFilters";
 import css from "./jobs.module.css";
 
@@ -38,13 +38,7 @@ function Condition({ label, onRemove }: { label: string; onRemove: () => void })
 }
 
 function Search({ filters, onChange }: Props) {
-  const [typed, setTyped] = useState(filters.search);
-  const [settled] = useDebouncedValue(typed, 250);
-  useEffect(() => setTyped(filters.search), [filters.search]);
-  useEffect(() => {
-    if (settled !== filters.search && settled === typed) onChange({ search: settled.trim() });
-  });
-  return <input className="in" type="search" placeholder="Name or number" aria-label="Name or number" value={typed} onChange={(event) => setTyped(event.target.value)} />;
+  return <SearchField label="Name or number" value={filters.search} onChange={(search) => onChange({ search })} />;
 }
 
 function Projects({ filters, onChange }: Props) {

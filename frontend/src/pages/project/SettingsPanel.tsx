@@ -37,8 +37,14 @@ export function SettingsPanel({ project, isAdmin }: { project: ProjectDetail; is
 
 function Fields({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean }) {
   const change = useChangeProject(project.key);
+  // What it was when the form was filled in: a change by somebody else since then is not sent back.
+  const [before, setBefore] = useState(project);
   const [settings, setSettings] = useState(() => settingsOf(project));
-  const patch = patchOf(project, settings);
+  const patch = patchOf(before, settings);
+  if (before !== project && [patch, patchOf(project, settings)].some((one) => Object.keys(one).length === 0)) {
+    setBefore(project);
+    setSettings(settingsOf(project));
+  }
   const { at, rest } = problemsOf(change.error, ["name", "share_weight", "inner_rule", "priority"]);
   const managesAbove = isAdmin || project.path.at(-1)?.role === "manager";
   const set = (part: Partial<typeof settings>) => setSettings({ ...settings, ...part });

@@ -4,7 +4,6 @@ import { useUsage } from "../../api/hooks";
 import type { ProjectDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { money, number, withUnit } from "../../lib/format";
-import { spanOf } from "../../lib/usagePeriod";
 import { UsageTable } from "../usage/UsageTable";
 
 const UsageChart = lazy(() => import("../usage/UsageChart"));
@@ -13,8 +12,8 @@ const UsageChart = lazy(() => import("../usage/UsageChart"));
 export function SpendPanel({ project, email }: { project: ProjectDetail; email: string }) {
   const [by, setBy] = useState<"day" | "user">("day");
   const [read, setRead] = useState<string | null>(null);
-  const month = spanOf("month", new Date().toISOString().slice(0, 10));
-  const query = useUsage({ group_by: by, from_day: month.from, to_day: "", project: project.key, user: "" });
+  // Which month it is the portal knows better: it may be in another time zone.
+  const query = useUsage({ group_by: by, from_day: "", to_day: "", project: project.key, user: "" });
   const found = query.data;
   const cost = found?.results.reduce((sum, row) => sum + Number(row.cost), 0) ?? 0;
   const hours = found?.results.reduce((sum, row) => sum + row.gpu_hours, 0) ?? 0;

@@ -47,7 +47,7 @@ type Asked = ReturnType<typeof useAsked>;
 export default function UsagePage({ session }: { session: Session }) {
   const asked = useAsked();
   // Which day it is the portal knows better: it may be in another time zone.
-  const filter = { from_day: asked.span.from, to_day: asked.endsToday ? "" : asked.span.to, project: asked.project, user: asked.mine ? "me" : "" };
+  const filter = { from_day: asked.period === "month" ? "" : asked.span.from, to_day: asked.endsToday ? "" : asked.span.to, project: asked.project, user: asked.mine ? "me" : "" };
   const step = stepOf(asked.span);
   const columns = useUsage({ ...filter, group_by: step });
   const rows = useUsage({ ...filter, group_by: asked.by });
