@@ -63,6 +63,7 @@ class Context(logging.Filter):
     """Of a handler. What a line names itself (`extra`) comes before what is bound."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        vars(record).pop("request", None)  # Django's: its query may carry secrets of a sign-in
         for name, value in bound().items():
             if not hasattr(record, name):
                 setattr(record, name, value)

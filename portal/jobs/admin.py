@@ -53,7 +53,7 @@ class NodeAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Drain: jobs move away, nothing new is placed", permissions=["drain"])
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
-        for node in queryset:
+        for node in queryset.filter(drained=False):  # others may have a deadline
             drain_node(actor=actor_of(request), node=node, now=timezone.now())
         self.message_user(request, "Drained.", messages.SUCCESS)
 

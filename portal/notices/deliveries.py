@@ -31,6 +31,8 @@ _FIRST_S, _FACTOR, _JITTER = 30.0, 3.5, 0.2
 _REST_S, _LONGEST_REST_S = 15.0, 600.0
 CLAIM = timedelta(minutes=3)
 _AT_ONCE, _OF_ONE = 200, 50
+#: What comes up meanwhile is one message: a busy hour is a dozen of them.
+MAIL_EVERY = timedelta(minutes=5)
 #: One that fails for so long, and so often, is turned off.
 FAILS_FOR, FAILS_OFTEN = timedelta(days=3), MAX_ATTEMPTS
 TURNED_OFF = "Its destination was turned off before it was sent."
@@ -66,9 +68,9 @@ def deliver_due(now: datetime) -> int:
 
 
 def claim(now: datetime) -> list[Delivery]:
-    """Those to send now, the oldest first, of each destination a few: they are the caller's for three minutes."""
+    """Those to send now, of each destination the oldest and a few more: they are the caller's for three minutes."""
     nth = Window(RowNumber(), partition_by="destination", order_by=("next_attempt_at", "pk"))
-    chosen = _due(now).annotate(nth=nth).filter(nth__lte=_OF_ONE).order_by("next_attempt_at", "pk")
+    chosen = _due(now).annotate(nth=nth).filter(nth__lte=_OF_ONE).order_by("nth", "next_attempt_at", "pk")
     pks = list(chosen.values_list("pk", flat=True)[:_AT_ONCE])
     if not pks:
         return []
@@ -157,7 +159,9 @@ def record(deliveries: Sequence[Delivery], outcome: Outcome, now: datetime, *, a
     for delivery in deliveries:
         _record_one(delivery, outcome, now, again=again)
     if outcome.delivered:
-        destination.failing_since, destination.failures, destination.rests_until = None, 0, None
+        busy = again and destination.kind == Destination.Kind.EMAIL
+        destination.failing_since, destination.failures = None, 0
+        destination.rests_until = now + MAIL_EVERY if busy else None
         destination.delivered_at = now
     elif again:
         destination.failures += 1
@@ -167,7 +171,7 @@ def record(deliveries: Sequence[Delivery], outcome: Outcome, now: datetime, *, a
     destination.save(update_fields=["failing_since", "failures", "rests_until", "delivered_at"])
     if outcome.gone:
         disable(destination, "It answered 410: it wants no more.", now)
-    elif again and _has_failed_for_long(destination, now):
+    elif again and _has_failed_for_long(destination, now) and _was_tried(deliveries):
         since = f"{destination.failing_since:%Y-%m-%d %H:%M} UTC"
         disable(destination, f"Nothing was delivered since {since}. The last attempt: {outcome.error}", now)
 
@@ -194,6 +198,11 @@ def _record_one(delivery: Delivery, outcome: Outcome, now: datetime, *, again: b
 def pause_s(attempts: int) -> float:
     """Until the next attempt after so many; never quite the same, so that not all come back at once."""
     return _FIRST_S * _FACTOR ** (attempts - 1) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def _was_tried(deliveries: Sequence[Delivery]) -> bool:
+    """Often: after a quiet time one failure alone says nothing."""
+    return max(delivery.attempts for delivery in deliveries) + 1 >= FAILS_OFTEN
 
 
 def _has_failed_for_long(destination: Destination, now: datetime) -> bool:

@@ -28,6 +28,6 @@ def send(deliveries: Sequence[Delivery]) -> Outcome:
     mail = as_mail(deliveries, destination)
     try:
         send_mail(mail.subject, mail.body, None, [destination.user.email])
-    except OSError as error:  # also smtplib's
+    except (OSError, ValueError) as error:  # smtplib's, and addresses that cannot be written
         return Outcome(False, error=f"The mail server did not take it: {error}"[:400])
     return Outcome(True)

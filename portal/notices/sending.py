@@ -102,6 +102,8 @@ async def _post(client: httpx.AsyncClient, given: Request) -> Outcome:
         return Outcome(False, error=f"Nothing happened for {STEP_S:.0f} s.")
     except httpx.HTTPError as error:
         return Outcome(False, error=f"It cannot be reached: {error or type(error).__name__}"[:400])
+    except Exception as error:  # what one receiver answers stops nobody else's notices
+        return Outcome(False, error=f"Its answer makes no sense: {error or type(error).__name__}"[:400])
 
 
 def _fixed(url: httpx.URL) -> dict[str, str]:

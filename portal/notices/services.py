@@ -54,6 +54,9 @@ def change_destination(
     was_enabled = row.enabled
     for name, value in values.items():
         setattr(row, name, value)
+    if not actor.is_superuser:  # who was an administrator may still change the rest
+        wanted = set(values.get("events") or ())
+        row.events = [kind for kind in row.events if kind in wanted or kind not in kinds.OF_ADMINISTRATORS]
     _check(row, actor)
     if url is not None:
         _set_address(row, url)
@@ -70,6 +73,7 @@ def change_destination(
 @transaction.atomic
 def remove_destination(*, actor: User, destination: Destination) -> None:
     """With its log; what waits is not sent any more."""
+    Destination.objects.select_for_update().get(pk=destination.pk)  # before its deliveries, as whoever records one
     record_audit(
         actor=actor, action="destination.remove", target=audited(destination), detail=_audit_detail(destination)
     )
@@ -82,6 +86,8 @@ def rotate_secret(*, actor: User, destination: Destination, now: datetime) -> st
     row = Destination.objects.select_for_update(of=("self",), no_key=True).get(pk=destination.pk)
     if row.kind != Destination.Kind.WEBHOOK:
         raise NotNow("Only webhooks are signed: this destination has no secret.")
+    if row.old_secret_until is not None and row.old_secret_until > now:
+        raise NotNow("It was given a new secret within the last day, and the one before still signs too.")
     secret = signing.new_secret()
     row.old_secret_ciphertext, row.old_secret_until = row.secret_ciphertext, now + OVERLAP
     row.secret_ciphertext = encrypt(secret)

@@ -21,4 +21,4 @@ def check_is_accessible(page: Page, *rules: str) -> None:
     wanted = list(rules) or ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
     found = page.evaluate("(wanted) => axe.run({runOnly: wanted})", wanted)
     broken = [(v["id"], v["nodes"][0]["html"][:160]) for v in found["violations"]]
-    assert broken == []
+    assert broken == [], broken

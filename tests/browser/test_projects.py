@@ -35,7 +35,7 @@ def test_a_project_is_made_filled_archived_and_restored(page: Page, live_portal:
     page.get_by_role("button", name="Add somebody").click()
     dialog.get_by_label("E-mail").fill(f"new{width}@example.org")
     dialog.get_by_role("button", name="Add", exact=True).click()
-    expect(page.get_by_label("The invitation")).to_contain_text("/invitation#")
+    expect(page.get_by_role("region", name="The invitation")).to_contain_text("/invitation#")
     expect(panel(page, "Invitations")).to_contain_text("open until")
     check_fits_and_is_accessible(page)
     page.get_by_role("button", name="Archive the project").click()

@@ -300,7 +300,9 @@ def test_lines_that_make_no_sense_are_skipped(tmp_path: Path) -> None:
 def test_of_links_the_first_twenty_names_are_kept_with_their_newest_address() -> None:
     heard = Heard()
     for name in range(25):
-        assert heard.take({"kind": "link", "t": 1, "name": f"board {name}", "url": "https://a.example.org/"})
+        news = heard.take({"kind": "link", "t": 1, "name": f"board {name}", "url": "https://a.example.org/"})
+        assert news == (name < 20)
+    assert not heard.take({"kind": "link", "t": 1, "name": "board 0", "url": "https://a.example.org/"})
     heard.take({"kind": "link", "t": 2, "name": "board 3", "url": "https://b.example.org/"})
     assert len(heard.links) == 20
     assert (heard.links["board 3"], heard.links["board 19"]) == ("https://b.example.org/", "https://a.example.org/")

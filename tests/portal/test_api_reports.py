@@ -62,9 +62,11 @@ def test_links_of_its_program_are_shown_and_only_addresses_are(world: World, job
     shown = Api(world.user).get(f"jobs/{job.number}").json["links"]
     assert shown == [{"name": "W&B", "url": "https://wandb.example.org/runs/7"}]
     send(job, body(seq=2, links={"W&B": "https://wandb.example.org/runs/8"}))
-    send(job, body(seq=3))
+    send(job, body(seq=3, links={"board": "https://board.example.org/"}))
+    send(job, body(seq=4))
     assert [link["url"] for link in Api(world.user).get(f"jobs/{job.number}").json["links"]] == [
-        "https://wandb.example.org/runs/8"
+        "https://wandb.example.org/runs/8",
+        "https://board.example.org/",
     ]
 
 

@@ -304,9 +304,18 @@ def test_time_that_it_was_held_or_waited_for_others_does_not_count(world: World)
     world.train(job)
     now = timezone.now()
     Run.objects.filter(job=before).update(ended_at=now - timedelta(seconds=100))
-    Job.objects.filter(pk=job.pk).update(submitted_at=now - timedelta(days=1), eligible_at=now - timedelta(hours=1))
+    Job.objects.filter(pk=job.pk).update(submitted_at=now - timedelta(days=1))
     world.gone(job, "done", step=1000)
     assert world.run(job).slowdown == pytest.approx(100 / (1_000 / 28), rel=0.01)
+    held, both = world.submit("fast"), world.submit("fast")
+    Dependency.objects.create(job=both, kind=Dependency.Kind.AFTER_ANY, on=before)
+    for other in (held, both):
+        world.train(other)
+        eligible = {"submitted_at": now - timedelta(days=1), "eligible_at": timezone.now() - timedelta(seconds=50)}
+        Job.objects.filter(pk=other.pk).update(**eligible)
+        world.gone(other, "done", step=1000)
+    assert world.run(held).slowdown == pytest.approx(50 / (1_000 / 28), rel=0.05)
+    assert world.run(both).slowdown is None  # how much of the hold lay after the dependency is kept nowhere
 
 
 def test_of_a_job_that_failed_or_of_which_nothing_is_known_there_is_none(world: World) -> None:

@@ -146,6 +146,18 @@ class TestDelivering:
         numbers = [one.json["data"]["job"]["number"] for one in receiver.received]
         assert numbers[1:] == sorted(numbers[1:])
 
+    def test_an_answer_that_makes_no_sense_is_one_failure_of_its_own(
+        self, world: World, receiver: Receiver, hook: Destination
+    ) -> None:
+        receiver.answers.append((302, {"Location": "https://xn--a/"}, b""))
+        self.cancel_one(world)
+        send()
+        delivery = Delivery.objects.get()
+        assert (delivery.attempts, delivery.status) == (1, "waiting")
+        due_again()
+        send()
+        assert Delivery.objects.get().status == "delivered"
+
     def test_gone_turns_it_off(self, world: World, receiver: Receiver, hook: Destination) -> None:
         receiver.fail(410)
         self.cancel_one(world)
@@ -170,6 +182,7 @@ class TestDelivering:
         send()
         assert Destination.objects.get().enabled
         Destination.objects.update(failures=MAX_ATTEMPTS)
+        Delivery.objects.update(attempts=MAX_ATTEMPTS - 1)
         due_again()
         send()
         row = Destination.objects.get()
@@ -229,6 +242,9 @@ class TestDelivering:
         for _ in range(2):
             cancel_job(user=world.user, job=world.submit())
         take_in(timezone.now())
+        send()
+        assert len(mail.outbox) == 1  # in five minutes at the earliest
+        Destination.objects.update(rests_until=timezone.now())
         send()
         assert len(mail.outbox) == 2
         assert mail.outbox[1].subject.startswith("2 notices, first #")

@@ -44,13 +44,13 @@ class Heard:
         elif kind == "notice":
             self.notices.append(str(line["text"])[:2000])
         elif kind == "link":
-            self._take_link(str(line["name"])[:60], str(line["url"])[:1_000])
+            return self._take_link(str(line["name"])[:60], str(line["url"])[:1_000])
         elif kind == "error":
             self.errors.append(line)
         elif kind in ("done", "stopped"):
             self.step = int(line["step"])
             self.done, self.stopped = self.done or kind == "done", self.stopped or kind == "stopped"
-        return kind in ("ready", "checkpoint", "link")
+        return kind in ("ready", "checkpoint")
 
     def _take_step(self, at: float, line: dict[str, Any]) -> None:
         self.step = int(line["step"])
@@ -62,9 +62,12 @@ class Heard:
         named = {name: value for name, value in dict(line.get("metrics") or {}).items() if name not in ("step", "at")}
         self.metrics.append({"step": self.step, "at": at, "steps_per_s": speed and round(speed, 4)} | named)
 
-    def _take_link(self, name: str, url: str) -> None:
-        if name in self.links or len(self.links) < MAX_LINKS:
-            self.links[name] = url
+    def _take_link(self, name: str, url: str) -> bool:
+        """Whether it is news."""
+        if self.links.get(name) == url or (name not in self.links and len(self.links) >= MAX_LINKS):
+            return False
+        self.links[name] = url
+        return True
 
     def take_metrics(self) -> list[dict[str, Any]]:
         """What came since the last time, thinned to what one report carries; the newest stays."""

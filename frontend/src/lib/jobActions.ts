@@ -53,7 +53,7 @@ export function formOf(job: JobDetail): EditForm {
   };
 }
 
-function localInput(at: Date): string {
+export function localInput(at: Date): string {
   return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 
@@ -47,7 +47,7 @@ def drain_node(
     )
     detail = {"deadline_at": deadline_at.isoformat() if deadline_at else None, "reason": reason}
     record_audit(actor=actor, action="node.drained", target=node.name, detail=detail)
-    until = f" by {deadline_at:%F %H:%M} UTC" if deadline_at else ""
+    until = f" by {deadline_at.astimezone(UTC):%F %H:%M} UTC" if deadline_at else ""
     text = f"{node.name} is drained{until}{f' ({reason})' if reason else ''}{_by(actor)}"
     events.append(kind="node_drained", text=text, at=now, detail={"node": node.name, **detail})
     transaction.on_commit(wakeups.wake)

@@ -22,6 +22,7 @@ from portal.material.checkpoints import note_written
 from scheduling.lifecycle import LIVE, TRAINING, Event, State
 
 PROTECTION_FACTOR = 3.0
+MAX_LINKS = 20
 #: Read with the run, in one query: whoever reports does so every few seconds.
 _READ = ("job__cluster__idle_rule", "activity")
 _LATEST = 4_102_444_800.0  # 2100: later than any clock that is only somewhat wrong
@@ -96,8 +97,8 @@ def _take(run: Run, report: Report, now: datetime) -> None:
     columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
     if report.sdk is not None:
         columns["uses_sdk"] = report.sdk
-    links = {name: url for name, url in report.links.items() if _is_address(url)}
-    if links and links != run.links:
+    links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}
+    if links != run.links and len(links) <= MAX_LINKS:  # a launch that begins later may not say all of them again
         columns["links"] = links
     before = run.step
     if report.step is not None:

@@ -3,19 +3,20 @@ import { useState, type FormEvent } from "react";
 import { useDrain, useDrainPreview } from "../../api/clusterHooks";
 import { Loadable, Skeleton } from "../../components/Panel";
 import { Text } from "../../components/TextField";
-import { consequences, deadlineOf, lostBy, WHEN_WORDS, type When } from "../../lib/drains";
+import { consequences, deadlineOf, lostBy, WHEN_WORDS, type Drained, type When } from "../../lib/drains";
 import { count, dateTime, timeZone } from "../../lib/format";
+import { localInput } from "../../lib/jobActions";
 import { DrainJobs } from "./DrainJobs";
 
 const CHOICES = Object.keys(WHEN_WORDS) as When[];
 
 /** When and why, and what that does to each job, before it is done. */
-export function DrainForm({ name, onClose }: { name: string; onClose: () => void }) {
+export function DrainForm({ name, drain: before, onClose }: { name: string; drain?: Drained["drain"] | undefined; onClose: () => void }) {
   const drain = useDrain();
-  const [when, setWhen] = useState<When>("now");
-  const [deadline, setDeadline] = useState<Date | null | undefined>(null);
-  const [own, setOwn] = useState("");
-  const [reason, setReason] = useState("");
+  const [when, setWhen] = useState<When>(before?.deadline_at ? "own" : "now");
+  const [own, setOwn] = useState(before?.deadline_at ? localInput(new Date(before.deadline_at)) : "");
+  const [deadline, setDeadline] = useState<Date | null | undefined>(before?.deadline_at ? new Date(before.deadline_at) : null);
+  const [reason, setReason] = useState(before?.reason ?? "");
   const choose = (next: When, time = own) => {
     setWhen(next);
     setOwn(time);

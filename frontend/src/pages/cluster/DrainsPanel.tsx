@@ -13,19 +13,19 @@ const AT_ONCE = 20;
 /** Nodes that are taken out of use, with who is still there; nothing where there are none. */
 export function DrainsPanel({ nodes, isAdmin }: { nodes: ClusterNode[]; isAdmin: boolean }) {
   const [shown, setShown] = useState(AT_ONCE);
-  const [changing, setChanging] = useState<string | null>(null);
+  const [changing, setChanging] = useState<Drained | null>(null);
   const drained = drainedNodes(nodes);
   if (drained.length === 0) return null;
   return (
     <Panel title="Drains" meta={count(drained.length, "node")}>
       <ul className="list">{drained.slice(0, shown).map((node) => <Row key={node.name} node={node} isAdmin={isAdmin} onChange={setChanging} />)}</ul>
-      {changing !== null && <DrainForm key={changing} name={changing} onClose={() => setChanging(null)} />}
+      {changing !== null && <DrainForm key={changing.name} name={changing.name} drain={changing.drain} onClose={() => setChanging(null)} />}
       {drained.length > shown && <button type="button" className="more" style={{ padding: 8 }} onClick={() => setShown(shown + AT_ONCE)}>More nodes</button>}
     </Panel>
   );
 }
 
-function Row({ node, isAdmin, onChange }: { node: Drained; isAdmin: boolean; onChange: (name: string) => void }) {
+function Row({ node, isAdmin, onChange }: { node: Drained; isAdmin: boolean; onChange: (node: Drained) => void }) {
   const resume = useResume();
   const now = useNow(10_000);
   const { drain } = node;
@@ -39,7 +39,7 @@ function Row({ node, isAdmin, onChange }: { node: Drained; isAdmin: boolean; onC
         {drain.by && <span className="sub" title={drain.since_at ? `since ${dateTime(new Date(drain.since_at))}` : undefined}>by {drain.by}</span>}
         {isAdmin && (
           <span style={{ marginLeft: "auto", display: "flex", gap: 8 }}>
-            {drain.state === "draining" && <button type="button" className="btn sm" onClick={() => onChange(node.name)}>Change</button>}
+            {drain.state === "draining" && <button type="button" className="btn sm" onClick={() => onChange(node)}>Change</button>}
             <button type="button" className="btn sm" disabled={resume.isPending} onClick={() => resume.mutate(node.name)}>{ahead ? "Cancel drain" : "Resume"}</button>
           </span>
         )}
