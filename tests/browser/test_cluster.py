@@ -100,7 +100,7 @@ def test_throughputs_are_shown_with_their_sources_and_open_their_curve(
     expect(rows).to_have_count(1)
     expect(rows.first).to_contain_text("catalogue")
     rows.first.get_by_role("button").first.click()
-    expect(page.get_by_role("dialog").get_by_role("img")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_role("img", name=re.compile("Steps per second"))).to_be_visible()
     check_fits_and_is_accessible(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="By GPU count").click()

@@ -33,7 +33,7 @@ export function Checkpoints({ job }: { job: JobDetail }) {
                 <td className="sub" title={dateTime(new Date(checkpoint.at))}>{moment(new Date(checkpoint.at), now)}</td>
                 <td className="sub ra">{checkpoint.bytes === null ? "" : bytes(checkpoint.bytes)}</td>
                 <td className="ra">{i === 0 && <span className="chip good">latest</span>}</td>
-                {hasEnded(job.state) && <td className="ra"><Link className="link" to={`/submit?from=${job.number}&step=${checkpoint.step}`} aria-label={`Begin a new job at step ${integer(checkpoint.step)}`}>Begin here</Link></td>}
+                {hasEnded(job.state) && <td className="ra"><Link className="link" to={`/submit?from=${job.number}&step=${checkpoint.step}`} aria-label={`Begin here: a new job at step ${integer(checkpoint.step)}`}>Begin here</Link></td>}
               </tr>
             ))}
           </tbody>

@@ -52,7 +52,8 @@ function Speed({ cell, onOpen }: { cell: Cell; onOpen: () => void }) {
   const word = cell.between ? "between" : SOURCE_WORDS[cell.source];
   return (
     <Tooltip label={said} multiline maw={320} events={{ hover: true, focus: true, touch: true }}>
-      <button type="button" className={css.speed} aria-label={said} onClick={onOpen}>
+      <button type="button" className={css.speed} onClick={onOpen}>
+        <span className="vh">{said}. </span>
         <span className={cell.best ? css.best : undefined}>{cell.best && "▲ "}{number(cell.stepsPerS)}</span>
         <span className={css.basis}>
           {cell.relative !== null && !cell.best && <span>{number(cell.relative, 2)} ×</span>}
