@@ -22,7 +22,7 @@ export default function RatesPage({ session }: { session: Session }) {
       <div className="page">
         {query.data ? <Sentence rows={rowsOf(query.data)} currency={session.currency} /> : <Skeleton height={22} width="min(460px, 100%)" />}
         <Prices />
-        <Discounts />
+        {!query.isPending && <Discounts />}
       </div>
     </>
   );
