@@ -24,6 +24,8 @@ STRANGERS = ("outsider", "bound elsewhere")
 NEEDED = {Access.VIEWER: 1, Access.MEMBER: 2, Access.MANAGER: 3}
 #: What a token is refused although its owner and scope would do: it must not outlive its own end.
 NOT_BY_TOKEN = {"rotate_token"}
+#: What belongs to a person and to no project: a token bound to a project reaches none of it, and lists nothing.
+OF_ONES_OWN = {f"{verb}_{kind}" for verb in ("create", "get", "change", "remove") for kind in ("template", "view")}
 #: Whom a limit binds may not change it, and so does not find it where limits are changed.
 OF_THOSE_ABOVE = {"get_quota", "change_quota", "remove_quota", "create_quota", "set_guarantee", "remove_guarantee"}
 #: Answers of nobody's own doing, which differ from one request to the next.
@@ -59,6 +61,8 @@ def _done(operation: Operation) -> frozenset[int]:
 
 def _in_project(operation: Operation, actor: str) -> frozenset[int]:
     needed, done = NEEDED.get(operation.access, 0), _done(operation)
+    if operation.spec["operationId"] in OF_ONES_OWN and actor in ("bound here", "bound elsewhere"):
+        return frozenset({404 if operation.places else 403})
     if operation.spec["operationId"] in OF_THOSE_ABOVE:
         return done if actor in ("admin", "scope admin") else frozenset({400, 403, 404})
     if operation.spec["operationId"] == "change_jobs" and actor in STRANGERS:

@@ -105,9 +105,16 @@ def test_resubmitting_after_the_deadline_says_how_to_set_another(world: World, a
     assert (refused.status, refused.fields) == (400, ["deadline"])
     assert "--set deadline=" in refused.text
     bulk = api.post("jobs/bulk", {"action": "resubmit", "ids": [old.number]}).json["results"][0]
-    assert (bulk["status"], bulk["detail"]) == (400, refused.json["detail"])
+    assert (bulk["status"], before_now(bulk["detail"])) == (400, before_now(refused.json["detail"]))
     for deadline in ("2100-01-01T00:00:00Z", None):
         assert api.post(f"jobs/{old.number}/resubmit", {"deadline": deadline}).json["deadline_at"] == deadline
+
+
+def before_now(detail: str) -> str:
+    """What a refusal says before the time of day, which two of them need not share."""
+    before, found, _ = detail.partition(": it is ")
+    assert found
+    return before
 
 
 def overdue(world: World) -> Job:
