@@ -1,4 +1,4 @@
-import { useId, type CSSProperties, type ReactNode } from "react";
+import { useId, useState, type CSSProperties, type ReactNode } from "react";
 import { clock } from "../lib/format";
 import { ApiError } from "../api/client";
 
@@ -31,6 +31,23 @@ export function Skeleton({ height, width, count = 1 }: { height: number; width?:
       {Array.from({ length: count }, (_, i) => <div key={i} className="sk" style={{ height, width: width ?? "100%" }} />)}
     </div>
   );
+}
+
+/** In place of a page's first sentence. */
+export function SentenceWaits() {
+  return <div aria-hidden className="saywaits"><div className="sk" /></div>;
+}
+
+interface AfterProps {
+  until: { isLoading: boolean }[];
+  children: ReactNode;
+}
+
+/** What stands below something still loading: it asks for its own at once, and is seen when its place is known. */
+export function After({ until, children }: AfterProps) {
+  const [shown, setShown] = useState(false);
+  if (!shown && until.every((query) => !query.isLoading)) setShown(true);
+  return <div style={{ display: "contents", visibility: shown ? undefined : "hidden" }}>{children}</div>;
 }
 
 interface Asked {

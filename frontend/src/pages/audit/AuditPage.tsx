@@ -5,7 +5,7 @@ import { rowsOf } from "../../api/pages";
 import type { AuditEntry } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { SearchField } from "../../components/SearchField";
 import { ACTIONS, detailText, momentsOf } from "../../lib/audit";
 import { useNow } from "../../lib/clock";
@@ -34,7 +34,7 @@ export default function AuditPage() {
     <>
       <TopBar title="Audit log" />
       <div className="page">
-        {query.data ? <Sentence rows={rowsOf(query.data)} narrowed={narrowed} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+        {query.data ? <Sentence rows={rowsOf(query.data)} narrowed={narrowed} /> : <SentenceWaits />}
         <Filters asked={asked} />
         <Panel
           title="Entries" meta="newest first"

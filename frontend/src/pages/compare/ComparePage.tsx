@@ -4,7 +4,7 @@ import { useCostsOf, useJobsNamed } from "../../api/compareHooks";
 import { ApiError } from "../../api/client";
 import type { JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
-import { Fault, Panel, Skeleton } from "../../components/Panel";
+import { Fault, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
 import { differenceWords, figures, MOST_COMPARED, parameters, referencesOf, type Line } from "../../lib/compare";
@@ -37,7 +37,7 @@ function Body({ references, onChoose }: { references: string[]; onChoose: (refer
   const loading = queries.some((query) => query.isPending);
   return (
     <>
-      {loading ? <Skeleton height={22} width="min(460px, 100%)" /> : <Sentence jobs={jobs} missing={missing} />}
+      {loading ? <SentenceWaits /> : <Sentence jobs={jobs} missing={missing} />}
       {failed && <Fault what="A job" query={failed} />}
       <Panel title="Jobs">
         <div className={css.jobs}>

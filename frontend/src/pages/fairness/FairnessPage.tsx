@@ -2,7 +2,7 @@ import { lazy, Suspense, useState } from "react";
 import { useSearchParams } from "react-router";
 import { useEndedSlowdowns, useFairness, useFairnessHistory } from "../../api/fairnessHooks";
 import { useProjects } from "../../api/hooks";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { Sentence } from "../../components/Sentence";
 import { fairnessParts, SPANS, spanNamed } from "../../lib/fairness";
 import { TopBar } from "../../shell/TopBar";
@@ -46,39 +46,41 @@ export default function FairnessPage() {
     <>
       <TopBar title="Fairness" />
       <div className="page">
-        {now.data ? <Sentence parts={fairnessParts(now.data)} /> : <Skeleton height={22} width="min(560px, 100%)" />}
+        {now.data ? <Sentence parts={fairnessParts(now.data)} /> : <SentenceWaits />}
         <Choice asked={asked} />
         <Panel title="Relative throughput over time" meta={`by ${asked.by}, the slowest first`}>
           <Loadable query={history} what="The history" skeleton={<Skeleton height={64} count={3} />}>
             {(found) => <Strips found={found} by={asked.by} span={asked.span} atMs={atMs} onRead={setAtMs} />}
           </Loadable>
         </Panel>
-        <Panel title="Variance of relative throughput" meta="of all jobs that have GPUs">
-          <Loadable query={cluster} what="The variance" skeleton={<Skeleton height={160} />}>
-            {(found) => <Suspense fallback={<div className="pb"><Skeleton height={160} /></div>}><VarianceChart found={found} onRead={setAtMs} /></Suspense>}
-          </Loadable>
-        </Panel>
-        <Panel
-          title={asked.waiting ? "Longest waiting" : "Worst off"} meta={asked.waiting ? "jobs of your projects that wait for GPUs" : "jobs of your projects that have GPUs"}
-          right={<Toggle label="Which jobs" chosen={asked.waiting ? "waiting" : ""} options={[{ key: "", label: "With GPUs" }, { key: "waiting", label: "Waiting" }]} onChoose={(key) => asked.set("jobs", key)} />}
-        >
-          <Loadable query={{ ...now, data: jobs }} what="The list of jobs" skeleton={<Skeleton height={26} count={5} />}>
-            {(rows) => <WorstTable rows={rows} waiting={asked.waiting} />}
-          </Loadable>
-        </Panel>
-        <Panel title={asked.by === "user" ? "Users" : "Projects"} meta={`now, and the ${asked.span.label.toLowerCase()}`}>
-          <Loadable query={{ ...now, data: standings }} what="The table" skeleton={<Skeleton height={26} count={5} />}>
-            {(rows) => <StandingTable now={rows} before={history.data?.results ?? []} by={asked.by} span={asked.span} more={more === true || history.data?.next != null} />}
-          </Loadable>
-        </Panel>
-        <Panel
-          title="Slowdown of finished jobs" meta={asked.span.label.toLowerCase()}
-          right={<Toggle label="Grouping of finished jobs" chosen={asked.ended} options={ENDED_GROUPS} onChoose={(key) => asked.set("ended", key)} />}
-        >
-          <Loadable query={ended} what="The table of finished jobs" skeleton={<Skeleton height={26} count={3} />}>
-            {(found) => <EndedTable found={found} by={asked.ended} />}
-          </Loadable>
-        </Panel>
+        <After until={[now, history, cluster]}>
+          <Panel title="Variance of relative throughput" meta="of all jobs that have GPUs">
+            <Loadable query={cluster} what="The variance" skeleton={<Skeleton height={160} />}>
+              {(found) => <Suspense fallback={<div className="pb"><Skeleton height={160} /></div>}><VarianceChart found={found} onRead={setAtMs} /></Suspense>}
+            </Loadable>
+          </Panel>
+          <Panel
+            title={asked.waiting ? "Longest waiting" : "Worst off"} meta={asked.waiting ? "jobs of your projects that wait for GPUs" : "jobs of your projects that have GPUs"}
+            right={<Toggle label="Which jobs" chosen={asked.waiting ? "waiting" : ""} options={[{ key: "", label: "With GPUs" }, { key: "waiting", label: "Waiting" }]} onChoose={(key) => asked.set("jobs", key)} />}
+          >
+            <Loadable query={{ ...now, data: jobs }} what="The list of jobs" skeleton={<Skeleton height={26} count={5} />}>
+              {(rows) => <WorstTable rows={rows} waiting={asked.waiting} />}
+            </Loadable>
+          </Panel>
+          <Panel title={asked.by === "user" ? "Users" : "Projects"} meta={`now, and the ${asked.span.label.toLowerCase()}`}>
+            <Loadable query={{ ...now, data: standings }} what="The table" skeleton={<Skeleton height={26} count={5} />}>
+              {(rows) => <StandingTable now={rows} before={history.data?.results ?? []} by={asked.by} span={asked.span} more={more === true || history.data?.next != null} />}
+            </Loadable>
+          </Panel>
+          <Panel
+            title="Slowdown of finished jobs" meta={asked.span.label.toLowerCase()}
+            right={<Toggle label="Grouping of finished jobs" chosen={asked.ended} options={ENDED_GROUPS} onChoose={(key) => asked.set("ended", key)} />}
+          >
+            <Loadable query={ended} what="The table of finished jobs" skeleton={<Skeleton height={26} count={3} />}>
+              {(found) => <EndedTable found={found} by={asked.ended} />}
+            </Loadable>
+          </Panel>
+        </After>
       </div>
     </>
   );
@@ -90,12 +92,10 @@ function Choice({ asked }: { asked: Asked }) {
     <div style={{ display: "flex", flexWrap: "wrap", gap: 8, alignItems: "center" }}>
       <Toggle label="Period" chosen={asked.span.key} options={SPANS.map(({ key, label }) => ({ key, label }))} onChoose={(key) => asked.set("period", key)} />
       <Toggle label="By" chosen={asked.by} options={[{ key: "project", label: "Project" }, { key: "user", label: "User" }]} onChoose={(key) => asked.set("by", key)} />
-      {projects.length > 1 && (
-        <select className="in" style={{ height: 28, fontSize: 12, width: "auto", maxWidth: "100%" }} aria-label="Project" value={asked.project} onChange={(event) => asked.set("project", event.target.value)}>
-          <option value="">All my projects</option>
-          {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
-        </select>
-      )}
+      <select className="in" style={{ height: 28, fontSize: 12, width: 150 }} aria-label="Project" value={asked.project} onChange={(event) => asked.set("project", event.target.value)}>
+        <option value="">All my projects</option>
+        {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
+      </select>
     </div>
   );
 }

@@ -4,7 +4,7 @@ import { useProjects } from "../../api/hooks";
 import { useGuarantees, useLimits, useLimitsOfAll, useMyLimits, useRemoveGuarantee } from "../../api/limitHooks";
 import type { Guarantee, Limit, Project, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { count, duration, integer, typeName } from "../../lib/format";
 import { mayGuarantee } from "../../lib/managing";
 import { TopBar } from "../../shell/TopBar";
@@ -37,7 +37,7 @@ export default function LimitsPage({ session }: { session: Session }) {
       <TopBar title="Limits" />
       <div className="page">
         {project === "" ? <h1 className="say"><b>You are in no project yet</b>, so nothing limits you.</h1>
-          : mine ? <Sentence rows={mine.map((one) => one.row)} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+          : mine ? <Sentence rows={mine.map((one) => one.row)} /> : <SentenceWaits />}
         {project !== "" && (
           <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
@@ -45,18 +45,20 @@ export default function LimitsPage({ session }: { session: Session }) {
             </Loadable>
           </Panel>
         )}
-        {manages && (
-          <Panel title="Limits that you may change" meta={changeable.data && !changeable.data.next && count(changeable.data.results.length, "limit")} right={<New label="New limit" onClick={() => setLimit("new")} />}>
-            <Loadable query={changeable} what="The list of limits that you may change" skeleton={<Skeleton height={26} count={2} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <LimitsTable rows={found.results} more={found.next !== null && "evenkeel quota ls"} currency={session.currency} onEdit={setLimit} />}
+        <After until={[limits, changeable, guarantees]}>
+          {manages && (
+            <Panel title="Limits that you may change" meta={changeable.data && !changeable.data.next && count(changeable.data.results.length, "limit")} right={<New label="New limit" onClick={() => setLimit("new")} />}>
+              <Loadable query={changeable} what="The list of limits that you may change" skeleton={<Skeleton height={26} count={2} />}>
+                {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <LimitsTable rows={found.results} more={found.next !== null && "evenkeel quota ls"} currency={session.currency} onEdit={setLimit} />}
+              </Loadable>
+            </Panel>
+          )}
+          <Panel title="Guaranteed GPUs" meta={guarantees.data && count(guarantees.data.results.length, "project")} right={choices.length > 0 && <New label="Guarantee GPUs" onClick={() => setGuarantee("new")} />}>
+            <Loadable query={guarantees} what="The list of guarantees" skeleton={<Skeleton height={26} count={3} />}>
+              {(found) => found.results.length === 0 ? <p className="empty">None of your projects is guaranteed GPUs.</p> : <Guarantees rows={found.results} may={may} onEdit={setGuarantee} />}
             </Loadable>
           </Panel>
-        )}
-        <Panel title="Guaranteed GPUs" meta={guarantees.data && count(guarantees.data.results.length, "project")} right={choices.length > 0 && <New label="Guarantee GPUs" onClick={() => setGuarantee("new")} />}>
-          <Loadable query={guarantees} what="The list of guarantees" skeleton={<Skeleton height={26} count={3} />}>
-            {(found) => found.results.length === 0 ? <p className="empty">None of your projects is guaranteed GPUs.</p> : <Guarantees rows={found.results} may={may} onEdit={setGuarantee} />}
-          </Loadable>
-        </Panel>
+        </After>
         {limit !== null && <LimitForm key={limit === "new" ? "" : limit.id} limit={limit === "new" ? null : limit} projects={projects} isAdmin={isAdmin} currency={session.currency} project={project} onClose={() => setLimit(null)} />}
         {guarantee !== null && <GuaranteeForm key={guarantee === "new" ? "" : guarantee.project} guarantee={guarantee === "new" ? null : guarantee} choices={choices} project={project} onClose={() => setGuarantee(null)} />}
       </div>

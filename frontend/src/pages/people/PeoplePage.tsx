@@ -5,7 +5,7 @@ import { rowsOf } from "../../api/pages";
 import type { Account, NewInvitation, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { SearchField } from "../../components/SearchField";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, integer, relative } from "../../lib/format";
@@ -39,7 +39,7 @@ export default function PeoplePage({ session }: { session: Session }) {
     <>
       <TopBar title="People" />
       <div className="page">
-        {administrators.data ? <Sentence rows={rowsOf(administrators.data)} more={administrators.hasNextPage} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+        {administrators.data ? <Sentence rows={rowsOf(administrators.data)} more={administrators.hasNextPage} /> : <SentenceWaits />}
         {invited && <InvitationLink invitation={invited} onDone={() => setInvited(null)} />}
         <Panel
           title="People" meta="newest first"

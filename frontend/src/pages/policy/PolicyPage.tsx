@@ -1,7 +1,7 @@
 import { useState } from "react";
-import { usePolicies, usePolicy, usePolicyHistory, useUndoPolicy } from "../../api/hooks";
+import { useIdleRule, usePolicies, usePolicy, usePolicyHistory, useUndoPolicy } from "../../api/hooks";
 import type { PolicyChange, PolicyInForce, PolicyInfo } from "../../api/types";
-import { Fault, Loadable, Panel, Skeleton } from "../../components/Panel";
+import { After, Fault, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { Icon } from "../../components/icons";
 import { dateTime, integer, moment } from "../../lib/format";
 import { show } from "../../lib/schemaForm";
@@ -14,6 +14,7 @@ import css from "./policy.module.css";
 export default function PolicyPage() {
   const policies = usePolicies();
   const policy = usePolicy();
+  const rule = useIdleRule();
   const [chosen, setChosen] = useState<string | null>(null);
   const name = chosen ?? policy.data?.name;
   const kind = policies.data?.find((entry) => entry.name === name);
@@ -21,7 +22,7 @@ export default function PolicyPage() {
     <>
       <TopBar title="Policy" />
       <div className="page">
-        {policy.data && <Opening policy={policy.data} />}
+        {policy.isPending ? <SentenceWaits /> : policy.data && <Opening policy={policy.data} />}
         {policy.error && !policy.data && <Fault what="The policy" query={policy} />}
         <div className={`cols ${css.body}`}>
           <Panel title="Policies" meta="one decides for the whole cluster">
@@ -40,8 +41,10 @@ export default function PolicyPage() {
                 <ul className={css.notes}>{policy.data.notes.map((note) => <li key={note}>{note}</li>)}</ul>
               </Panel>
             )}
-            <IdleRulePanel />
-            <Changes />
+            <After until={[policies, policy, rule]}>
+              <IdleRulePanel />
+              <Changes />
+            </After>
           </div>
         </div>
       </div>

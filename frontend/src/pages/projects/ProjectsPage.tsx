@@ -5,7 +5,7 @@ import { useProjectPages } from "../../api/projectHooks";
 import type { Project, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { SearchField } from "../../components/SearchField";
 import { count, integer, money, percent } from "../../lib/format";
 import { totalsOf } from "../../lib/projectTree";
@@ -29,7 +29,7 @@ export default function ProjectsPage({ session }: { session: Session }) {
     <>
       <TopBar title="Projects" />
       <div className="page">
-        {all.data ? <Sentence rows={known} more={all.hasNextPage} gpus={session.cluster.gpus} currency={session.currency} isAdmin={isAdmin} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+        {all.data ? <Sentence rows={known} more={all.hasNextPage} gpus={session.cluster.gpus} currency={session.currency} isAdmin={isAdmin} /> : <SentenceWaits />}
         <Panel
           title="Projects" meta={found.data && shownOf(rowsOf(found.data).length, found.hasNextPage)}
           right={
@@ -44,14 +44,16 @@ export default function ProjectsPage({ session }: { session: Session }) {
           </Loadable>
           <More query={found} label="More projects" />
         </Panel>
-        <Panel title="Archived" meta="read only; what was in them stays" right={<button type="button" className="btn sm" aria-expanded={archived} onClick={() => setArchived(!archived)}>{archived ? "Hide" : "Show"}</button>}>
-          {archived && (
-            <Loadable query={old} what="The list of archived projects" skeleton={<Skeleton height={26} count={2} />}>
-              {(data) => <Found rows={rowsOf(data)} search={search} currency={session.currency} none="None is archived." />}
-            </Loadable>
-          )}
-          {archived && <More query={old} label="More projects" />}
-        </Panel>
+        <After until={[all, found]}>
+          <Panel title="Archived" meta="read only; what was in them stays" right={<button type="button" className="btn sm" aria-expanded={archived} onClick={() => setArchived(!archived)}>{archived ? "Hide" : "Show"}</button>}>
+            {archived && (
+              <Loadable query={old} what="The list of archived projects" skeleton={<Skeleton height={26} count={2} />}>
+                {(data) => <Found rows={rowsOf(data)} search={search} currency={session.currency} none="None is archived." />}
+              </Loadable>
+            )}
+            {archived && <More query={old} label="More projects" />}
+          </Panel>
+        </After>
         {making && <NewProject places={places} isAdmin={isAdmin} onClose={() => setMaking(false)} />}
       </div>
     </>

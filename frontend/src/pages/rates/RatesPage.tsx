@@ -4,7 +4,7 @@ import { rowsOf } from "../../api/pages";
 import type { Rate, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { moment, money } from "../../lib/format";
 import { byWhat, inForce, pricedName } from "../../lib/prices";
@@ -16,13 +16,14 @@ import { RateForm } from "./RateForm";
 /** What an hour costs, and who pays less. */
 export default function RatesPage({ session }: { session: Session }) {
   const query = useRates(false);
+  const discounts = useDiscounts(false);
   return (
     <>
       <TopBar title="Rates" />
       <div className="page">
-        {query.data ? <Sentence rows={rowsOf(query.data)} currency={session.currency} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+        {query.data ? <Sentence rows={rowsOf(query.data)} currency={session.currency} /> : <SentenceWaits />}
         <Prices />
-        {!query.isPending && <Discounts />}
+        <After until={[query, discounts]}><Discounts /></After>
       </div>
     </>
   );

@@ -6,11 +6,13 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 const HistoryChart = lazy(() => import("./HistoryChart"));
 const SPANS = [{ days: 1, label: "1 day" }, { days: 14, label: "14 days" }, { days: 90, label: "90 days" }, { days: 400, label: "All" }];
 
+export const FIRST_SPAN_DAYS = 14;
+
 const used = (course: ShareCourse) => course.points.at(-1)?.effective_usage ?? 0;
 
 /** How a project came to where it stands; first the one that used most. */
 export function HistoryPanel() {
-  const [days, setDays] = useState(14);
+  const [days, setDays] = useState(FIRST_SPAN_DAYS);
   const [chosen, setChosen] = useState<string | null>(null);
   const query = useShareHistory(days);
   const courses = query.data?.results ?? [];

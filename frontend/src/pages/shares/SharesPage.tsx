@@ -1,32 +1,35 @@
-import { usePriorities, useShares } from "../../api/hooks";
+import { usePriorities, useShareHistory, useShares } from "../../api/hooks";
 import type { Priorities, Session, Share, Shares } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { count, fixed, integer, number, percent, withUnit } from "../../lib/format";
 import { heapOf, partsOfAll, takenOff } from "../../lib/priority";
 import { TopBar } from "../../shell/TopBar";
-import { HistoryPanel } from "./HistoryPanel";
+import { FIRST_SPAN_DAYS, HistoryPanel } from "./HistoryPanel";
 import { PriorityBar, PriorityLegend } from "./PriorityBar";
 
 export default function SharesPage({ session }: { session: Session }) {
   const shares = useShares();
   const priorities = usePriorities();
+  const history = useShareHistory(FIRST_SPAN_DAYS);
   return (
     <>
       <TopBar title="Fair share" />
       <div className="page">
-        {shares.data ? <Sentence found={shares.data} email={session.user?.email ?? ""} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+        {shares.data ? <Sentence found={shares.data} email={session.user?.email ?? ""} /> : <SentenceWaits />}
         <Panel title="Shares and use" meta={shares.data && (shares.data.form === "classic" ? "classic form" : "Fair Tree")}>
           <Loadable query={shares} what="The tree of shares" skeleton={<Skeleton height={26} count={5} />}>
             {(found) => found.results.length === 0 ? <p className="empty">You are in no project yet.</p> : <Tree rows={found.results} form={found.form} more={found.next !== null} />}
           </Loadable>
         </Panel>
-        <HistoryPanel />
-        <Panel title="Waiting jobs by priority" meta={priorities.data && count(priorities.data.results.length, "job")}>
-          <Loadable query={priorities} what="The list of priorities" skeleton={<Skeleton height={26} count={5} />}>
-            {(found) => found.results.length === 0 ? <p className="empty">No job of your projects waits for GPUs.</p> : <Queue found={found} />}
-          </Loadable>
-        </Panel>
+        <After until={[shares, history, priorities]}>
+          <HistoryPanel />
+          <Panel title="Waiting jobs by priority" meta={priorities.data && count(priorities.data.results.length, "job")}>
+            <Loadable query={priorities} what="The list of priorities" skeleton={<Skeleton height={26} count={5} />}>
+              {(found) => found.results.length === 0 ? <p className="empty">No job of your projects waits for GPUs.</p> : <Queue found={found} />}
+            </Loadable>
+          </Panel>
+        </After>
       </div>
     </>
   );

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
-import { useModelTypes, useProjects } from "../../api/hooks";
+import { usePartitions } from "../../api/clusterHooks";
+import { useAcceleratorTypes, useModelTypes, useProjects } from "../../api/hooks";
 import { Skeleton } from "../../components/Panel";
 import { count, money } from "../../lib/format";
 import { useCluster } from "../../lib/liveContext";
@@ -10,12 +11,18 @@ import { PartitionField } from "./PartitionField";
 import css from "./submit.module.css";
 import type { Draft } from "./useDraft";
 
+/** About that of the form, so that what stands below it keeps its place. */
+const FORM_HEIGHT = 790;
+
 interface Props {
   draft: Draft;
   errors: FieldError[];
 }
 
 export function FormTab({ draft, errors }: Props) {
+  const models = useModelTypes();
+  const asked = [models, useProjects(), useAcceleratorTypes(), usePartitions()];
+  if (asked.some((query) => query.isLoading)) return <div className="pb"><Skeleton height={FORM_HEIGHT} /></div>;
   return (
     <>
       <div className="block g2">
@@ -27,7 +34,7 @@ export function FormTab({ draft, errors }: Props) {
         <Program draft={draft} errors={errors} />
         <div className={`g3 ${css.steps}`}>
           <NumberField draft={draft} errors={errors} label="Steps" path="total_steps" unit="steps" />
-          <NumberField draft={draft} errors={errors} label="Global batch" path="batch_size" unit="samples" placeholder={defaultBatch(draft, useModelTypes().data ?? [])} />
+          <NumberField draft={draft} errors={errors} label="Global batch" path="batch_size" unit="samples" placeholder={defaultBatch(draft, models.data ?? [])} />
           <NumberField draft={draft} errors={errors} label="Checkpoint every" path="checkpoint.every_steps" unit="steps" placeholder="200" />
         </div>
       </div>
@@ -79,19 +86,17 @@ function Program({ draft, errors }: Props) {
   return (
     <div className="f">
       <span className="lab1" id="program">Program</span>
-      {models.isPending ? <Skeleton height={48} /> : (
-        <div className="pick" role="radiogroup" aria-labelledby="program">
-          {(models.data ?? []).map((model) => (
-            <button key={model.name} type="button" role="radio" aria-checked={chosen === model.name} className="card" title={model.description} onClick={() => choose(model.name)}>
-              <span className="ell" style={{ display: "block" }}>{model.name}</span>
-              <small>{model.runs_seen > 0 ? `${count(model.runs_seen, "run")} on real GPUs` : "catalogue only"}</small>
-            </button>
-          ))}
-          <button type="button" role="radio" aria-checked={own && chosen === undefined} className="card" onClick={() => choose(undefined)}>
-            Command<small>your own</small>
+      <div className="pick" role="radiogroup" aria-labelledby="program">
+        {(models.data ?? []).map((model) => (
+          <button key={model.name} type="button" role="radio" aria-checked={chosen === model.name} className="card" title={model.description} onClick={() => choose(model.name)}>
+            <span className="ell" style={{ display: "block" }}>{model.name}</span>
+            <small>{model.runs_seen > 0 ? `${count(model.runs_seen, "run")} on real GPUs` : "catalogue only"}</small>
           </button>
-        </div>
-      )}
+        ))}
+        <button type="button" role="radio" aria-checked={own && chosen === undefined} className="card" onClick={() => choose(undefined)}>
+          Command<small>your own</small>
+        </button>
+      </div>
       {error && <div className="h bad">{error}</div>}
       {own && chosen === undefined && (
         <Field label="Command, run once per GPU" path="command" errors={errors} hint="Import the evenkeel SDK in it, so that it can be rescaled and resumed.">

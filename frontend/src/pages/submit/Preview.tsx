@@ -6,7 +6,7 @@ import { useAcceleratorTypes, useForecast, useModelTypes, usePreview } from "../
 import type { Estimate, Forecast, JobPreview } from "../../api/types";
 import { CurveChart } from "../../components/CurveChart";
 import { StateGlyph } from "../../components/icons";
-import { Fault, Panel, Skeleton } from "../../components/Panel";
+import { After, Fault, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { startWords } from "../../lib/expectedStart";
 import { clock, duration, moment, momentRange, money, number, THIN, typeName } from "../../lib/format";
@@ -48,9 +48,11 @@ export function Preview({ file }: { file: JobFile }) {
         {!preview && query.isPending && <div className="pb"><Skeleton height={28} count={4} /></div>}
         {query.error && <NoPreview query={query} />}
       </section>
-      {preview && <EffectPanel preview={preview} forecast={forecast} old={old} />}
-      <CurvePanel curves={curvesOf(file, models)} ask={there} model={ask.model} />
-      {preview && <OptionTable estimate={preview.estimate} old={old} />}
+      <After until={[query]}>
+        {preview && <EffectPanel preview={preview} forecast={forecast} old={old} />}
+        <CurvePanel curves={curvesOf(file, models)} ask={there} model={ask.model} />
+        {preview && <OptionTable estimate={preview.estimate} old={old} />}
+      </After>
     </div>
   );
 }

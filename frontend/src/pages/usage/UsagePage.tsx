@@ -2,9 +2,10 @@ import { lazy, Suspense, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { useProjects, useUsage } from "../../api/hooks";
 import { url } from "../../api/client";
+import { useBudgets } from "../../api/limitHooks";
 import type { Session, Usage, UsageGroup } from "../../api/types";
 import { Icon } from "../../components/icons";
-import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { money, number, percent, withUnit } from "../../lib/format";
 import { columnLabel, isDay, isPeriod, PERIODS, spanOf, stepOf, type PeriodKey, type Span } from "../../lib/usagePeriod";
 import { TopBar } from "../../shell/TopBar";
@@ -51,12 +52,13 @@ export default function UsagePage({ session }: { session: Session }) {
   const step = stepOf(asked.span);
   const columns = useUsage({ ...filter, group_by: step });
   const rows = useUsage({ ...filter, group_by: asked.by });
+  const budgets = useBudgets(asked.project);
   const [read, setRead] = useState<string | null>(null);
   return (
     <>
       <TopBar title="Usage and cost" />
       <div className="page">
-        {columns.data ? <Sentence found={columns.data} asked={asked} /> : <Skeleton height={22} width="min(460px, 100%)" />}
+        {columns.data ? <Sentence found={columns.data} asked={asked} /> : <SentenceWaits />}
         <Choice asked={asked} />
         <Panel title="GPU-hours" meta={`per ${step}`} right={<span className="sub">{read ?? ""}</span>}>
           <Loadable query={columns} what="The chart" skeleton={<Skeleton height={200} />}>
@@ -67,15 +69,17 @@ export default function UsagePage({ session }: { session: Session }) {
             )}
           </Loadable>
         </Panel>
-        <BudgetsPanel project={asked.project} currency={session.currency} />
-        <Panel
-          title={`By ${asked.by}`} meta={rows.data && shownOf(rows.data, asked.by)}
-          right={<a className="btn sm" href={url("usage/export", { ...filter, group_by: asked.by })} download><Icon name="download" />CSV</a>}
-        >
-          <Loadable query={rows} what="The table" skeleton={<Skeleton height={26} count={5} />}>
-            {(found) => found.results.length === 0 ? <p className="empty">Nothing was used in this time.</p> : <UsageTable found={found} by={asked.by} email={session.user?.email ?? ""} />}
-          </Loadable>
-        </Panel>
+        <After until={[columns, rows, budgets]}>
+          <BudgetsPanel project={asked.project} currency={session.currency} />
+          <Panel
+            title={`By ${asked.by}`} meta={rows.data && shownOf(rows.data, asked.by)}
+            right={<a className="btn sm" href={url("usage/export", { ...filter, group_by: asked.by })} download><Icon name="download" />CSV</a>}
+          >
+            <Loadable query={rows} what="The table" skeleton={<Skeleton height={26} count={5} />}>
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing was used in this time.</p> : <UsageTable found={found} by={asked.by} email={session.user?.email ?? ""} />}
+            </Loadable>
+          </Panel>
+        </After>
       </div>
     </>
   );
@@ -128,12 +132,10 @@ function Choice({ asked }: { asked: Asked }) {
           <input className="in" style={small} type="date" aria-label="Last day" min={asked.span.from} value={asked.span.to} onChange={(event) => asked.set({ to: event.target.value })} />
         </>
       )}
-      {projects.length > 1 && (
-        <select className="in" style={small} aria-label="Project" value={asked.project} onChange={(event) => asked.set({ project: event.target.value })}>
-          <option value="">All my projects</option>
-          {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
-        </select>
-      )}
+      <select className="in" style={{ ...small, width: 150 }} aria-label="Project" value={asked.project} onChange={(event) => asked.set({ project: event.target.value })}>
+        <option value="">All my projects</option>
+        {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
+      </select>
       <div className="seg" role="group" aria-label="Whose">
         <button type="button" aria-pressed={!asked.mine} onClick={() => asked.set({ user: "" })}>Everybody's</button>
         <button type="button" aria-pressed={asked.mine} onClick={() => asked.set({ user: "me" })}>Mine</button>
