@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -29,11 +29,16 @@ from portal.jobs.describe import iso
 from portal.jobs.locks import live_lock
 
 logger = logging.getLogger(__name__)
-INTERVAL_S = 0.5
+#: At most two diffs in this time. An event is told at once where that leaves room; that steps were made waits until
+#: nothing was told for as long, so that the next event finds room.
+WINDOW_S = 1.0
 #: With many jobs a diff takes long to work out: then the publisher rests so many times as long, so that it never
 #: takes more than a fifth of a core from the requests and rounds that it tells of.
 _REST_FACTOR, _LONGEST_REST_S = 4.0, 10.0
-_RESTS = "live:rests"
+#: When somebody else publishes, who may have read the state before what is to be told now.
+_LOCKED_S = 0.1
+#: When the last two publications ended, and what the last one took.
+_PUBLISHED = "live:published"
 #: So often all sockets are told which numbers are the newest: who missed a diff while Redis was away, and after which
 #: nothing else changed, would not learn of it otherwise.
 NUMBERS_EVERY_S = 4.0
@@ -137,19 +142,23 @@ def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
     return 0, normalise(live_state.build(now, only=stream).get(stream, {}))
 
 
-def publish_changes(now: datetime, only: str | None = None, wait: bool = False) -> float | None:
-    """Publish one diff per stream that changed; seconds to wait where it is too soon, else None."""
+def publish_changes(now: datetime, only: str | None = None, wait: bool = False, calm: bool = False) -> float | None:
+    """Publish one diff per stream that changed; seconds to wait where it is too soon, else None.
+
+    `calm`: nothing happened but steps.
+    """
     redis = _redis()
     watched = redis.get(_WATCHED) or b""  # before the state is read
     with live_lock() as mine:
         if not mine:
             if not wait:
-                return INTERVAL_S
+                return _LOCKED_S
             time.sleep(0.3)
             return None
-        left_ms = redis.pttl(_RESTS)  # negative: it does not rest
-        if only is None and left_ms > 0:
-            return left_ms / 1000
+        ended_at, took_s = _published(redis)
+        left_s = rest_left_s(time.time(), ended_at, took_s, calm=calm)
+        if only is None and left_s > 0:
+            return left_s
         began_s = time.thread_time()
         numbers = {}
         for stream, state in live_state.build(now, only=only).items():
@@ -159,13 +168,24 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False) 
                 logger.warning("stream %s not published: %s", stream, error)
         if only is None and redis.set(_NUMBERS_TOLD, 1, px=int(NUMBERS_EVERY_S * 1000), nx=True):
             _send(EVERYBODY, {"type": "live.numbers", "numbers": numbers})
-        redis.set(_RESTS, 1, px=int(rest_s(time.thread_time() - began_s) * 1000))
+        said = json.dumps([[*ended_at[-1:], time.time()], time.thread_time() - began_s])
+        redis.set(_PUBLISHED, said, ex=int(_LONGEST_REST_S) + 1)
     return None
 
 
-def rest_s(took_s: float) -> float:
-    """How long nothing is published after a publication that took so many seconds of a processor."""
-    return min(max(INTERVAL_S, _REST_FACTOR * took_s), _LONGEST_REST_S)
+def _published(redis: Redis) -> tuple[list[float], float]:
+    ended_at, took_s = json.loads(redis.get(_PUBLISHED) or "[[], 0.0]")
+    return ended_at, took_s
+
+
+def rest_left_s(now_s: float, ended_at: Sequence[float], took_s: float, *, calm: bool) -> float:
+    """Seconds until something may be published, after publications that ended then, the last of which took `took_s`
+    of a processor."""
+    rest_s = min(_REST_FACTOR * took_s, _LONGEST_REST_S)
+    waits_s = [end + max(rest_s, WINDOW_S if calm else 0.0) - now_s for end in ended_at[-1:]]
+    waits_s += [end + WINDOW_S - now_s for end in ended_at[-2:-1]]
+    # A clock that was set back must not keep it waiting.
+    return min(max(0.0, *waits_s), _LONGEST_REST_S) if waits_s else 0.0
 
 
 def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime, watched: bytes | str) -> int:

@@ -298,14 +298,15 @@ def hand_over_all() -> None:
 
 
 @shared_task(name="evenkeel.publish_live", ignore_result=True)
-def publish_live() -> None:
-    """Bring the live streams up to date where somebody looks; at most two diffs a second per stream."""
-    wakeups.clear(wakeups.LIVE_KEY)
+def publish_live(calm: bool = False) -> None:
+    """Bring the live streams up to date where somebody looks; at most two diffs a second per stream, and with `calm`,
+    where nothing but steps were made, one."""
+    wakeups.clear(wakeups.CALM_KEY if calm else wakeups.LIVE_KEY)
     if not live.is_watched():
         return
-    again_s = live.publish_changes(timezone.now())
+    again_s = live.publish_changes(timezone.now(), calm=calm)
     if again_s is not None:
-        wakeups.publish(again_s)
+        (wakeups.publish_steps if calm else wakeups.publish)(again_s)
 
 
 @shared_task(name="evenkeel.sample_cluster", ignore_result=True)

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-ROUND_KEY, LIVE_KEY = "wake:round", "wake:live"
+ROUND_KEY, LIVE_KEY, CALM_KEY = "wake:round", "wake:live", "wake:live:calm"
 #: A flag that nobody clears (its message was lost) stops blocking after this long.
 _FLAG_TTL_S = 5
 #: Rounds that take less are nobody's burden; after others three times as long, three seconds at most, is for the rest.
@@ -41,6 +41,17 @@ def publish(countdown_s: float = 0.0) -> None:
     try:
         if _first(LIVE_KEY, countdown_s):
             publish_live.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("live views are late (%s)", error)
+
+
+def publish_steps(countdown_s: float = 0.0) -> None:
+    """Publish that steps were made, when there is time for it."""
+    from portal.jobs.tasks import publish_live
+
+    try:
+        if cache.add(CALM_KEY, 1, int(countdown_s) + _FLAG_TTL_S):
+            publish_live.apply_async((True,), **_SEND | ({"countdown": countdown_s} if countdown_s else {}))
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("live views are late (%s)", error)
 

@@ -81,7 +81,7 @@ class Listener:
 
 def publish() -> datetime:
     """What is published is as of the answer."""
-    redis.Redis.from_url(settings.REDIS_URL).delete("live:rests")
+    redis.Redis.from_url(settings.REDIS_URL).delete("live:published")
     now = timezone.now()
     assert live.publish_changes(now) is None
     return now
@@ -94,14 +94,14 @@ def test_nothing_is_worked_out_while_nobody_looks(fresh_streams: None) -> None:
     tasks.publish_live()
     assert not store.exists(CLUSTER)
     first, _ = live.snapshot("cluster", timezone.now())
-    store.delete("live:watched", "live:rests")  # nobody has looked for a while
+    store.delete("live:watched", "live:published")  # nobody has looked for a while
     job = world.submit()
     tasks.publish_live()
     assert int(store.hget(CLUSTER, "seq") or b"") == first
     later, state = live.snapshot("cluster", timezone.now())
     assert later > first
     assert str(job.number) in state["jobs"]
-    store.delete("live:rests")
+    store.delete("live:published")
     other = world.submit()
     tasks.publish_live()
     assert str(other.number) in json.loads(store.hget(CLUSTER, "state") or b"")["jobs"]
@@ -134,7 +134,7 @@ def test_where_nothing_changes_nothing_is_sent(fresh_streams: None, monkeypatch:
                 sent.append(group)
 
     monkeypatch.setattr(live, "get_channel_layer", lambda: Layer())
-    redis.Redis.from_url(settings.REDIS_URL).delete("live:rests")
+    redis.Redis.from_url(settings.REDIS_URL).delete("live:published")
     live.publish_changes(now)
     assert sent == []
     later = now + timedelta(seconds=20)
@@ -207,16 +207,31 @@ def test_diffs_come_at_most_twice_a_second(fresh_streams: None) -> None:
     world = World()
     publish()
     world.submit()
+    live.publish_changes(timezone.now())
     too_soon_s = live.publish_changes(timezone.now())
     assert too_soon_s is not None
     time.sleep(too_soon_s + 0.05)
     assert live.publish_changes(timezone.now()) is None
 
 
-def test_the_publisher_rests_the_longer_the_more_there_is_to_publish() -> None:
-    assert live.rest_s(0.01) == live.INTERVAL_S
-    assert live.rest_s(0.8) == pytest.approx(3.2)
-    assert live.rest_s(60) == 10
+@pytest.mark.parametrize(
+    ("ended_at", "took_s", "event_s", "steps_s"),
+    [
+        ([], 0.0, 0, 0),
+        ([100.0], 0.01, 0.04, 1),
+        ([99.3, 99.9], 0.01, 0.3, 0.9),
+        ([98.0, 99.5], 0.01, 0, 0.5),
+        ([99.9, 100.0], 0.8, 3.2, 3.2),
+        ([100.0], 60, 10, 10),
+        ([4000.0], 0.01, 10, 10),  # the clock was set back
+    ],
+)
+def test_events_are_told_at_once_and_steps_when_there_is_room(
+    ended_at: list[float], took_s: float, event_s: float, steps_s: float
+) -> None:
+    """At most twice a second, and the more seldom the more there is to publish."""
+    assert live.rest_left_s(100.0, ended_at, took_s, calm=False) == pytest.approx(event_s)
+    assert live.rest_left_s(100.0, ended_at, took_s, calm=True) == pytest.approx(steps_s)
 
 
 @pytest.mark.django_db

@@ -117,7 +117,7 @@ def _take(run: Run, report: Report, now: datetime) -> None:
     if report.exit is not None:
         # The processes are on their way out; the executor's word on that ends the holds.
         transaction.on_commit(lambda: wakeups.wake(0.2))
-    transaction.on_commit(wakeups.publish)
+    transaction.on_commit(wakeups.publish_steps)
 
 
 def _is_address(url: str) -> bool:
