@@ -5,6 +5,7 @@ import os
 
 from celery import Celery
 from celery.signals import beat_init, worker_process_init
+from kombu.transport import redis
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -12,6 +13,10 @@ app = Celery("evenkeel")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.autodiscover_tasks(related_name="housekeeping")
+
+#: What was taken and not begun is given back when a connection ends, and a worker that tries it while Redis is away dies
+#: of that: the library opens a new connection for it. Timers bring such tasks again anyway.
+redis.Channel.do_restore = False
 
 
 @worker_process_init.connect
