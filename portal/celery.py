@@ -14,8 +14,8 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.autodiscover_tasks(related_name="housekeeping")
 
-#: What was taken and not begun is given back when a connection ends, and a worker that tries it while Redis is away dies
-#: of that: the library opens a new connection for it. Timers bring such tasks again anyway.
+#: What was taken and not begun is given back when a connection ends. A worker that tries it while Redis is away dies of
+#: that, as the library opens a new connection for it; timers bring such tasks again anyway.
 redis.Channel.do_restore = False
 
 

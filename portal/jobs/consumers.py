@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +22,10 @@ from portal.jobs.live import EVERYBODY, allowed_streams, existing_streams, group
 
 MAX_STREAMS = 1_000
 PING_S = 10.0
+#: So often it is asked anew whether a socket's user may still see its streams.
+CHECK_S = 30.0
+#: So often a process says that somebody looks, however many sockets it has.
+LOOK_S = 5.0
 NOT_SIGNED_IN = 4401
 
 
@@ -28,9 +33,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
     """One socket, any number of streams that its user may see."""
 
     pinging: asyncio.Task[None] | None = None
+    looked_at = float("-inf")  # of all sockets of the process
 
     async def connect(self) -> None:
         self.streams: set[str] = set()
+        self.checked_at = time.monotonic()
         self.user = self.scope.get("user")
         await self.accept()
         if not isinstance(self.user, User) or not self.user.is_active:
@@ -38,6 +45,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
             return
         await self.channel_layer.group_add(EVERYBODY, self.channel_name)
         self.pinging = asyncio.create_task(self._ping())
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Diffs need no database, whose connections the library looks after in a thread before each message."""
+        if message["type"] == "live.message":
+            await self.live_message(message)
+        else:
+            await super().dispatch(message)
 
     async def disconnect(self, code: int) -> None:
         if self.pinging:
@@ -52,11 +66,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         except (ValueError, KeyError, TypeError):
             await self._say({"type": "error", "stream": None, "detail": 'Send {"subscribe": ["cluster"]}.'})
             return
-        if not await self._still_allowed():
+        allowed = await self._still_allowed()
+        if allowed is None:
             await self.close(code=NOT_SIGNED_IN)
             return
-        allowed = await database_sync_to_async(allowed_streams)(self.user)
-        await database_sync_to_async(self._note_denials)([stream for stream in streams if stream not in allowed])
+        if refused := [stream for stream in streams if stream not in allowed]:
+            await database_sync_to_async(self._note_denials)(refused)
         for stream in streams:
             if stream not in allowed:
                 await self._say({"type": "error", "stream": stream, "detail": "There is no such stream."})
@@ -73,18 +88,21 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
                 detail = {"status": 404, "streams": hidden}
                 record_denial(actor=self.user, target=self.scope["path"], detail=detail, who=f"user:{self.user.pk}")
 
-    async def _still_allowed(self) -> bool:
-        """Sessions end, membership and accounts change while sockets live."""
-        user = await database_sync_to_async(user_of_session)(self.scope["session"].session_key or "")
+    async def _still_allowed(self) -> set[str] | None:
+        """The streams that may be seen: sessions end, membership and accounts change while sockets live."""
+        self.checked_at = time.monotonic()
+        found: tuple[User | None, set[str]] = await database_sync_to_async(_session)(
+            self.scope["session"].session_key or ""
+        )
+        user, allowed = found
         if user is None or user.pk != self.user.pk:
-            return False
+            return None
         self.user = user
-        allowed = await database_sync_to_async(allowed_streams)(user)
         for stream in self.streams - allowed:
             await self.channel_layer.group_discard(group_name(stream), self.channel_name)
             await self._say({"type": "error", "stream": stream, "detail": "There is no such stream."})
         self.streams &= allowed
-        return True
+        return allowed
 
     async def live_message(self, event: dict[str, Any]) -> None:
         await self.send(text_data=event["text"])
@@ -102,12 +120,20 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         with contextlib.suppress(asyncio.CancelledError):
             while True:
                 await asyncio.sleep(PING_S)
-                if not await self._still_allowed():
+                due = time.monotonic() - self.checked_at >= CHECK_S
+                if due and await self._still_allowed() is None:
                     await self.close(code=NOT_SIGNED_IN)
                     return
                 await self._look()
                 await self._say({"type": "ping", "at": iso(datetime.now(UTC))})
 
     async def _look(self) -> None:
-        if self.streams:
+        now_s = time.monotonic()
+        if self.streams and now_s - LiveConsumer.looked_at >= LOOK_S:
+            LiveConsumer.looked_at = now_s
             await sync_to_async(watch, thread_sensitive=False)()
+
+
+def _session(key: str) -> tuple[User | None, set[str]]:
+    user = user_of_session(key)
+    return user, allowed_streams(user) if user else set()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -30,14 +30,14 @@ from portal.jobs.locks import live_lock
 
 logger = logging.getLogger(__name__)
 #: At most two diffs in this time. An event is told at once where that leaves room; that steps were made waits until
-#: nothing was told for as long, so that the next event finds room.
-WINDOW_S = 1.0
-#: With many jobs a diff takes long to work out: then the publisher rests so many times as long, so that it never
-#: takes more than a fifth of a core from the requests and rounds that it tells of.
+#: nothing was told for twice as long, so that the next event finds room.
+WINDOW_S, CALM_S = 1.0, 2.0
+#: With many jobs a diff takes long to work out: then the publisher rests so many times as long after one of an event,
+#: and twice that before one of steps. So it takes no more than a third of a core from the requests that it tells of.
 _REST_FACTOR, _LONGEST_REST_S = 4.0, 10.0
 #: When somebody else publishes, who may have read the state before what is to be told now.
 _LOCKED_S = 0.1
-#: When the last two publications ended, and what the last one took.
+#: When the last two publications ended, when the last one of an event did, and what the last one took.
 _PUBLISHED = "live:published"
 #: So often all sockets are told which numbers are the newest: who missed a diff while Redis was away, and after which
 #: nothing else changed, would not learn of it otherwise.
@@ -117,6 +117,28 @@ def normalise(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class Published:
+    """The last publications: POSIX seconds, and seconds of a processor."""
+
+    last_at: float = 0.0
+    before_last_at: float = 0.0
+    event_at: float = 0.0
+    took_s: float = 0.0
+
+    def rest_left_s(self, now_s: float, *, calm: bool) -> float:
+        """Seconds until the next one may be."""
+        rest_s = min(_REST_FACTOR * self.took_s, _LONGEST_REST_S)
+        if calm:
+            due_at, longest_s = self.last_at + max(2 * rest_s, CALM_S), 2 * _LONGEST_REST_S
+        else:
+            due_at, longest_s = max(self.event_at + rest_s, self.before_last_at + WINDOW_S), _LONGEST_REST_S
+        return min(max(0.0, due_at - now_s), longest_s)  # a clock that was set back must not keep it waiting
+
+    def followed_by(self, now_s: float, took_s: float, *, calm: bool) -> Published:
+        return Published(now_s, self.last_at, self.event_at if calm else now_s, took_s)
+
+
+@dataclass(frozen=True)
 class Kept:
     """What was last published of a stream."""
 
@@ -155,8 +177,8 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False, 
                 return _LOCKED_S
             time.sleep(0.3)
             return None
-        ended_at, took_s = _published(redis)
-        left_s = rest_left_s(time.time(), ended_at, took_s, calm=calm)
+        before = Published(**json.loads(redis.get(_PUBLISHED) or "{}"))
+        left_s = before.rest_left_s(time.time(), calm=calm)
         if only is None and left_s > 0:
             return left_s
         began_s = time.thread_time()
@@ -168,24 +190,9 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False, 
                 logger.warning("stream %s not published: %s", stream, error)
         if only is None and redis.set(_NUMBERS_TOLD, 1, px=int(NUMBERS_EVERY_S * 1000), nx=True):
             _send(EVERYBODY, {"type": "live.numbers", "numbers": numbers})
-        said = json.dumps([[*ended_at[-1:], time.time()], time.thread_time() - began_s])
-        redis.set(_PUBLISHED, said, ex=int(_LONGEST_REST_S) + 1)
+        this = before.followed_by(time.time(), time.thread_time() - began_s, calm=calm)
+        redis.set(_PUBLISHED, json.dumps(asdict(this)), ex=int(2 * _LONGEST_REST_S) + 1)
     return None
-
-
-def _published(redis: Redis) -> tuple[list[float], float]:
-    ended_at, took_s = json.loads(redis.get(_PUBLISHED) or "[[], 0.0]")
-    return ended_at, took_s
-
-
-def rest_left_s(now_s: float, ended_at: Sequence[float], took_s: float, *, calm: bool) -> float:
-    """Seconds until something may be published, after publications that ended then, the last of which took `took_s`
-    of a processor."""
-    rest_s = min(_REST_FACTOR * took_s, _LONGEST_REST_S)
-    waits_s = [end + max(rest_s, WINDOW_S if calm else 0.0) - now_s for end in ended_at[-1:]]
-    waits_s += [end + WINDOW_S - now_s for end in ended_at[-2:-1]]
-    # A clock that was set back must not keep it waiting.
-    return min(max(0.0, *waits_s), _LONGEST_REST_S) if waits_s else 0.0
 
 
 def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime, watched: bytes | str) -> int:

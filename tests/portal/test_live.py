@@ -215,23 +215,25 @@ def test_diffs_come_at_most_twice_a_second(fresh_streams: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended_at", "took_s", "event_s", "steps_s"),
+    ("said", "event_s", "steps_s"),
     [
-        ([], 0.0, 0, 0),
-        ([100.0], 0.01, 0.04, 1),
-        ([99.3, 99.9], 0.01, 0.3, 0.9),
-        ([98.0, 99.5], 0.01, 0, 0.5),
-        ([99.9, 100.0], 0.8, 3.2, 3.2),
-        ([100.0], 60, 10, 10),
-        ([4000.0], 0.01, 10, 10),  # the clock was set back
+        (live.Published(), 0, 0),
+        (live.Published(last_at=100.0, event_at=100.0, took_s=0.01), 0.04, 2),
+        (live.Published(last_at=100.0, event_at=90.0, took_s=0.01), 0, 2),  # it was of steps
+        (live.Published(last_at=99.9, before_last_at=99.3, event_at=99.9, took_s=0.01), 0.3, 1.9),
+        (live.Published(last_at=99.5, before_last_at=98.0, event_at=99.5, took_s=0.01), 0, 1.5),
+        (live.Published(last_at=100.0, before_last_at=99.9, event_at=100.0, took_s=0.8), 3.2, 6.4),
+        (live.Published(last_at=100.0, event_at=100.0, took_s=60), 10, 20),
+        (live.Published(last_at=4000.0, event_at=4000.0, took_s=0.01), 10, 20),  # the clock was set back
     ],
 )
 def test_events_are_told_at_once_and_steps_when_there_is_room(
-    ended_at: list[float], took_s: float, event_s: float, steps_s: float
+    said: live.Published, event_s: float, steps_s: float
 ) -> None:
     """At most twice a second, and the more seldom the more there is to publish."""
-    assert live.rest_left_s(100.0, ended_at, took_s, calm=False) == pytest.approx(event_s)
-    assert live.rest_left_s(100.0, ended_at, took_s, calm=True) == pytest.approx(steps_s)
+    assert said.rest_left_s(100.0, calm=False) == pytest.approx(event_s)
+    assert said.rest_left_s(100.0, calm=True) == pytest.approx(steps_s)
+    assert said.followed_by(100.0, 0.01, calm=True).rest_left_s(100.0, calm=False) <= max(event_s, 1.0)
 
 
 @pytest.mark.django_db
@@ -323,6 +325,7 @@ def test_a_socket_ends_with_its_session(
     fresh_streams: None, monkeypatch: pytest.MonkeyPatch, noticed_by: str, end: Callable[[Client], None]
 ) -> None:
     monkeypatch.setattr(consumers, "PING_S", 0.1 if noticed_by == "ping" else 60.0)
+    monkeypatch.setattr(consumers, "CHECK_S", 0.0)
     user = User.objects.create_user("bo@example.org", "one")
     browser = signed_in(user)
 
