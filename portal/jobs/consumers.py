@@ -23,7 +23,7 @@ from portal.jobs.live import EVERYBODY, allowed_streams, existing_streams, group
 MAX_STREAMS = 1_000
 PING_S = 10.0
 #: So often it is asked anew whether a socket's user may still see its streams.
-CHECK_S = 30.0
+CHECK_S = 25.0
 #: So often a process says that somebody looks, however many sockets it has.
 LOOK_S = 5.0
 NOT_SIGNED_IN = 4401
