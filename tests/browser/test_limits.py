@@ -43,6 +43,7 @@ def test_a_limit_is_set_changed_and_removed(page: Page, live_portal: LivePortal,
     expect(limits).to_contain_text("parks jobs")
     check_fits_and_is_accessible(page)
     row.get_by_role("button", name="Remove").click()
+    dialog.get_by_role("button", name="Remove it").click()
     expect(limits).to_contain_text("Nothing limits your jobs")
     assert asked(live_portal, "projects/default/quotas")["results"] == []
 
@@ -69,4 +70,5 @@ def test_gpus_are_guaranteed_and_no_more_than_there_are(page: Page, live_portal:
     dialog.get_by_role("button", name="Close").last.click()
     expect(page.get_by_role("button", name="Guarantee GPUs")).to_have_count(0)
     row.get_by_role("button", name="Remove").click()
+    dialog.get_by_role("button", name="Remove it").click()
     expect(panel(page, "Guaranteed GPUs")).to_contain_text("None of your projects is guaranteed GPUs")

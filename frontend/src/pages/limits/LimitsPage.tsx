@@ -108,12 +108,11 @@ function Guarantees({ rows, may, onEdit }: { rows: Guarantee[]; may: (project: s
               <td className="ra" data-l="Borrowed">{integer(row.borrowed)}</td>
               <td className="ra" data-l="Not used">{integer(row.unused)}</td>
               <td className="ra" data-l="Back within">{duration(row.reclaim_within_s)}</td>
-              {some && <td className="ra" style={{ whiteSpace: "nowrap" }}>{may(row.project) && <Actions of={`what ${row.project} is guaranteed`} onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.project)} busy={remove.isPending} />}</td>}
+              {some && <td className="ra" style={{ whiteSpace: "nowrap" }}>{may(row.project) && <Actions of={`what ${row.project} is guaranteed`} onEdit={() => onEdit(row)} then="Its jobs wait in line for these GPUs like all others." remove={remove} id={row.project} />}</td>}
             </tr>
           ))}
         </tbody>
       </table>
-      {remove.error && <div className="fault" role="alert">{remove.error.message}</div>}
     </div>
   );
 }

@@ -1,5 +1,7 @@
+import { useState } from "react";
 import { useRemoveLimit } from "../../api/limitHooks";
 import type { Limit } from "../../api/types";
+import { AskDialog } from "../../components/AskDialog";
 import { UsedBar } from "../../components/UsedBar";
 import { useNow } from "../../lib/clock";
 import { integer, moment, money, trimmed, withUnit } from "../../lib/format";
@@ -42,12 +44,11 @@ export function LimitsTable({ rows, more, currency, onEdit }: LimitsProps) {
               <td data-l="When reached">{consequence(row)}</td>
               <td data-l="Told">{told(row, now)}</td>
               <td className="ra" data-l="Period ends">{row.period_ends_at === null ? "–" : moment(new Date(row.period_ends_at), now)}</td>
-              {onEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions of={`${row.name} on ${row.level}`} onEdit={() => onEdit(row)} onRemove={() => remove.mutate(row.id)} busy={remove.isPending} /></td>}
+              {onEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions of={`${row.name} on ${row.level}`} onEdit={() => onEdit(row)} then={then(row)} remove={remove} id={row.id} /></td>}
             </tr>
           ))}
         </tbody>
       </table>
-      {remove.error && <div className="fault" role="alert">{remove.error.message}</div>}
       {more && <p className="empty">There are more; the command {more} lists them.</p>}
     </div>
   );
@@ -58,11 +59,33 @@ function told(row: Limit, now: Date): string {
   return row.warned_at === null ? "–" : `80 % at ${moment(new Date(row.warned_at), now)}`;
 }
 
-export function Actions({ of, onEdit, onRemove, busy }: { of: string; onEdit: () => void; onRemove: () => void; busy: boolean }) {
+/** What follows when it is gone. */
+function then(row: Limit): string {
+  if (row.period !== null) return row.hard ? "Jobs that it parked or refuses may run again, and spend without it." : "Jobs that wait for it may start, and spend without it.";
+  return row.hard ? "Jobs that it refuses are taken again." : "Jobs that wait for it may start in the next round.";
+}
+
+interface ActionsProps<Id> {
+  of: string;
+  /** What follows from removing it. */
+  then: string;
+  id: Id;
+  remove: { mutate: (id: Id, on: { onSuccess: () => void }) => void; error: Error | null; isPending: boolean; reset: () => void };
+  onEdit: () => void;
+}
+
+export function Actions<Id>({ of, then, id, remove, onEdit }: ActionsProps<Id>) {
+  const [asking, setAsking] = useState(false);
+  const close = () => { setAsking(false); remove.reset(); };
   return (
     <>
       <button type="button" className="btn sm" aria-label={`Change ${of}`} onClick={onEdit}>Change</button>{" "}
-      <button type="button" className="btn sm bad" aria-label={`Remove ${of}`} disabled={busy} onClick={onRemove}>Remove</button>
+      <button type="button" className="btn sm bad" aria-label={`Remove ${of}`} onClick={() => setAsking(true)}>Remove</button>
+      {asking && (
+        <AskDialog title={`Remove ${of}?`} keep="Keep it" action="Remove it" error={remove.error} busy={remove.isPending} onDo={() => remove.mutate(id, { onSuccess: close })} onClose={close}>
+          {then}
+        </AskDialog>
+      )}
     </>
   );
 }
