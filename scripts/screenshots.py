@@ -13,6 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState, expect, sync_playwright
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -96,6 +97,9 @@ def telling_job(page: Page) -> int:
 def save(page: Page, path: Path) -> None:
     page.wait_for_timeout(2_500)  # charts draw after their data
     page.screenshot(path=path)
+    with Image.open(path) as picture:
+        smaller = picture.convert("RGB").quantize(256)
+    smaller.save(path, optimize=True)
     sys.stdout.write(f"{path}\n")
 
 

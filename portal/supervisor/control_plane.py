@@ -119,7 +119,7 @@ def _introduce(administrator: Administrator) -> None:
     if administrator.password is None:
         logger.info("Sign in as %s with the password you have.", administrator.email)
         return
-    sentence = "Sign in as %s with the password %s (shown only now)."
+    sentence = "Sign in as %s with the password %s (shown only now; `manage.py changepassword` sets another)."
     logger.info(sentence, administrator.email, administrator.password, extra={"secret": True})
 
 

@@ -153,7 +153,10 @@ def demonstrate(finish: Callable[[int], None] | None, options: Options) -> None:
         logger.error("The demo failed: %s", error)
     finally:
         if finish is None:
-            logger.info("The portal goes on at %s; Ctrl-C stops it.", settings.EVENKEEL_API_URL)
+            logger.info(
+                "The portal goes on at %s, with the account that was named when it was ready; Ctrl-C stops it.",
+                settings.EVENKEEL_API_URL,
+            )
         else:
             finish(exit_code)
 

@@ -77,8 +77,11 @@ def _left_out(field: View, job: Job, ahead: int, rooms: Rooms) -> Reason:
     over = rooms.reason(job, [Gang(kind, each.low) for kind, each in spans.items()])
     if over is not None:
         return over
-    cause = {0: "Too few GPUs are free", 1: "The minimum of the job ahead leaves too few GPUs"}.get(
-        ahead, f"The minimums of {ahead} jobs ahead leave too few GPUs"
+    before = (
+        "The job before it, even at its minimum, leaves"
+        if ahead == 1
+        else f"The {ahead} jobs before it, even at their minimums, leave"
     )
+    cause = f"{before} too few GPUs" if ahead else "Too few GPUs are free"
     text = f"{cause}; this one needs at least {words(Gang(name, span.low))} and starts when they are free."
     return Reason("no_room", text, {"type": name, "needs": span.low})

@@ -154,8 +154,8 @@ def test_wrong_parameters_are_named() -> None:
     ("others", "cause"),
     [
         ([], "Too few GPUs are free"),
-        ([3], "The minimum of the job ahead leaves too few GPUs"),
-        ([2, 1], "The minimums of 2 jobs ahead leave too few GPUs"),
+        ([3], "The job before it, even at its minimum, leaves too few GPUs"),
+        ([2, 1], "The 2 jobs before it, even at their minimums, leave too few GPUs"),
     ],
 )
 def test_who_does_not_fit_reads_how_many_are_ahead(others: list[int], cause: str) -> None:

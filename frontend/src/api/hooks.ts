@@ -150,6 +150,7 @@ export function usePreview(file: Record<string, unknown>) {
   return useQuery({
     queryKey: ["preview", file],
     queryFn: ({ signal }) => request<JobPreview>(url("jobs/preview"), { method: "POST", body: file, signal }),
+    enabled: file.model_type !== undefined || file.command !== undefined,
     placeholderData: keepPreviousData,
     refetchInterval: 30_000,
   });

@@ -120,7 +120,7 @@ export function moment(at: Date, now: Date): string {
   if (sameDay(at, now)) return clock(at);
   const days = Math.abs(at.getTime() - now.getTime()) / 86_400_000;
   const day = days < 6 ? at.toLocaleDateString("en-GB", { weekday: "short" }) : at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  return `${day} ${clock(at)}`;
+  return at.getFullYear() === now.getFullYear() || days < 6 ? `${day} ${clock(at)}` : `${day} ${at.getFullYear()}, ${clock(at)}`;
 }
 
 export function momentRange(low: Date, high: Date, now: Date): string {

@@ -7,7 +7,7 @@ const now = new Date("2026-11-22T12:00:00Z");
 const row = (more: Partial<Destination> = {}) =>
   ({ name: "ends", enabled: true, disabled_why: "", failing_since: null, failures: 0, delivered_at: null, own_jobs: true, project: null, ...more }) as Destination;
 const line = (more: Partial<NoticeDelivery> = {}) => ({ status: "delivered", attempts: 1, answer_code: 200, answer: "", error: "", ...more }) as NoticeDelivery;
-const said = (rows: Destination[]) => noticeSentence(rows).map((part) => part.text).join("");
+const said = (rows: Destination[]) => noticeSentence(rows, true).map((part) => part.text).join("");
 
 test("the page opens with what does not work", () => {
   const off = row({ name: "chat", enabled: false, disabled_why: "It answered 410: it wants no more." });

@@ -38,14 +38,14 @@ export function healthOf(row: Destination, now: Date): Health {
 }
 
 /** The opening sentence: first what does not work. */
-export function noticeSentence(rows: Destination[]): Part[] {
+export function noticeSentence(rows: Destination[], email: boolean): Part[] {
   const stopped = rows.filter((row) => !row.enabled && row.disabled_why !== "");
   const failing = rows.filter((row) => row.enabled && row.failing_since !== null);
   const on = rows.filter((row) => row.enabled);
   if (stopped.length > 0) return [{ text: `${named(stopped)} ${stopped.length === 1 ? "was" : "were"} turned off`, strong: true }, { text: ", because nothing got through. Test, then turn on again." }];
   if (failing.length > 0) return [{ text: `${named(failing)} ${failing.length === 1 ? "does" : "do"} not answer`, strong: true }, { text: ". What is to be sent is tried again for about a day." }];
   if (on.length > 0) return [{ text: `You are told in ${count(on.length, "place")}`, strong: true }, { text: ` of what happens to your jobs: ${named(on)}.` }];
-  return [{ text: "You are told of nothing yet", strong: true }, { text: ". Add a webhook, a chat or your e-mail address, and choose what you want to know." }];
+  return [{ text: "You are told of nothing yet", strong: true }, { text: `. Add ${email ? "a webhook, a chat or your e-mail address" : "a webhook or a chat"}, and choose what you want to know.${email ? "" : " Mail would need a server that an administrator sets up."}` }];
 }
 
 const named = (rows: Destination[]) => rows.slice(0, 3).map((row) => row.name).join(", ") + (rows.length > 3 ? ` and ${rows.length - 3} more` : "");

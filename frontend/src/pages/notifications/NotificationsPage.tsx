@@ -28,7 +28,7 @@ export default function NotificationsPage({ session }: { session: Session }) {
     <>
       <TopBar title="Notifications" />
       <div className="page" style={{ maxWidth: 1080 }}>
-        {rows ? <Sentence parts={noticeSentence(rows)} /> : <h1 className="say"><b>Notifications</b> tell you of your jobs by webhook, chat or e-mail.</h1>}
+        {rows ? <Sentence parts={noticeSentence(rows, query.data?.email_available ?? false)} /> : <h1 className="say"><b>Notifications</b> tell you of your jobs by webhook, chat or mail.</h1>}
         {made && <OnceShown label="The secret of the webhook" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}>{made.name}</b> {SIGNED}</OnceShown>}
         {rotate.error && <div className="fault" role="alert" style={{ margin: 0 }}>{rotate.error.message}</div>}
         <Panel

@@ -56,7 +56,7 @@ function Prices() {
           }}
         </Loadable>
         <More query={query} label="More prices" />
-        <Earlier open={old} onToggle={() => setOld(!old)} label="earlier prices" />
+        <After until={[query]}><Earlier open={old} onToggle={() => setOld(!old)} label="earlier prices" /></After>
         {old && (
           <Loadable query={past} what="The list of earlier prices" skeleton={<Skeleton height={26} count={3} />}>
             {(data) => rowsOf(data).length === 0 ? <p className="empty">No price has ended yet.</p> : <RateTable rows={rowsOf(data)} now={now} />}
@@ -82,7 +82,7 @@ function Discounts() {
           {(data) => rowsOf(data).length === 0 ? <p className="empty">Nobody pays less.</p> : <DiscountTable rows={rowsOf(data)} now={now} />}
         </Loadable>
         <More query={query} label="More discounts" />
-        <Earlier open={old} onToggle={() => setOld(!old)} label="earlier discounts" />
+        <After until={[query]}><Earlier open={old} onToggle={() => setOld(!old)} label="earlier discounts" /></After>
         {old && (
           <Loadable query={past} what="The list of earlier discounts" skeleton={<Skeleton height={26} count={2} />}>
             {(data) => rowsOf(data).length === 0 ? <p className="empty">No discount has ended yet.</p> : <DiscountTable rows={rowsOf(data)} now={now} />}

@@ -44,7 +44,7 @@ export function SignIn({ session }: { session: Session }) {
           {signIn.isPending ? "Signing in" : "Sign in"}
         </button>
         {sso && <a href={sso.url} className="btn" style={{ justifyContent: "center", height: 34 }}>Sign in with {sso.name}</a>}
-        <p className={css.hint}>No account yet, or the password is lost? An administrator of this cluster makes accounts and sets passwords.</p>
+        <p className={css.hint}>No account yet, or the password is lost? An administrator of this cluster makes accounts and sets passwords; its own is set on the machine of the portal by manage.py changepassword.</p>
       </form>
       <footer className={css.foot}>
         Evenkeel {session.version}

@@ -58,7 +58,7 @@ const client = () => new QueryClient({ defaultOptions: { queries: { retry: false
 const live = createLiveStore(() => {});
 
 async function show(file: Record<string, unknown>, queries: QueryClient): Promise<void> {
-  await act(async () => root.render(<MantineProvider env="test"><QueryClientProvider client={queries}><MemoryRouter><LiveContext value={live}><Preview file={file} /></LiveContext></MemoryRouter></QueryClientProvider></MantineProvider>));
+  await act(async () => root.render(<MantineProvider env="test"><QueryClientProvider client={queries}><MemoryRouter><LiveContext value={live}><Preview file={{ model_type: "resnet50", ...file }} /></LiveContext></MemoryRouter></QueryClientProvider></MantineProvider>));
 }
 
 const later = (ms: number) => act(async () => { await vi.advanceTimersByTimeAsync(ms); });
@@ -144,11 +144,11 @@ it("asks once what was typed has settled, and marks the answer before as old unt
     await show({ total_steps }, queries);
     await later(100);
   }
-  expect(asked).toEqual([{ total_steps: 1 }]);
+  expect(asked).toEqual([{ model_type: "resnet50", total_steps: 1 }]);
   expect(document.querySelector("[aria-busy=true]")?.textContent).toContain("$0.80");
   await later(600);
   await later(50);
-  expect(asked).toEqual([{ total_steps: 1 }, { total_steps: 1234 }]);
+  expect(asked).toEqual([{ model_type: "resnet50", total_steps: 1 }, { model_type: "resnet50", total_steps: 1234 }]);
   expect(document.querySelector("[aria-busy=true]")).toBeNull();
 });
 

@@ -38,15 +38,17 @@ export function Preview({ file }: { file: JobFile }) {
   const [settled] = useDebouncedValue(file, SETTLES_MS);
   const query = usePreview(settled);
   const old = settled !== file || query.isPlaceholderData;
-  const preview = query.data;
+  const blank = settled.model_type === undefined && settled.command === undefined;
+  const preview = blank ? undefined : query.data;
   const asked = useForecast(old ? null : (preview?.forecast ?? null));
   const forecast = useLatest(settled, asked.data ?? null, old ? undefined : preview);
   return (
     <div className={css.right}>
       <section className={`panel ${old ? css.old : ""}`} aria-label="What it would do" aria-busy={old || query.isPending}>
         {preview && <Said preview={preview} forecast={forecast} pending={preview.forecast !== null && forecast === null && asked.error === null} />}
-        {!preview && query.isPending && <div className="pb"><Skeleton height={28} count={4} /></div>}
-        {query.error && <NoPreview query={query} />}
+        {!preview && !blank && query.isPending && <div className="pb"><Skeleton height={28} count={4} /></div>}
+        {blank && <p className="empty">Choose a program, and what it would do stands here.</p>}
+        {!blank && query.error && <NoPreview query={query} />}
       </section>
       <After until={[query]}>
         {preview && <EffectPanel preview={preview} forecast={forecast} old={old} />}

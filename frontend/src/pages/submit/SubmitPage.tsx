@@ -16,6 +16,7 @@ import { SaveTemplate } from "./SaveTemplate";
 import { StartFrom } from "./StartFrom";
 import css from "./submit.module.css";
 
+const IS_MAC = /Mac|iPhone|iPad/.test(navigator.userAgent);
 const YamlTab = lazy(() => import("./YamlTab"));
 
 export default function SubmitPage({ session }: { session: Session }) {
@@ -91,7 +92,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
               <button type="button" className="btn" onClick={() => setSaving(true)} disabled={wrong}>Save as template</button>
               <button type="button" className="btn" onClick={copy}>Copy YAML</button>
               <button type="submit" className="btn pri" disabled={submit.isPending || wrong} title="Ctrl Enter">
-                {submit.isPending ? "Submitting" : "Submit job"} <kbd>⌘↵</kbd>
+                {submit.isPending ? "Submitting" : "Submit job"} <kbd>{IS_MAC ? "⌘↵" : "Ctrl ↵"}</kbd>
               </button>
             </div>
           </form>

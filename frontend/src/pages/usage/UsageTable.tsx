@@ -38,7 +38,7 @@ export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup;
 function Used({ row }: { row: UsageRow }) {
   if (row.used_gpu_hours === null) return <span className="sub">not known</span>;
   const title = `${withUnit(number(row.measured_gpu_hours), "h")} of ${withUnit(number(row.gpu_hours), "h")} are measured`;
-  return <span title={title}>{withUnit(number(row.used_gpu_hours), "h")}<span className="sub">{percent(row.used_gpu_hours / row.measured_gpu_hours)}</span>{row.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</span>;
+  return <span title={title}>{withUnit(number(row.used_gpu_hours), "h")}<span className="sub">{percent(row.used_gpu_hours / row.measured_gpu_hours)}{row.measured_gpu_hours < row.gpu_hours * 0.995 && ` of ${withUnit(number(row.measured_gpu_hours), "h")}`}</span>{row.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</span>;
 }
 
 function Name({ row, by, email }: { row: UsageRow; by: UsageGroup; email: string }) {
