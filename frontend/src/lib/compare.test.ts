@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JobDetail, Metrics } from "../api/types";
-import { differenceWords, figures, flatten, meanSpeed, metricNames, overSteps, parameters, referencesOf, valuesAt } from "./compare";
+import { differenceWords, figures, flatten, metricNames, overSteps, parameters, referencesOf, valuesAt } from "./compare";
+import { meanSpeed } from "./jobView";
 
 describe("which jobs are compared", () => {
   it("reads numbers and places in arrays, each once, four at most", () => {

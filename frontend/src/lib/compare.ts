@@ -1,6 +1,7 @@
-import type { Job, JobCost, JobDetail, Metrics } from "../api/types";
+import type { JobCost, JobDetail, Metrics } from "../api/types";
 import { duration, integer, money, number, percent, THIN, withUnit } from "./format";
 import { ORDER, type JobFile } from "./jobFile";
+import { meanSpeed } from "./jobView";
 
 export const MOST_COMPARED = 4;
 const NONE = "–";
@@ -55,12 +56,6 @@ export function parameters(files: JobFile[]): Line[] {
   const paths = [...new Set(flat.flatMap((one) => [...one.keys()]))];
   paths.sort((a, b) => place(a) - place(b) || a.localeCompare(b));
   return paths.map((path) => line(path, flat.map((one) => one.get(path) ?? null)));
-}
-
-/** The mean over its training, of the steps that it made itself. */
-export function meanSpeed(job: Job): number | null {
-  const made = job.step - (job.resumed_from?.step ?? 0);
-  return job.times.running_s > 0 && made > 0 ? made / job.times.running_s : null;
 }
 
 const shown = (value: number | null | undefined, write: (value: number) => string) => (value === null || value === undefined ? NONE : write(value));

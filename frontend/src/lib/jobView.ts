@@ -30,7 +30,18 @@ export function endFigure(job: Job, now: Date): Figure {
   return { label: "Expected end", value: moment(at, now), detail: relative(at, now) + range };
 }
 
+/** The mean over its training, of the steps that it made itself. */
+export function meanSpeed(job: Job): number | null {
+  const made = job.step - (job.resumed_from?.step ?? 0);
+  return job.times.running_s > 0 && made > 0 ? made / job.times.running_s : null;
+}
+
 export function throughputFigure(job: Job): Figure {
+  if (job.finished_at) {
+    const mean = meanSpeed(job);
+    const detail = mean === null ? "it made no step" : `mean of ${duration(job.times.running_s)} of training`;
+    return { label: "Throughput", value: mean === null ? "–" : number(mean), unit: "steps/s", detail };
+  }
   const speed = job.throughput?.steps_per_s ?? null;
   const predicted = job.throughput?.predicted_steps_per_s ?? null;
   const parts = [predicted === null ? "" : `predicted ${number(predicted)}`, sourceWords(job)].filter(Boolean);

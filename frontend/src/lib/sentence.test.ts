@@ -43,6 +43,13 @@ it("says when GPUs are free that somebody waits for, and who is first for these"
   const jobs = new Map([running(1, "oak-02", 5), running(2, "oak-01", 20)].map((job) => [job.number, job]));
   expect(words(state, jobs)).toContain("; the next GPUs are expected free at 14:20, and #7 is first for them.");
 });
+it("says when the first one starts where that was worked out, rather than when something is free", () => {
+  const state = cluster({}, [7]);
+  state.nodes["oak-01"] = { ...node, first_waiting: 7 };
+  const waits = { number: 7, full: { finished_at: null, allocation: null, expected_start: { p50_at: new Date(NOW.getTime() + 25 * 60_000).toISOString() } } } as unknown as JobView;
+  const jobs = new Map([running(2, "oak-01", 20), waits].map((job) => [job.number, job]));
+  expect(words(state, jobs)).toContain("One job waits; #7 is first, and starts at about 14:25.");
+});
 it("is calm about an empty cluster", () => expect(words(cluster({ running: 0, gpus_busy: 0, variance: null }))).toBe("All is calm. All 32 GPUs are free. Nothing waits."));
 it("asks for accelerators where there are none", () => expect(words(cluster({ gpus_total: 0 }))).toMatch(/^No accelerators yet\./));
 it("puts a lost node first", () => {

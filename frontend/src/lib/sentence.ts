@@ -1,6 +1,6 @@
 import type { ClusterState } from "./blanks";
 import type { JobView } from "./liveContext";
-import { capital, clock, count, inWords, variance as spread } from "./format";
+import { capital, clock, count, inWords, moment, variance as spread } from "./format";
 
 /** A sentence in parts; the strong ones are set bold. */
 export interface Part {
@@ -52,7 +52,10 @@ function waiting(state: ClusterState, jobs: Map<number, JobView>, now: Date): Pa
   const wanted = new Set(Object.values(state.nodes).map((node) => node.first_waiting));
   const first = state.queue.find((number) => wanted.has(number));
   const next = nextFree(state, jobs.values(), now);
-  if (next) parts.push(plain("; the next GPUs are expected free at "), strong(clock(next.at)), plain(`, and #${next.first} is first for them`));
+  const head = next?.first ?? first;
+  const start = head === undefined ? undefined : jobs.get(head)?.full?.expected_start?.p50_at;
+  if (start && Date.parse(start) > now.getTime()) parts.push(plain(`; #${head} is first, and starts at about `), strong(moment(new Date(start), now)));
+  else if (next) parts.push(plain("; the next GPUs are expected free at "), strong(clock(next.at)), plain(`, and #${next.first} is first for them`));
   else if (first !== undefined) parts.push(plain(`; #${first} is first`));
   else parts.push(plain(queued === 1 ? ", but not for GPUs that it could have now" : ", none of them for GPUs that it could have now"));
   return [...parts, plain(".")];

@@ -1,27 +1,34 @@
-import type { JobDetail } from "../../api/types";
-import { fixed, integer, number, THIN, typeName } from "../../lib/format";
+import type { JobCost, JobDetail } from "../../api/types";
+import { fixed, integer, number, THIN, typeName, withUnit } from "../../lib/format";
 import { endFigure, throughputFigure, waitedFigure, type Figure } from "../../lib/jobView";
 import { useCluster } from "../../lib/liveContext";
 import { whereOf } from "../overview/RunningRow";
 
-function figures(job: JobDetail, now: Date, mean: number | null): Figure[] {
+/** Of a job that has ended: it holds none now. */
+function heldFigure(job: JobDetail, cost: JobCost | undefined): Figure {
+  const held_s = job.times.launching_s + job.times.running_s;
+  if (!cost || held_s <= 0) return { label: "GPUs", value: "–", detail: held_s > 0 ? "" : "it held none" };
+  return { label: "GPUs", value: number((cost.gpu_hours * 3600) / held_s, 2), unit: "in the mean", detail: `${withUnit(number(cost.gpu_hours), "GPU-hours")} held` };
+}
+
+function figures(job: JobDetail, now: Date, mean: number | null, cost: JobCost | undefined): Figure[] {
   const share = job.relative_throughput;
   const detail = [job.slowdown === null ? "" : `slowdown ${number(job.slowdown, 2)}${THIN}×`, mean === null ? "" : `cluster mean ${number(mean, 2)}`].filter(Boolean).join(", ");
   return [
     { label: "Progress", value: fixed(job.progress * 100, job.progress < 1 ? 1 : 0), unit: "%", detail: `${integer(job.step)} of ${integer(job.total_steps)} steps` },
     endFigure(job, now),
-    { label: "GPUs", value: job.allocation ? String(job.allocation.count) : "0", unit: job.allocation ? `×${THIN}${typeName(job.allocation.type)}` : "", detail: job.allocation ? whereOf(job).long : job.queue_position ? `position ${job.queue_position} in the queue` : "none held" },
+    job.finished_at ? heldFigure(job, cost) : { label: "GPUs", value: job.allocation ? String(job.allocation.count) : "0", unit: job.allocation ? `×${THIN}${typeName(job.allocation.type)}` : "", detail: job.allocation ? whereOf(job).long : job.queue_position ? `position ${job.queue_position} in the queue` : "none held" },
     throughputFigure(job),
-    { label: "Relative throughput", value: share === null ? "–" : number(share, 2), detail: detail || "1 is as fast as alone" },
+    { label: "Relative throughput", value: share === null ? "–" : number(share, 2), detail: job.finished_at ? "of jobs that hold GPUs" : detail || "1 is as fast as alone" },
     waitedFigure(job),
   ];
 }
 
-export function Figures({ job, now }: { job: JobDetail; now: Date }) {
+export function Figures({ job, cost, now }: { job: JobDetail; cost: JobCost | undefined; now: Date }) {
   const mean = useCluster()?.tiles.mean_relative_throughput ?? null;
   return (
     <section className="panel strip" aria-label="Figures">
-      {figures(job, now, mean).map((figure) => (
+      {figures(job, now, mean, cost).map((figure) => (
         <div key={figure.label} className="fig">
           <div className="l">{figure.label}</div>
           <div className="v">{figure.value}{figure.unit && <small>{figure.unit}</small>}</div>

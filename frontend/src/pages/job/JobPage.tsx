@@ -82,7 +82,7 @@ function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }
   return (
     <>
       <JobHeader job={job} now={now} />
-      <Figures job={job} now={now} />
+      <Figures cost={cost.data} job={job} now={now} />
       <div className={`cols ${css.body}`}>
         <div className={css.stack}>
           <LifePanel job={job} timeline={timeline} now={now} />
