@@ -127,8 +127,8 @@ def stop_signals_raise() -> Iterator[Callable[[], None]]:
         numbers.append(signal.SIGHUP)
 
     def ignore() -> None:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
+        for number in numbers:  # not SIG_IGN: for one that waits already Python would print a traceback
+            signal.signal(number, lambda number, frame: None)
 
     def interrupt(number: int, frame: object) -> None:
         ignore()
