@@ -66,6 +66,14 @@ if [ ! -x .venv/bin/python ]; then
   if "$python" -c 'import ensurepip' 2>/dev/null; then "$python" -m venv .venv; else "$python" -m venv --without-pip .venv; fi
 fi
 if .venv/bin/python -m pip --version >/dev/null 2>&1; then pip=(.venv/bin/python -m pip); else find_pip; fi
-"${pip[@]}" install -qq --disable-pip-version-check --no-input -r requirements.lock </dev/null
+packages=$(grep -c '==' requirements.lock)
+# On a terminal it says how far it is.
+progress() {
+  awk -v all="$packages" '
+    /^Collecting/ { printf "\r  package %d of %d", ++got, all; fflush() }
+    /^Installing/ { printf "\r  installing %d packages; a minute\n", all; fflush() }' >&2
+}
+lock=(install --disable-pip-version-check --no-input -r requirements.lock)
+if [ -t 2 ]; then "${pip[@]}" "${lock[@]}" </dev/null | progress; else "${pip[@]}" "${lock[@]}" -qq </dev/null; fi
 "${pip[@]}" install -qq --disable-pip-version-check --no-input --no-deps --no-build-isolation -e client </dev/null
 echo "$wanted" >"$stamp"

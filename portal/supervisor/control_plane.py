@@ -22,6 +22,7 @@ from django.db import DatabaseError, connections
 
 from portal.database.base import close_idle
 from portal.logs import json_lines
+from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
 from portal.supervisor.errors import SetupError
 from portal.supervisor.layout import Layout
@@ -50,6 +51,9 @@ class ControlPlane:
     def start(self, supervisor: Supervisor) -> None:
         began = time.monotonic()
         logger.info("Evenkeel %s, data in %s", settings.VERSION, self._layout.data)
+        servers = service_account().uid
+        if servers is not None:
+            logger.info("As root: the databases run as account %d, each project's jobs as one of its own.", servers)
         children = self._children()
         for child in children:
             if child.clear_leftovers():

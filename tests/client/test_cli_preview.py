@@ -143,9 +143,24 @@ def test_quickly_it_asks_for_no_forecast(run: Run, portal: Scripted) -> None:
 def test_a_job_that_never_starts_has_no_forecast_and_says_what_to_change(run: Run, portal: Scripted) -> None:
     never: Any = {"verdict": "never", "allocation": None, "effects": [], "affected": 0, "forecast": None, "starting": 0}
     answers(portal, SAID | never | {"would_change": "Ask for fewer GPUs."})
-    said = run(*WISH).output
-    assert "Never" in said
-    assert "Ask for fewer GPUs." in said
+    answer = run(*WISH)
+    assert "Never" in answer.output
+    assert "Ask for fewer GPUs." in answer.output
+    assert answer.exit_code == 1
+    assert run(*WISH, "--output", "json").exit_code == 1
+
+
+def test_a_refusal_names_the_option_that_was_given(run: Run, portal: Scripted) -> None:
+    wrong = [{"field": name, "message": "is wrong", "code": "x"} for name in ("model_type", "total_steps", "nmae")]
+    portal["POST jobs/preview"] = (400, {"title": "Bad request", "status": 400, "detail": "x", "errors": wrong})
+    refusal = run("preview", "--model", "resnet50", "--set", "total_steps=9")
+    assert refusal.exit_code == 1
+    assert [line.strip() for line in refusal.output.splitlines()] == [
+        "Error: Bad request",
+        "--model: is wrong",
+        "total_steps: is wrong",
+        "nmae: is wrong",
+    ]
 
 
 def test_a_forecast_that_does_not_come_is_said(run: Run, portal: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import json
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -26,6 +27,7 @@ from tests.client.cli_portal import make_job
 
 Run = Callable[..., Result]
 PAGE = {"next": None, "previous": None}
+ARCHIVED_AT = "2026-11-21T14:32:10.5Z"
 
 
 class Scripted(ThreadingHTTPServer):
@@ -174,9 +176,12 @@ def test_many_jobs_at_once_are_asked_about_first(run: Run, portal: Scripted) -> 
 
 
 def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal: Scripted) -> None:
-    rows = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_held": 4}]
+    rows = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_held": 4, "archived_at": ARCHIVED_AT}]
     portal["GET projects"] = PAGE | {"results": rows}
-    assert run("projects", "ls").output.splitlines()[1].split()[:4] == ["vision", "Vision", "manager", "-"]
+    cells = run("projects", "ls").output.splitlines()[1].split()
+    assert cells[:4] == ["vision", "Vision", "manager", "-"]
+    local = datetime.fromisoformat(ARCHIVED_AT).astimezone()
+    assert cells[-2:] == local.strftime("%Y-%m-%d %H:%M:%S").split()
     portal["GET projects/vision/members"] = PAGE | {
         "results": [{"user": {"id": 7, "email": "ada@example.org", "name": "Ada"}, "role": "member"}]
     }

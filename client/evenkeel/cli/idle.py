@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, done, pairs, print_json
-from evenkeel.client import ApiError, Json
+from evenkeel.cli.output import as_json, clean, done, options_named, pairs, print_json
+from evenkeel.client import Json
 from evenkeel.resources import given
 
 MINUTES = click.FloatRange(min=0, min_open=True, max=43_200)
@@ -93,11 +91,8 @@ def set_(
             f"--release-after {released_s / 60:g} must be at least --warn-after {warned_s / 60:g}, both in minutes: "
             "whoever is parked is warned first"
         )
-    try:
+    with options_named(OPTIONS):
         rule = operations.set_idle_rule(wish)
-    except ApiError as error:
-        named = [replace(one, field=OPTIONS.get(one.field, one.field)) for one in error.errors]
-        raise ApiError(error.status, error.title, "" if named else error.detail, named) from error
     _print(rule, output)
     if output != "json":
         done("It holds for what is idle already, too.")

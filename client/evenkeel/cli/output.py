@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -36,7 +38,8 @@ def print_value(value: Mapping[str, object], output: str) -> None:
     if output == "json":
         print_json(value)
     else:
-        click.echo(pairs([(name.replace("_", " ").capitalize(), cell_text(part)) for name, part in value.items()]))
+        rows = [(name.replace("_", " ").capitalize(), _named_text(name, part)) for name, part in value.items()]
+        click.echo(pairs(rows))
 
 
 def print_rows(rows: Iterable[Mapping[str, object]], heads: Mapping[str, str], output: str, *, none: str) -> None:
@@ -45,7 +48,8 @@ def print_rows(rows: Iterable[Mapping[str, object]], heads: Mapping[str, str], o
     if output == "json":
         print_json(found)
     elif found:
-        click.echo(table(list(heads), [[cell_text(_at(row, path)) for path in heads.values()] for row in found]))
+        cells = [[_named_text(path, _at(row, path)) for path in heads.values()] for row in found]
+        click.echo(table(list(heads), cells))
     else:
         click.echo(none, err=True)
 
@@ -55,6 +59,11 @@ def _at(row: Mapping[str, object], path: str) -> object:
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def _named_text(name: str, value: object) -> str:
+    """Moments, whose names end in `_at`, are local and to the second wherever they stand."""
+    return moment(value) if name.endswith("_at") and isinstance(value, str) else cell_text(value)
 
 
 def cell_text(value: object) -> str:
@@ -67,7 +76,7 @@ def cell_text(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(cell_text(item) for item in value)
     if isinstance(value, dict):
-        return ", ".join(f"{name} {cell_text(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {_named_text(name, part)}" for name, part in value.items())
     return clean(value)
 
 
@@ -79,6 +88,16 @@ def done(text: str) -> None:
 def note(text: str) -> None:
     """To people only: standard error."""
     click.echo(text, err=True)
+
+
+@contextmanager
+def options_named(options: Mapping[str, str]) -> Iterator[None]:
+    """A refusal of a field names the option that it was given as; `options`: of fields."""
+    try:
+        yield
+    except ApiError as error:
+        named = [replace(one, field=options.get(one.field, one.field)) for one in error.errors]
+        raise ApiError(error.status, error.title, "" if named else error.detail, named) from error
 
 
 def print_error(error: ClientError) -> None:
@@ -115,8 +134,13 @@ def job_name(number: int, array: schemas.ArrayPlace | None) -> str:
 
 
 def waits_for(reason: schemas.JobReason) -> str:
-    """Of a waiting job: squeue's word, or the token where it has none."""
-    return clean(reason["slurm"] or reason["token"])
+    """Of a waiting job: squeue's word, or the token written like one."""
+    return clean(reason["slurm"] or token_text(reason["token"]))
+
+
+def token_text(token: str) -> str:
+    """As squeue writes its own: `WaitingForRound`."""
+    return clean("".join(part.capitalize() for part in token.split("_")))
 
 
 def fitted(text: str, width: int) -> str:

@@ -9,9 +9,10 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, moment, note, pairs, print_json, span_text, table
+from evenkeel.cli.output import as_json, clean, moment, note, options_named, pairs, print_json, span_text, table
 from evenkeel.cli.starts import start_text
-from evenkeel.cli.submit import COMMAND_KEY, AfterDashes, job_file_of, job_options
+from evenkeel.cli.submit import COMMAND_KEY, AfterDashes, job_file_of, job_options, typed
+from evenkeel.cli.waiting import FAILED_CALL
 from evenkeel.client import Client
 
 VERDICTS = {"now": ("It would start now", "green"), "later": ("It would wait", "yellow"), "never": ("Never", "red")}
@@ -24,8 +25,10 @@ _LONGEST_S = 15.0
 @click.option("--quick", is_flag=True, help="Do not wait for the expected start, which takes some seconds.")
 @as_json
 @click.pass_context
-def preview(ctx: click.Context, /, quick: bool, output: str, **parts: Any) -> None:
+def preview(ctx: click.Context, /, quick: bool, output: str, **parts: Any) -> int:
     """Say whether a job would start now, later or never, why, and what it would do to others. Submits nothing.
+
+    Ends with 0, or with 1 where the job would never start.
 
     \b
     Examples:
@@ -35,16 +38,19 @@ def preview(ctx: click.Context, /, quick: bool, output: str, **parts: Any) -> No
     """
     job = job_file_of(command=ctx.meta.get(COMMAND_KEY), **parts)
     client = connect()
-    found = client.preview(job)
+    with options_named(typed(parts)):
+        found = client.preview(job)
     forecast = None if quick or found["forecast"] is None else _await(client, found["forecast"])
+    status = FAILED_CALL if found["verdict"] == "never" else 0
     if output == "json":
         print_json({**found, "forecast": forecast})
-        return
+        return status
     click.echo(pairs([*_verdict_rows(found), *_forecast_rows(found, forecast, quick=quick)]))
     if found["effects"]:
         click.echo(f"\n{_effects(found)}")
     if forecast and forecast["delayed"]:
         click.echo(f"\n{_delayed(forecast)}")
+    return status
 
 
 def _await(client: Client, preview: str) -> schemas.Forecast | None:

@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ import yaml
 
 from evenkeel.cli.bundle import pack
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, note, print_json, state_text
+from evenkeel.cli.output import as_json, clean, note, options_named, print_json, state_text
 from evenkeel.cli.waiting import finish
 from evenkeel.client import Client, ConnectionFailed, Json
 from evenkeel.yaml_loader import Loader
 
 COMMAND_KEY = "evenkeel.command"
+#: Keys of the job file whose option is not called like them.
+OPTIONS = {"model_type": "--model", "total_steps": "--steps"}
 #: Mappings whose values are text, so that a commit like 1234567 is not taken for a number.
 TEXTS = ("labels", "env")
 
@@ -57,6 +59,11 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def typed(parts: Mapping[str, object]) -> dict[str, str]:
+    """The keys that were given as options which are called otherwise."""
+    return {key: option for key, option in OPTIONS.items() if parts.get(option.removeprefix("--")) is not None}
 
 
 @click.command(cls=AfterDashes, options_metavar="[OPTIONS] [FILE|-] [-- COMMAND...]")
@@ -99,7 +106,8 @@ def submit(
     if code is not None:
         _upload(client, job, code)
     try:
-        made = client.submit(job, idempotency_key=key)
+        with options_named(typed(parts)):
+            made = client.submit(job, idempotency_key=key)
     except ConnectionFailed:
         note(f"The job may have been taken: submit it again with --idempotency-key {key} and it is made once.")
         raise

@@ -2,8 +2,7 @@ import "uplot/dist/uPlot.min.css";
 import { useElementSize } from "@mantine/hooks";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
-import { tickLabel } from "../lib/bars";
-import { trimmed } from "../lib/format";
+import { clock, trimmed } from "../lib/format";
 import { columnTicks, dayTick, stack } from "../lib/stack";
 import { canvasTone } from "../lib/tone";
 import { useScheme } from "../shell/ThemeToggle";
@@ -69,7 +68,7 @@ function options(width: number, props: Props, scheme: Scheme, read: (plot: uPlot
     axes: [
       named
         ? { ...axis, grid: { show: false }, size: 26, splits: (plot) => columnTicks(names.length, plot.width / 70), values: (_, ticks) => ticks.map((at) => names[at] ?? "") }
-        : { ...axis, grid: { show: false }, size: 26, space: 76, values: (_, ticks) => ticks.map((at) => (span(ticks) >= 2 * DAY_S ? dayTick(at) : tickLabel(at * 1000, span(ticks) * 1000))) },
+        : { ...axis, grid: { show: false }, size: 26, space: 76, values: (_, ticks, __, ___, stepS) => ticks.map((at) => (span(ticks) >= 2 * DAY_S ? dayTick(at) : clock(new Date(at * 1000), stepS < 60))) },
       { ...axis, grid: { stroke: token("grid"), width: 1 }, space: 38, size: 48, values: (_, ticks) => ticks.map(trimmed) },
     ],
     series: [{}, ...drawn(props.lines).map(({ line }) => seriesOf(line, scheme))],

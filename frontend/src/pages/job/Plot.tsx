@@ -2,8 +2,7 @@ import { useElementSize } from "@mantine/hooks";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import type { JobTimeline } from "../../api/types";
-import { tickLabel } from "../../lib/bars";
-import { trimmed } from "../../lib/format";
+import { clock, trimmed } from "../../lib/format";
 import { jobHex } from "../../lib/colour";
 import type { ChartData } from "../../lib/series";
 import { useScheme } from "../../shell/ThemeToggle";
@@ -66,7 +65,7 @@ function options(width: number, props: Props, scheme: Scheme, read: (plot: uPlot
       },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: 70, size: 26, values: (_, ticks) => ticks.map((tick) => tickLabel(tick * 1000, ((ticks.at(-1) ?? 0) - (ticks[0] ?? 0)) * 1000)) },
+      { ...axis, grid: { show: false }, space: 70, size: 26, values: (_, ticks, __, ___, stepS) => ticks.map((tick) => clock(new Date(tick * 1000), stepS < 60)) },
       { ...axis, grid: { stroke: token("grid"), width: 1 }, space: 38, size: 44, values: (_, ticks) => ticks.map(trimmed) },
     ],
     series: [
