@@ -71,9 +71,9 @@ class Runner:
 
     def run(self, name: str, script: str) -> int:
         """As both services do: bash that ends at the first failure."""
-        process = subprocess.Popen(
-            ["bash", "-e", "-o", "pipefail", "-c", script], cwd=self.checkout, env=self.env, start_new_session=True
-        )
+        # SIGINT as a service's machine has it: shells let what is in the background ignore it, tests among it.
+        command = ["env", "--default-signal=INT", "bash", "-e", "-o", "pipefail", "-c", script]
+        process = subprocess.Popen(command, cwd=self.checkout, env=self.env, start_new_session=True)
         if self.cancel_during == name:
             self._await_submission()
             os.killpg(process.pid, signal.SIGINT)
