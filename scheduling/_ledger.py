@@ -13,7 +13,6 @@ from scheduling.domain import Job, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies._fractions import steps_per_s
-from scheduling.policies._known import ByShape
 from scheduling.policies._memory import MEMORY
 from scheduling.policies._view import View
 from scheduling.policies.base import Parameters, Policy
@@ -26,7 +25,6 @@ EDGE_S = 1e-6
 FORGOTTEN_S = 4 * 3_600.0
 
 ByType = Mapping[str, float]
-_ROWS: ByShape[str] = ByShape(most=16384)
 
 
 @dataclass
@@ -68,15 +66,18 @@ class Ledger:
 def account(ledger: Ledger, snapshot: Snapshot) -> None:
     """Credit what jobs held since the last look."""
     at, now, began, had = ledger.at, snapshot.now, ledger.began, ledger.had
-    nothing: ByType = {}
-    for job in snapshot.jobs:
+    for job in snapshot.jobs:  # the innermost loop of long simulations
         gang = job.gang
         if gang is None or not job.gpu_ids or job.state is State.STANDBY:
             continue
-        since = max(at, job.submitted_at, began.get(job.id, at))
+        key, since = job.id, job.submitted_at
+        since = at if at > since else since
+        given = began.get(key, since)
+        since = given if given > since else since
         if now > since:
-            before = had.get(job.id, nothing)
-            had[job.id] = {**before, gang.type: before.get(gang.type, 0.0) + now - since}
+            before = had.get(key)
+            mine = had[key] = {} if before is None else {**before}
+            mine[gang.type] = mine.get(gang.type, 0.0) + now - since
     ledger.at = now
 
 
@@ -90,14 +91,13 @@ def rules_of(policy: str, parameters: Parameters) -> str:
 
 def signature_of(snapshot: Snapshot, field: View, policy: Policy) -> str:
     """Of all that a computation rests on but time: jobs, GPUs, throughputs and the policy itself."""
-    rows, total = _ROWS.of(field.shape), 0
-
-    def make(job: Job) -> str:
-        return _row(job, field)
-
+    total = 0
     for job in snapshot.jobs:
         if _takes_part(job, snapshot.now):
-            total += _digest(job.id, job.weight, job.priority, rows.get(job, make))
+            spans = field.spans(job)
+            if spans.row is None:
+                spans.row = _row(job, field)
+            total += _digest(job.id, job.weight, job.priority, spans.row)
     assert isinstance(policy.parameters, Parameters)
     text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {total:x}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -148,15 +148,15 @@ def settle(ledger: Ledger, snapshot: Snapshot) -> None:
     had, shares, carried = ledger.had, ledger.shares, dict[str, ByType]()
     nothing: ByType = {}
     for job in snapshot.jobs:
-        own, due, beyond = had.get(job.id, nothing), shares.get(job.id, nothing), dict[str, float]()
-        for kind, seconds in own.items():
-            left = seconds - due.get(kind, 0.0) * since
-            beyond[kind] = left if -FORGOTTEN_S <= left <= FORGOTTEN_S else math.copysign(FORGOTTEN_S, left)
+        key = job.id
+        due, beyond = shares.get(key, nothing), {**had.get(key, nothing)}
         for kind, share in due.items():
-            if kind not in own:
-                beyond[kind] = max(-FORGOTTEN_S, -share * since)
+            beyond[kind] = beyond.get(kind, 0.0) - share * since
+        for kind, left in beyond.items():
+            if left > FORGOTTEN_S or left < -FORGOTTEN_S:
+                beyond[kind] = math.copysign(FORGOTTEN_S, left)
         if beyond:
-            carried[job.id] = beyond
+            carried[key] = beyond
     ledger.had, ledger.computed_at = carried, snapshot.now
 
 

@@ -128,8 +128,8 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
         return
     counts, free = hands.counts, hands.free
     waiting = [job for job in field.taking_part if job.id not in counts]
-    for job, kind in _ranked(ledger, snapshot.now, waiting):
-        if job.min_gpus <= free.get(kind, 0) and job.id not in counts:
+    for job, kind in _ranked(ledger, snapshot.now, waiting, free):
+        if job.min_gpus <= free[kind] and job.id not in counts:
             same = job.gang is not None and job.gang.type == kind and job.gang.count == job.min_gpus
             gang = job.gang if same and job.gang else Gang(kind, job.min_gpus)
             if hands.fits(job, gang):
@@ -138,9 +138,10 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
         _fill(field, [job for job in waiting if job.id not in hands.counts], hands)
 
 
-def _ranked(ledger: Ledger, now: float, jobs: list[Job]) -> Iterable[tuple[Job, str]]:
-    """By descending priority; ties by what is owed over all types and on this one, then by the promise, then those that
-    hold nothing first, then by the queue."""
+def _ranked(ledger: Ledger, now: float, jobs: list[Job], free: Mapping[str, int]) -> Iterable[tuple[Job, str]]:
+    """Jobs with each of the types that they are promised and that have room for them, by descending priority; ties by
+    what is owed over all types and on this one, then by the promise, then those that hold nothing first, then by the
+    queue."""
     since, shares, all_had = max(now - ledger.computed_at, 0.0), ledger.shares, ledger.had
     nothing: ByType = {}
     ranked = []
@@ -148,9 +149,13 @@ def _ranked(ledger: Ledger, now: float, jobs: list[Job]) -> Iterable[tuple[Job, 
         by_type = shares.get(job.id)
         if by_type is None:
             continue
+        kinds = [kind for kind in by_type if job.min_gpus <= free.get(kind, 0)]
+        if not kinds:
+            continue
         had = all_had.get(job.id, nothing)
         debt = sum(by_type.values()) * since - sum(had.values())
-        for kind, share in by_type.items():
+        for kind in kinds:
+            share = by_type[kind]
             here, due = had.get(kind, 0.0), share * since
             priority = math.inf if here <= 0.0 else due / here
             ranked.append((-priority, -debt, here - due, -share, job.gang is not None, number, kind))
@@ -162,6 +167,8 @@ def _debts(ledger: Ledger, now: float) -> Iterable[float]:
     """Of each job: seconds that it was promised on all types since the computation, less those that it had."""
     since, had = max(now - ledger.computed_at, 0.0), ledger.had
     nothing: ByType = {}
+    if not since:
+        return (-sum(had[job].values()) if job in had else 0.0 for job in ledger.shares)
     return (
         sum(by_type.values()) * since - sum(had.get(job, nothing).values()) for job, by_type in ledger.shares.items()
     )

@@ -138,11 +138,12 @@ class Tangents:
 
     def _add_row(self, group: int, offers: Floats, total: float, rate: float, theta: float) -> tuple[int, float]:
         """offers * values >= total + rate * (theta' - theta), scaled so that its numbers are near 1: (index, scale)."""
-        columns = np.append(self.found.entries.column[self.found.entries.of(group)], len(self.program.costs) - 1)
+        last = len(self.program.costs) - 1
+        columns = np.concatenate((self.found.entries.column[self.found.entries.of(group)], [last]))
         scale = max(abs(total), abs(rate) * max(abs(theta), self.unit))
         largest = float(np.abs(offers).max())
         scale = scale if scale > 1e-9 * largest else largest  # a cut may say no more than that a column stays empty
-        values = np.append(offers, -rate * self.unit) / scale
+        values = np.concatenate((offers, [-rate * self.unit])) / scale
         return self.program.add_row(columns, values, (total - rate * theta) / scale, INFINITY), scale
 
 

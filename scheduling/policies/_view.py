@@ -24,9 +24,11 @@ class Span:
 
 
 class Spans(dict[str, Span]):
-    """By type, in name order. `least`: GPUs of the smallest gang of any; 0 where nothing can run the job."""
+    """By type, in name order. `least`: GPUs of the smallest gang of any; 0 where nothing can run the job. `row`: its
+    speeds as a ledger of time compares them, once asked for."""
 
     least = 0
+    row: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def _view(snapshot: Snapshot) -> View:
         spans_of=_SPANS.of(shape),
     )
     jobs = sorted(snapshot.jobs, key=queue_key)
-    reasons = {job.id: reason for job in jobs if (reason := _absent(base, job, snapshot.now)) is not None}
+    reasons = _absences(base, jobs, snapshot.now)
     if snapshot.limits:
         queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
         reasons |= _kept_waiting(snapshot.limits, queue)
@@ -260,6 +262,17 @@ def _stuck(field: View, job: Job) -> bool:
         return True
     span = field.spans(job).get(gang.type)
     return span is None or gang.count < span.low
+
+
+def _absences(field: View, jobs: list[Job], now: float) -> dict[str, Reason]:
+    reasons: dict[str, Reason] = {}
+    for job in jobs:
+        if job.state is State.RUNNING and job.restartable and job.resizable and not job.held and not _stuck(field, job):
+            continue  # as most do
+        reason = _absent(field, job, now)
+        if reason is not None:
+            reasons[job.id] = reason
+    return reasons
 
 
 def _absent(field: View, job: Job, now: float) -> Reason | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduling.domain import Plan
@@ -38,10 +37,8 @@ class Resting(Whole):
             return None
         if len(shown) > 1:
             return self._plan_all()
-        nodes, taken = self.floor.excerpt([most_gpus(run) for run in shown])
-        return self._started(
-            plan_round(replace(self.snapshot(shown), nodes=nodes, blocked_gpu_ids=taken), engine.policy)
-        )
+        excerpt = self.snapshot(shown, *self.floor.excerpt([most_gpus(run) for run in shown]))
+        return self._started(plan_round(excerpt, engine.policy))
 
     def _plan_all(self) -> Plan:
         engine = self.engine

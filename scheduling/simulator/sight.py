@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scheduling.domain import Plan, Snapshot
+from scheduling.domain import Node, Plan, Snapshot
 from scheduling.lifecycle import QUEUED, State
 from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import FIRST, Floor, Queue, most_gpus
@@ -35,13 +34,16 @@ class Whole:
         engine = self.engine
         return plan_round(self.snapshot(engine.live.values()), engine.policy)
 
-    def snapshot(self, runs: Iterable[Run]) -> Snapshot:
+    def snapshot(
+        self, runs: Iterable[Run], nodes: tuple[Node, ...] | None = None, taken: frozenset[int] | None = None
+    ) -> Snapshot:
+        """The runs on these nodes, of which so many GPUs are taken; on all nodes where none are given."""
         engine, cluster, now = self.engine, self.engine.cluster, self.engine.clock.now
         checkpoint_s, stop_s = cluster.checkpoint_s, cluster.stop_s
         jobs = tuple([run.view(now, checkpoint_s, stop_s, ages=self.ages) for run in runs])
         return Snapshot(
             now=now,
-            nodes=engine.nodes,
+            nodes=engine.nodes if nodes is None else nodes,
             jobs=jobs,
             seed=engine.seed,
             memory=engine.memory,
@@ -50,7 +52,7 @@ class Whole:
             guarantees=cluster.guarantees,
             pairs=self.pairs.of(jobs) if self.pairs else {},
             settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
-            blocked_gpu_ids=frozenset(engine.occupied - engine.assigned),
+            blocked_gpu_ids=frozenset(engine.occupied - engine.assigned) if taken is None else taken,
             prices=cluster.price_per_gpu_hour,
             **engine.shares.inputs(),
         )
@@ -111,8 +113,7 @@ class Ordered(Whole):
         return plan
 
     def _excerpt(self, shown: list[Run]) -> Snapshot:
-        nodes, taken = self.floor.excerpt([most_gpus(run) for run in shown])
-        return replace(self.snapshot(shown), nodes=nodes, blocked_gpu_ids=taken)
+        return self.snapshot(shown, *self.floor.excerpt([most_gpus(run) for run in shown]))
 
     def _plan_all(self) -> Plan:
         engine = self.engine
