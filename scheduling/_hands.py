@@ -40,10 +40,10 @@ def reasons_of(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) ->
         part = f"{min(1.0, share):.0%} of the time"
         if ledger.problem:
             part += f" (the last valid answer, since {ledger.problem})"
-        over = hands.rooms.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
         if key in hands.counts:
             text = f"The policy gives it {part}; in this round it has {words(hands.counts[key])}."
             return Reason("in_round", text, {"share": share})
+        over = hands.rooms.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
         if over is not None:
             return over
         text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."

@@ -46,11 +46,15 @@ def reasons_of(
     special |= displaced.reasons(layout.gpus)
     special |= own
     unable = Unable(displaced.original, words.pools if words else None)
+    every = (special, allocation.reasons, field.reasons)
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
 
     def tell(key: str) -> Reason:
-        every = (special, allocation.reasons, field.reasons)
-        known = next((reasons[key] for reasons in every if key in reasons), waiting)
+        known = waiting
+        for reasons in every:
+            if key in reasons:
+                known = reasons[key]
+                break
         known = words.tell(key, known) if words else known
         return unable.reason(key, known) if known.token == NO_TYPE else known
 
@@ -78,10 +82,8 @@ def moves_of(
 
 def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, str]) -> tuple[str, ...]:
     """Those that get the most of what it leaves first."""
-    if not had:
-        return ()
-    takers = Counter(gets[gpu] for gpu in had if gpu not in move.gpu_ids and gpu in gets)
-    return tuple(key for key, _ in takers.most_common())
+    takers = [gets[gpu] for gpu in had if gpu in gets and gpu not in move.gpu_ids]
+    return tuple(key for key, _ in Counter(takers).most_common()) if len(takers) > 1 else tuple(takers)
 
 
 def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
