@@ -50,8 +50,13 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
         reasons=reasons_of(ledger, snapshot, field, hands),
         memory={MEMORY: ledger.dump()},
         figures=ledger.figures,
-        next_wake_at=ledger.round_end if field.taking_part else None,
+        next_wake_at=ledger.round_end if any(map(_has_turns, snapshot.jobs)) else None,
     )
+
+
+def _has_turns(job: Job) -> bool:
+    """Whether it has part in rounds to come, be it on its way to its GPUs now. What cannot leave them has none."""
+    return not job.held and (not job.gpu_ids or (job.restartable and job.resizable))
 
 
 def round_end(memory: Mapping[str, Any]) -> float:

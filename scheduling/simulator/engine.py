@@ -265,9 +265,13 @@ class Engine:
             self.wake()
 
     def _forget_protection(self, run: Run) -> None:
-        if run.protected_until is not None:
-            self.protections.discard(run.protected_until)
-            run.protected_until = None
+        at, now = run.protected_until, self.clock.now
+        if at is None:
+            return
+        self.protections.discard(at)
+        run.protected_until = None
+        if at == self.next_wake_at and at > now:  # its end was to wake the round that is due then
+            self.clock.after(at - now, lambda: self.wake() if at == self.next_wake_at else None)
 
     def stop_training(self, run: Run) -> None:
         if run.state in TRAINING and not run.broken:
@@ -285,9 +289,9 @@ class Engine:
         self.after(run, 0.0 if run.broken else self.cluster.stop_s, self._stopped)
 
     def _stopped(self, run: Run) -> None:
-        left = run.occupied
+        left = [gpu for gpu in run.occupied if gpu not in self.assigned]
         self.release(run)
-        self.sight.given([gpu for gpu in left if gpu not in self.assigned])
+        self.sight.given(left)
         run.broken = False
         if run.gpu_ids:
             self.move(run, Event.STOPPED_REASSIGNED)
@@ -298,7 +302,7 @@ class Engine:
             self.move(run, Event.STOPPED_EMPTY)
             self.sight.queued(run)
         self.launch_ready()
-        if not run.gpu_ids and self.sight.is_due(None):
+        if (left or not run.gpu_ids) and self.sight.is_due(None):
             self.wake()
 
     def _done(self, run: Run) -> None:

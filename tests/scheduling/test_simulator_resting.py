@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -44,3 +46,31 @@ def test_between_rounds_nothing_runs_that_could_start_nobody() -> None:
     cluster = Cluster(make_nodes(2), {}, 10.0, 4.0, 1.0)
     quick, whole = (simulate("max_min_fairness", jobs, cluster, whole=whole) for whole in (False, True))
     assert whole.rounds >= quick.rounds + 18  # an arrival each
+
+
+FAST_AND_SLOW = tuple(replace(node, type=kind) for node, kind in zip(make_nodes(1, 1), ("fast", "slow"), strict=True))
+BOTH = {"fast": Curve((2.0,)), "slow": Curve((1.0,))}
+FAST_ONLY = {"fast": Curve((2.0,))}
+
+
+def train(*jobs: tuple[float, float, dict[str, Curve]], launch_s: float) -> list[list[tuple[int, float]]]:
+    """(job, since) of what was held on the fast GPU between rounds at rest and with everything looked at; `jobs`:
+    (arrival, steps, curves)."""
+    listed = [TraceJob(str(n), n, at, steps, curves, max_gpus=1) for n, (at, steps, curves) in enumerate(jobs, 1)]
+    cluster = Cluster(FAST_AND_SLOW, {}, launch_s, 4.0, 1.0)
+    outcomes = [simulate("max_min_fairness", listed, cluster, whole=whole) for whole in (False, True)]
+    fast = FAST_AND_SLOW[0].gpu_ids
+    return [[(job, since) for job, gpus, since, _ in one.holds if gpus == fast] for one in outcomes]
+
+
+def test_the_next_round_ends_though_all_are_on_their_way_at_the_end_of_this() -> None:
+    # The second launches at 100 s, where the first round ends; the third can have nothing but what that has.
+    quick, whole = train((0.0, 150.0, BOTH), (95.0, 2000.0, BOTH), (120.0, 60.0, FAST_ONLY), launch_s=10.0)
+    assert (3, 705.0) in whole
+    assert quick == whole
+
+
+def test_a_round_ends_though_the_job_is_gone_whose_protection_was_to_end_with_it() -> None:
+    # The third is protected from 150 s until 300 s, where the third round ends, and is through at 255 s.
+    quick, _ = train((0.0, 99.0, FAST_ONLY), (0.0, 2000.0, BOTH), (100.0, 210.0, FAST_ONLY), launch_s=50.0)
+    assert quick == [(1, 0.0), (3, 100.0), (2, 305.0)]
