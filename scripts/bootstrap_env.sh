@@ -69,9 +69,13 @@ if .venv/bin/python -m pip --version >/dev/null 2>&1; then pip=(.venv/bin/python
 packages=$(grep -c '==' requirements.lock)
 # On a terminal it says how far it is.
 progress() {
-  awk -v all="$packages" '
-    /^Collecting/ { printf "\r  package %d of %d", ++got, all; fflush() }
-    /^Installing/ { printf "\r  installing %d packages; a minute\n", all; fflush() }' >&2
+  local line got=0
+  while IFS= read -r line; do # not awk: Debian's reads in blocks
+    case $line in
+      Collecting*) printf '\r  package %d of %d' $((got += 1)) "$packages" ;;
+      Installing*) printf '\r  installing %d packages; a minute\n' "$packages" ;;
+    esac
+  done >&2
 }
 lock=(install --disable-pip-version-check --no-input -r requirements.lock)
 if [ -t 2 ]; then "${pip[@]}" "${lock[@]}" </dev/null | progress; else "${pip[@]}" "${lock[@]}" -qq </dev/null; fi

@@ -53,7 +53,7 @@ class ControlPlane:
         logger.info("Evenkeel %s, data in %s", settings.VERSION, self._layout.data)
         servers = service_account().uid
         if servers is not None:
-            logger.info("As root: the databases run as account %d, each project's jobs as one of its own.", servers)
+            logger.info("As root: embedded servers run as account %d, each project's jobs as one of its own.", servers)
         children = self._children()
         for child in children:
             if child.clear_leftovers():

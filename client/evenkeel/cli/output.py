@@ -62,8 +62,9 @@ def _at(row: Mapping[str, object], path: str) -> object:
 
 
 def _named_text(name: str, value: object) -> str:
-    """Moments, whose names end in `_at`, are local and to the second wherever they stand."""
-    return moment(value) if name.endswith("_at") and isinstance(value, str) else cell_text(value)
+    """Moments, by their names, are local and to the second wherever they stand."""
+    is_moment = name == "at" or name.endswith("_at")
+    return moment(value) if is_moment and isinstance(value, str) else cell_text(value)
 
 
 def cell_text(value: object) -> str:

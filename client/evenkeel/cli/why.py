@@ -13,7 +13,7 @@ from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, asked_rows, clean, job_name, moment, pairs, print_json, print_rows, waits_for
 from evenkeel.client import Client
 
-ARRAY_HEADS = {"REASON": "reason", "JOBS": "jobs", "FIRST": "first", "WHY THE FIRST WAITS": "text"}
+ARRAY_HEADS = {"REASON": "word", "JOBS": "jobs", "FIRST": "first", "WHY THE FIRST WAITS": "text"}
 
 
 @click.command()
@@ -77,11 +77,12 @@ def _by_reason(jobs: Iterable[schemas.Job]) -> list[dict[str, object]]:
     """Jobs that wait for the same, the first of them for all; most first."""
     alike: dict[str, list[schemas.Job]] = {}
     for job in jobs:
-        alike.setdefault(waits_for(job["reason"]), []).append(job)
+        alike.setdefault(job["reason"]["slurm"] or job["reason"]["token"], []).append(job)
     groups = sorted(alike.items(), key=lambda group: -len(group[1]))
     return [
         {
             "reason": reason,
+            "word": waits_for(group[0]["reason"]),
             "jobs": len(group),
             "first": job_name(group[0]["number"], group[0]["array"]),
             "text": group[0]["reason"]["text"],
