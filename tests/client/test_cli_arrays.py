@@ -45,7 +45,7 @@ def test_ls_names_jobs_of_arrays_and_says_why_each_waits(run: Run, portal: Scrip
     assert head.split()[3:5] == ["STATE", "REASON"]
     assert [line.split()[0] for line in lines] == ["18_3", "9", "8"]
     at = head.index("REASON")
-    assert [line[at:].split("  ")[0] for line in lines] == ["JobArrayTaskLimit", "min_gain", ""]
+    assert [line[at:].split("  ")[0] for line in lines] == ["JobArrayTaskLimit", "MinGain", ""]
 
 
 def test_ls_is_as_wide_as_the_terminal(run: Run, portal: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
