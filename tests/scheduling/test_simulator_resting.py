@@ -53,14 +53,14 @@ BOTH = {"fast": Curve((2.0,)), "slow": Curve((1.0,))}
 FAST_ONLY = {"fast": Curve((2.0,))}
 
 
-def train(*jobs: tuple[float, float, dict[str, Curve]], launch_s: float) -> list[list[tuple[int, float]]]:
-    """(job, since) of what was held on the fast GPU between rounds at rest and with everything looked at; `jobs`:
-    (arrival, steps, curves)."""
+def train(*jobs: tuple[float, float, dict[str, Curve]], launch_s: float, on: int = 0) -> list[list[tuple[int, float]]]:
+    """(job, since) of what was held on one GPU (0: the fast one) between rounds at rest and with everything looked at;
+    `jobs`: (arrival, steps, curves)."""
     listed = [TraceJob(str(n), n, at, steps, curves, max_gpus=1) for n, (at, steps, curves) in enumerate(jobs, 1)]
     cluster = Cluster(FAST_AND_SLOW, {}, launch_s, 4.0, 1.0)
     outcomes = [simulate("max_min_fairness", listed, cluster, whole=whole) for whole in (False, True)]
-    fast = FAST_AND_SLOW[0].gpu_ids
-    return [[(job, since) for job, gpus, since, _ in one.holds if gpus == fast] for one in outcomes]
+    mine = FAST_AND_SLOW[on].gpu_ids
+    return [[(job, since) for job, gpus, since, _ in one.holds if gpus == mine] for one in outcomes]
 
 
 def test_the_next_round_ends_though_all_are_on_their_way_at_the_end_of_this() -> None:
@@ -74,3 +74,10 @@ def test_a_round_ends_though_the_job_is_gone_whose_protection_was_to_end_with_it
     # The third is protected from 150 s until 300 s, where the third round ends, and is through at 255 s.
     quick, _ = train((0.0, 99.0, FAST_ONLY), (0.0, 2000.0, BOTH), (100.0, 210.0, FAST_ONLY), launch_s=50.0)
     assert quick == [(1, 0.0), (3, 100.0), (2, 305.0)]
+
+
+def test_what_a_moved_job_leaves_is_given_out_at_once() -> None:
+    # At 500 s, a round's end, the second moves to the fast GPU; it has left the slow one at 505 s.
+    jobs = (0.0, 900.0, FAST_ONLY), (0.0, 9000.0, BOTH), (502.0, 100.0, {"slow": Curve((1.0,))})
+    for held in train(*jobs, launch_s=10.0, on=1):
+        assert held == [(2, 0.0), (3, 505.0)]
