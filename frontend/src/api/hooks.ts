@@ -145,12 +145,15 @@ export const useRelease = (number: number) => useJobChange(number, (_: void) => 
 export const useExtend = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/extend`, {}));
 export const usePatchJob = (number: number) => useJobChange(number, (patch: Record<string, unknown>) => send<Job>("PATCH", `jobs/${number}`, patch));
 
+/** Whether a job file names what to run: without it there is nothing to foresee. */
+export const hasProgram = (file: Record<string, unknown>) => file.model_type !== undefined || file.command !== undefined;
+
 /** What a job file would do if it were submitted; while it changes the answer before stays. */
 export function usePreview(file: Record<string, unknown>) {
   return useQuery({
     queryKey: ["preview", file],
     queryFn: ({ signal }) => request<JobPreview>(url("jobs/preview"), { method: "POST", body: file, signal }),
-    enabled: file.model_type !== undefined || file.command !== undefined,
+    enabled: hasProgram(file),
     placeholderData: keepPreviousData,
     refetchInterval: 30_000,
   });

@@ -136,6 +136,14 @@ it("says the limit that refuses the job, with no effect and no forecast", async 
   expect(text()).toContain("it does not");
 });
 
+it("asks nothing and waits for nothing while no program is chosen", async () => {
+  await show({ model_type: undefined, total_steps: 1 }, client());
+  await later(700);
+  expect(asked).toEqual([]);
+  expect(text()).toContain("Choose a program");
+  expect(document.querySelector("[aria-busy=true]")).toBeNull();
+});
+
 it("asks once what was typed has settled, and marks the answer before as old until then", async () => {
   const queries = client();
   await show({ total_steps: 1 }, queries);

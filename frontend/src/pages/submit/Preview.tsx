@@ -2,7 +2,7 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useState, type ReactNode } from "react";
 import { ApiError } from "../../api/client";
 import { usePartitions } from "../../api/clusterHooks";
-import { useAcceleratorTypes, useForecast, useModelTypes, usePreview } from "../../api/hooks";
+import { hasProgram, useAcceleratorTypes, useForecast, useModelTypes, usePreview } from "../../api/hooks";
 import type { Estimate, Forecast, JobPreview } from "../../api/types";
 import { CurveChart } from "../../components/CurveChart";
 import { StateGlyph } from "../../components/icons";
@@ -38,13 +38,13 @@ export function Preview({ file }: { file: JobFile }) {
   const [settled] = useDebouncedValue(file, SETTLES_MS);
   const query = usePreview(settled);
   const old = settled !== file || query.isPlaceholderData;
-  const blank = settled.model_type === undefined && settled.command === undefined;
+  const blank = !hasProgram(settled);
   const preview = blank ? undefined : query.data;
   const asked = useForecast(old ? null : (preview?.forecast ?? null));
   const forecast = useLatest(settled, asked.data ?? null, old ? undefined : preview);
   return (
     <div className={css.right}>
-      <section className={`panel ${old ? css.old : ""}`} aria-label="What it would do" aria-busy={old || query.isPending}>
+      <section className={`panel ${old ? css.old : ""}`} aria-label="What it would do" aria-busy={old || (!blank && query.isPending)}>
         {preview && <Said preview={preview} forecast={forecast} pending={preview.forecast !== null && forecast === null && asked.error === null} />}
         {!preview && !blank && query.isPending && <div className="pb"><Skeleton height={28} count={4} /></div>}
         {blank && <p className="empty">Choose a program, and what it would do stands here.</p>}
