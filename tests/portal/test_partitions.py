@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import AuditEntry, Membership, Project, User
@@ -82,6 +86,41 @@ class TestMaking:
         below = Project.objects.create(key="below", name="Below", parent=world.project)
         Membership.objects.create(project=below, user=stranger)
         assert other.post("jobs", BODY | {"project": "below", "partition": "mine"}).status == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_is_removed_while_a_round_is_committed(parts: Api) -> None:
+    """A round changes the cluster more than once, so that its commit looks at the default partition again."""
+    parts.put("partitions/day", {"nodes": ["a"], "is_default": True})
+    statuses: list[int] = []
+
+    def remove() -> None:
+        try:
+            statuses.append(parts.delete("partitions/day").status)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=remove)
+    with transaction.atomic():
+        for _ in range(2):
+            Cluster.objects.update(rounds=F("rounds") + 1)
+        thread.start()
+        _wait_until_somebody_waits_for_this()
+    thread.join(30)
+    assert statuses == [204]
+    assert Cluster.objects.get().default_partition is None
+
+
+def _wait_until_somebody_waits_for_this() -> None:
+    for _ in range(1_000):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid"
+            )
+            if cursor.fetchone()[0]:
+                return
+        time.sleep(0.01)
+    pytest.fail("nobody waits for this transaction")
 
 
 class TestChoosing:

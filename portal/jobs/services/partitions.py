@@ -77,6 +77,7 @@ def unknown_nodes(cluster: Cluster, values: Mapping[str, Any]) -> list[FieldProb
 @transaction.atomic
 def remove_partition(*, actor: User, partition: Partition) -> None:
     """Raises PartitionInUse while jobs of it have not ended; ended ones keep its name in their job file."""
+    Cluster.objects.select_for_update().get()  # first, as rounds do: their commit looks at the default partition
     partition = Partition.objects.select_for_update().get(pk=partition.pk)
     jobs = Job.objects.filter(in_states(LIVE), partition=partition).count()
     if jobs:
