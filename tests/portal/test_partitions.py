@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -12,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import AuditEntry, Membership, Project, User
 from portal.jobs.models import Cluster, Job, Partition
+from portal.jobs.services import admission, submission
 from portal.jobs.services.administration import set_policy
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
@@ -92,6 +95,40 @@ class TestMaking:
 def test_one_is_removed_while_a_round_is_committed(parts: Api) -> None:
     """A round changes the cluster more than once, so that its commit looks at the default partition again."""
     parts.put("partitions/day", {"nodes": ["a"], "is_default": True})
+    with transaction.atomic():
+        for _ in range(2):
+            Cluster.objects.update(rounds=F("rounds") + 1)
+        removal = _removed_elsewhere(parts)
+        _wait_until_somebody_waits_for_this()
+    assert removal() == 204
+    assert Cluster.objects.get().default_partition is None
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("named", [False, True])
+def test_one_is_removed_while_a_job_is_submitted(
+    parts: Api, api: Api, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    parts.put("partitions/day", {"nodes": ["a"], "is_default": True})
+    admit, removed = admission.admit, list[int]()
+
+    def removing(**given: Any) -> None:
+        if not removed:
+            removed.append(_removed_elsewhere(parts)())
+        admit(**given)
+
+    monkeypatch.setattr(submission, "admit", removing)
+    made = api.post("jobs", BODY | ({"partition": "day"} if named else {}))
+    assert removed == [204]
+    if named:
+        assert (made.status, made.fields) == (400, ["partition"])
+    else:
+        assert (made.status, made.json["partition"]) == (201, None)
+    assert Job.objects.count() == (0 if named else 1)
+
+
+def _removed_elsewhere(parts: Api) -> Callable[[], int]:
+    """The default partition is being removed over another connection; what comes back waits for the answer."""
     statuses: list[int] = []
 
     def remove() -> None:
@@ -101,14 +138,13 @@ def test_one_is_removed_while_a_round_is_committed(parts: Api) -> None:
             connection.close()
 
     thread = threading.Thread(target=remove)
-    with transaction.atomic():
-        for _ in range(2):
-            Cluster.objects.update(rounds=F("rounds") + 1)
-        thread.start()
-        _wait_until_somebody_waits_for_this()
-    thread.join(30)
-    assert statuses == [204]
-    assert Cluster.objects.get().default_partition is None
+    thread.start()
+
+    def answer() -> int:
+        thread.join(30)
+        return statuses[0]
+
+    return answer
 
 
 def _wait_until_somebody_waits_for_this() -> None:

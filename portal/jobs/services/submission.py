@@ -13,6 +13,7 @@ from django.contrib.postgres.fields import DateTimeRangeField
 from django.db import IntegrityError, transaction
 from django.db.models import DateTimeField, F, Func, Value
 from django.utils import timezone
+from psycopg2.errors import ForeignKeyViolation
 
 from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
@@ -134,22 +135,32 @@ def submit_job(
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False
-    wish = understand(user, job_file, again=resubmit_of is not None)
-    try:
-        with transaction.atomic():
-            count = len(job_file.array.numbers) if job_file.array else 1
-            admit(user=user, project=wish.project, min_gpus=job_file.gpus.min, types=job_file.gpus.types, count=count)
-            job, *others = _create(wish, source, resubmit_of)
-            store_dependencies([job, *others], wish.dependencies)
-            if idempotency_key:
-                IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
-            transaction.on_commit(wakeups.wake)
-    except (IntegrityError, QuotaExceeded):
-        # A parallel request with the same key was first: its job is the answer, and what a limit may have counted.
-        if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
-            return known, False
-        raise
+    for attempt in (1, 2):
+        wish = understand(user, job_file, again=resubmit_of is not None)
+        try:
+            with transaction.atomic():
+                job = _store(wish, source, resubmit_of)
+                if idempotency_key:
+                    IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
+            break
+        except (IntegrityError, QuotaExceeded) as error:
+            # A parallel request with the same key was first: its job is the answer, and what a limit may have counted.
+            if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
+                return known, False
+            # Its partition or level was removed meanwhile: what that makes of it is understood anew.
+            if attempt == 2 or not isinstance(error.__cause__, ForeignKeyViolation):
+                raise
     return job, True
+
+
+def _store(wish: Wish, source: str, resubmit_of: Job | None) -> Job:
+    file = wish.job_file
+    count = len(file.array.numbers) if file.array else 1
+    admit(user=wish.user, project=wish.project, min_gpus=file.gpus.min, types=file.gpus.types, count=count)
+    job, *others = _create(wish, source, resubmit_of)
+    store_dependencies([job, *others], wish.dependencies)
+    transaction.on_commit(wakeups.wake)
+    return job
 
 
 def _known_job(user: User, key: str, digest: str) -> Job | None:
