@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import sys
+from collections import deque
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
 from tests.live_portal import LivePortal, running_portal
 
@@ -23,6 +25,7 @@ ARGS = [
 ]
 DIST = Path(__file__).resolve().parents[2] / "frontend" / "dist" / "index.html"
 PATIENCE_MS = 30_000
+OUTCOME = pytest.StashKey[pytest.TestReport]()
 
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -63,11 +66,33 @@ def signed_in(browser: Browser, live_portal: LivePortal) -> Iterator[BrowserCont
 
 
 @pytest.fixture
-def page(signed_in: BrowserContext) -> Iterator[Page]:
-    """A page whose script errors fail the test."""
+def page(signed_in: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page whose script errors fail the test; where that fails, what the page says and what it waits for is shown."""
     opened = signed_in.new_page()
     errors: list[str] = []
     opened.on("pageerror", lambda error: errors.append(str(error)))
+    asked: deque[Request] = deque(maxlen=25)
+    opened.on("request", lambda one: asked.append(one))  # a builtin has no signature
     yield opened
+    if (report := request.node.stash.get(OUTCOME, None)) is not None and report.failed:
+        sys.stdout.write(f"--- the page\n{opened.inner_text('body')}\n--- what it asked for last\n")
+        sys.stdout.writelines(f"{_answer(one)}\n" for one in asked)
     opened.close()
     assert errors == []
+
+
+def _answer(asked: Request) -> str:
+    if (timing := asked.timing)["responseEnd"] < 0:
+        return f"{asked.method} {asked.url}: {asked.failure or 'no answer yet'}"
+    answer = asked.response()
+    return f"{asked.method} {asked.url}: {answer.status if answer else 'none'} after {timing['responseEnd']:.0f} ms"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[OUTCOME] = report
+    return report

@@ -17,7 +17,8 @@ interface Props {
 export function GuaranteeForm({ guarantee, choices, project: shown, onClose }: Props) {
   const save = useSetGuarantee();
   const types = useAcceleratorTypes();
-  const [project, setProject] = useState(guarantee?.project ?? choices.find((one) => one.key === shown)?.key ?? choices[0]?.key ?? "");
+  const [chosen, setProject] = useState<string | null>(guarantee?.project ?? null);
+  const project = chosen ?? choices.find((one) => one.key === shown)?.key ?? choices[0]?.key ?? ""; // they may be on their way
   const [gpus, setGpus] = useState(guarantee ? String(guarantee.gpus) : "");
   const [parts, setParts] = useState<Record<string, string>>(Object.fromEntries((guarantee?.by_type ?? []).map((part) => [part.type, String(part.gpus)])));
   const [within, setWithin] = useState(String(guarantee?.reclaim_within_s ?? 300));

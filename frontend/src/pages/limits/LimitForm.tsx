@@ -27,7 +27,8 @@ export function LimitForm({ limit, projects, isAdmin, currency, project, onClose
   const [kind, setKind] = useState<Limit["kind"]>(limit?.kind ?? "gpus");
   const [type, setType] = useState(limit?.accelerator_type ?? "");
   const [period, setPeriod] = useState<NonNullable<Limit["period"]>>(limit?.period ?? "month");
-  const [where, setWhere] = useState(limit ? (limit.project ?? "") : managed.some((one) => one.key === project) ? project : (managed[0]?.key ?? ""));
+  const [chosen, setWhere] = useState<string | null>(limit ? (limit.project ?? "") : null);
+  const where = chosen ?? (managed.some((one) => one.key === project) ? project : (managed[0]?.key ?? "")); // projects may be on their way
   const [user, setUser] = useState(limit?.user ?? "");
   const [amount, setAmount] = useState(limit?.limit ?? "");
   const [hard, setHard] = useState(limit?.hard ?? false);
