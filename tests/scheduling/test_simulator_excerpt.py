@@ -64,7 +64,8 @@ def test_an_excerpt_gives_the_plan_of_the_whole(case: tuple[list[TraceJob], Clus
     quick, whole = (simulate(kind(parameters), jobs, cluster) for kind in (FifoGang, Unhurried))
     assert quick.holds == whole.holds
     assert [run.finished_at for run in quick.runs] == [run.finished_at for run in whole.runs]
-    assert quick.rounds <= whole.rounds
+    if all(run.finished_at is not None for run in quick.runs):  # else both go on until so many rounds were in vain
+        assert quick.rounds <= whole.rounds
 
 
 def _long(steps: float = 1000.0, **changes: float) -> TraceJob:
