@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from scheduling.lifecycle import State
 
+#: Thousandths of a GPU that is nobody else's.
+WHOLE = 1_000
 #: Around what tells a pool of nodes from others of its accelerator type, in the names that policies see.
 POOL_MARK = "\x1f"
 
@@ -48,6 +50,10 @@ class Node:
     lost: bool = False  # its jobs must be moved away now
     emulated: bool = False
     drain: Drain | None = None
+    #: What all that run on it share; None: not known, and nobody is refused for it.
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    gpu_memory_mib: int | None = None  # of each accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,11 @@ class Job:
     waits_for: str = ""  # what has to happen before it queues, as a sentence; empty: nothing
     nice: int = 0  # what its owner took off its priority, which is already less by it
     partition: str = ""  # where the snapshot has partitions: the one it runs in; empty: on nodes that are in none
+    #: Thousandths of each of its GPUs; below WHOLE others may have the rest, and it has one GPU.
+    gpu_milli: int = WHOLE
+    gpu_memory_mib: int = 0  # on each of its GPUs
+    cpu_milli: int = 0  # of its node, with all that is below
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
 from scheduling.pools import Pools, divide
+from scheduling.sharing import overfull
 from scheduling.timesharing import share_time, with_least_gangs
 
 
@@ -135,9 +136,10 @@ def _checked(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]
         raise SolverError("an answer in fractions of time from a policy that does not say so")
     field = view(snapshot)
     part, types = {job.id for job in field.taking_part}, fleet(snapshot.nodes).type_of
-    fixed = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
     gpus = [gpu for key, ids in allocation.placements.items() if key in part for gpu in ids]
-    if len(gpus) != len(set(gpus)) or fixed.intersection(gpus) or not types.keys() >= set(gpus):
+    twice = any(len(ids) != len(set(ids)) for ids in allocation.placements.values())
+    over = overfull(snapshot, field.fixed, field.taking_part, allocation.placements)
+    if twice or over is not None or not types.keys() >= set(gpus):
         raise SolverError("a placement on accelerators that are not free")
     gangs = {key: Gang(types[ids[0]], len(ids)) for key, ids in allocation.placements.items() if ids}
     if field.limits and broken(field, gangs):

@@ -27,6 +27,13 @@ POLICIES = {
     "isolated": "scheduling.policies.isolated.Isolated",
     "gandiva": "scheduling.policies.gandiva.Gandiva",
     "hierarchical": "scheduling.policies.hierarchical.Hierarchical",
+    "first_fit": "scheduling.policies.first_fit.FirstFit",
+    "best_fit": "scheduling.policies.best_fit.BestFit",
+    "round_robin": "scheduling.policies.round_robin.RoundRobin",
+    "tetris": "scheduling.policies.tetris.Tetris",
+    "fgd": "scheduling.policies.fgd.Fgd",
+    "genetic": "scheduling.policies.genetic.Genetic",
+    "packing_exact": "scheduling.policies.packing_exact.PackingExact",
 }
 
 

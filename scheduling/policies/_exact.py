@@ -95,7 +95,7 @@ class Model:
         if left <= 0:
             raise SolverError("its time limit")
         program, used = self._program(low, high)
-        status = program.solve(_solver(left))
+        status = program.solve(integer_solver(left))
         if pulp.LpStatus[status] == "Infeasible":
             return None
         if pulp.LpStatus[status] != "Optimal" or program.sol_status != pulp.LpSolutionOptimal:
@@ -159,7 +159,7 @@ def _counts(kind: Kind, t: int) -> list[int]:
     return [n for n in range(low, last + 1) if n == low or at(kind.value[t], n) > at(kind.value[t], n - 1)]
 
 
-def _solver(seconds: float) -> Any:
+def integer_solver(seconds: float) -> Any:
     """HiGHS, or CBC where it is missing."""
     options = {"msg": False, "timeLimit": seconds}
     highs = pulp.HiGHS(gapRel=0.0, threads=1, **options)

@@ -35,6 +35,7 @@ class Policy(Protocol):
     # `minds_guarantees` it leaves alone whom a guarantee keeps, else it is asked again (scheduling._sparing).
     # For guarantees (scheduling._reclaim): `start_sizes(field, job)`, the GPUs of each type on which it starts a job
     # where that is not the least; `in_order(snapshot, jobs)`, its order where that is not the queue's.
+    # `shares_gpus`: answers with placements, of parts of devices too (scheduling.sharing).
     # `gathers`: whoever runs may be moved to bring a gang onto one node. `presets`: parameters by name, for forms.
 
     @property

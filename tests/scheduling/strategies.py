@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Job, Limit, Node, Snapshot
 from scheduling.lifecycle import LOCKED, State
+from scheduling.policies import POLICIES, policy_class
 from tests.builders import make_job, make_nodes, make_snapshot
 
+#: Policies that answer with counts of GPUs.
+COUNTING = sorted(
+    name for name in POLICIES if not (policy_class(name).timed or getattr(policy_class(name), "shares_gpus", False))
+)
 HOLDERS = [State.RUNNING, State.RUNNING, State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING, State.STANDBY,
            State.CHECKPOINTING, State.STOPPING]  # fmt: skip
 QUEUERS = [State.WAITING_FOR_INITIAL_RESOURCE, State.WAITING_FOR_RESOURCE, State.WAITING_FOR_INITIAL_CONTACT]

@@ -17,7 +17,7 @@ from scheduling._reclaim import CLAIMS, LEAVE_S, _sizes
 from scheduling.domain import Entity, Gang, Guarantee, Job, Limit, Plan, Qos, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.lifecycle import LOCKED, QUEUED, State
-from scheduling.policies import POLICIES, load_policy, policy_class
+from scheduling.policies import POLICIES, load_policy
 from scheduling.policies._view import view
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
@@ -25,9 +25,8 @@ from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import TraceJob, read_cluster
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
-from tests.scheduling.strategies import snapshots
+from tests.scheduling.strategies import COUNTING, snapshots
 
-COUNTING = sorted(name for name in POLICIES if not policy_class(name).timed)
 every_counting_policy = pytest.mark.parametrize("name", COUNTING)
 SPEECH = Guarantee("speech", 4, level="project Speech")
 

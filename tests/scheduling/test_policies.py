@@ -77,7 +77,9 @@ def test_priority_goes_before_submission() -> None:
 @pytest.mark.parametrize(
     "name",
     sorted(
-        name for name, cls in ((n, policy_class(n)) for n in POLICIES) if not cls.timed and not hasattr(cls, "preempts")
+        name
+        for name, cls in ((n, policy_class(n)) for n in POLICIES)
+        if not (cls.timed or hasattr(cls, "preempts") or hasattr(cls, "shares_gpus"))
     ),
 )
 def test_running_jobs_keep_their_minimum_before_newer_ones_with_priority(name: str) -> None:

@@ -18,10 +18,9 @@ from scheduling.policies._view import view
 from scheduling.policies.base import Parameters, Policy
 from scheduling.rounds import plan_round
 from tests.builders import make_job, make_snapshot
-from tests.scheduling.strategies import snapshots
+from tests.scheduling.strategies import COUNTING, snapshots
 
 EXAMPLES = 25
-COUNTING = sorted(name for name in POLICIES if not policy_class(name).timed)
 TIMED = sorted(name for name in POLICIES if policy_class(name).timed)
 KEEPING = [name for name in COUNTING if not getattr(policy_class(name), "preempts", False)]
 counting_policy = pytest.mark.parametrize("name", COUNTING)

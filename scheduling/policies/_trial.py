@@ -1,0 +1,55 @@
+"""What many guesses at once would come to: for each, a node for every job of a list, tried in the list's order.
+
+A job fits its node, on the devices with the least left that suffice, or gets nothing; those after it see what it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduling.policies._yard import Demand, Ints, Mask, Yard
+
+
+class Trial:
+    """Free capacities of `rows` of a yard, once for each guess."""
+
+    def __init__(self, yard: Yard, demands: Sequence[Demand], rows: Ints) -> None:
+        self.yard, self.demands, self.rows = yard, demands, rows
+        self.gpu, self.gpu_memory = yard.gpu[rows], yard.gpu_memory[rows]
+        self.cpu, self.memory = yard.cpu[rows], yard.memory[rows]
+        self.allowed = [yard.allowed(demand)[rows] for demand in demands]
+        self.barred = [self._barred(demand) for demand in demands]
+
+    def _barred(self, demand: Demand) -> Mask | None:
+        if not demand.excluded:
+            return None
+        return ~self.yard.devices(Demand(1, 0, 0, 0, 0, (), demand.excluded))[self.rows]
+
+    def placed(self, guesses: Ints) -> Mask:
+        """[guess, job]: whether it fits there. `guesses[guess, job]` counts the rows; below 0: nowhere."""
+        many = len(guesses)
+        every = np.arange(many)
+        gpu, gpu_memory = np.repeat(self.gpu[None], many, 0), np.repeat(self.gpu_memory[None], many, 0)
+        cpu, memory = np.repeat(self.cpu[None], many, 0), np.repeat(self.memory[None], many, 0)
+        found = np.zeros(guesses.shape, dtype=bool)
+        for number, demand in enumerate(self.demands):
+            row = np.maximum(guesses[:, number], 0)
+            mine = gpu[every, row]
+            enough = (mine >= demand.milli) & (gpu_memory[every, row] >= demand.gpu_memory)
+            barred = self.barred[number]
+            if barred is not None:
+                enough &= ~barred[row]
+            fits = (enough.sum(axis=1) >= demand.count) & (cpu[every, row] >= demand.cpu)
+            fits &= (memory[every, row] >= demand.memory) & self.allowed[number][row] & (guesses[:, number] >= 0)
+            who = np.flatnonzero(fits)
+            if len(who):
+                order = np.argsort(np.where(enough[who], mine[who], np.iinfo(np.int64).max), axis=1, kind="stable")
+                device = order[:, : demand.count]
+                gpu[who[:, None], row[who, None], device] -= demand.milli
+                gpu_memory[who[:, None], row[who, None], device] -= demand.gpu_memory
+                cpu[who, row[who]] -= demand.cpu
+                memory[who, row[who]] -= demand.memory
+                found[who, number] = True
+        return found

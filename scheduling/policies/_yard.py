@@ -1,0 +1,193 @@
+"""Nodes as packing policies see them: what is free of each device, processor and memory, in arrays.
+
+Rows are nodes that may be scheduled, in the snapshot's order; columns of `gpu` their accelerators in index order. A
+capacity that is not known is UNBOUNDED. A demand fits a node where its processors, its memory and enough single devices
+suffice: four quarters on four devices are no whole one (spec: genetic-packing, "Problem").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduling.domain import WHOLE, Job, Node, Snapshot
+from scheduling.policies._known import Fleet, fleet
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+UNBOUNDED = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job takes of one node: `count` devices, `milli` and `gpu_memory` of each."""
+
+    count: int
+    milli: int
+    gpu_memory: int
+    cpu: int
+    memory: int
+    types: tuple[str, ...]  # empty: any
+    excluded: tuple[int, ...] = ()  # devices that it may not have
+
+    @classmethod
+    def of(cls, job: Job) -> Demand:
+        """Whatever it holds or is about to, all jobs of a kind alike."""
+        types = tuple(sorted(job.types or job.curves))
+        return cls(job.min_gpus, job.gpu_milli, job.gpu_memory_mib, job.cpu_milli, job.memory_mib, types)
+
+
+class Yard:
+    """Free capacities; `book` takes from them."""
+
+    def __init__(self, snapshot: Snapshot, holding: Iterable[Job]) -> None:
+        """`holding`: jobs that keep what they have. GPUs that are still occupied by what leaves are nobody's."""
+        ground = _ground(fleet(snapshot.nodes))
+        self.nodes, self.types, self.kind, self.size = ground.nodes, ground.types, ground.kind, ground.size
+        self.capacity, self.place = ground.capacity, ground.place
+        self.cpu, self.memory = ground.capacity[:, 0].copy(), ground.capacity[:, 1].copy()
+        self.gpu, self.gpu_memory = ground.gpu.copy(), ground.gpu_memory.copy()
+        self.booked: list[int] = []  # rows, in the order in which something was booked there
+        self._book_all(holding)
+        for gpu in snapshot.blocked_gpu_ids:
+            if gpu in self.place:
+                self.gpu[self.place[gpu]] = 0
+
+    def _book_all(self, holding: Iterable[Job]) -> None:
+        taken: list[tuple[int, int, int, int, int, int]] = []
+        for job in holding:
+            places = [self.place[gpu] for gpu in job.gpu_ids if gpu in self.place]
+            if places:
+                cpu, memory = job.cpu_milli // len(places), job.memory_mib // len(places)
+                taken += [(*place, job.gpu_milli, job.gpu_memory_mib, cpu, memory) for place in places]
+        if taken:
+            row, column, milli, gpu_memory, cpus, memories = np.array(taken, dtype=np.int64).T
+            np.subtract.at(self.gpu, (row, column), milli)
+            np.subtract.at(self.gpu_memory, (row, column), gpu_memory)
+            np.subtract.at(self.cpu, row, cpus)
+            np.subtract.at(self.memory, row, memories)
+
+    def copy(self) -> Yard:
+        """What is booked in it is not booked here."""
+        other = copy(self)
+        other.gpu, other.gpu_memory = self.gpu.copy(), self.gpu_memory.copy()
+        other.cpu, other.memory, other.booked = self.cpu.copy(), self.memory.copy(), []
+        return other
+
+    def book(self, demand: Demand, gpus: Sequence[int]) -> None:
+        """Take it; what spans nodes takes from each in proportion to its devices there."""
+        places = [self.place[gpu] for gpu in gpus if gpu in self.place]
+        for row, column in places:
+            self.booked.append(row)
+            self.gpu[row, column] -= demand.milli
+            self.gpu_memory[row, column] -= demand.gpu_memory
+            self.cpu[row] -= demand.cpu // len(places)
+            self.memory[row] -= demand.memory // len(places)
+
+    def devices(self, demand: Demand) -> Mask:
+        """[node, device]: where one device has enough."""
+        enough = np.asarray((self.gpu >= demand.milli) & (self.gpu_memory >= demand.gpu_memory))
+        for gpu in demand.excluded:
+            if gpu in self.place:
+                enough[self.place[gpu]] = False
+        return enough
+
+    def fitting(self, demand: Demand) -> Ints:
+        """Rows of the nodes on which it fits now."""
+        enough = self.devices(demand).sum(axis=1) >= demand.count
+        enough &= (self.cpu >= demand.cpu) & (self.memory >= demand.memory)
+        return np.flatnonzero(enough & self.allowed(demand))
+
+    def has_room(self, demand: Demand, gpus: Sequence[int]) -> bool:
+        """On these devices; processors and memory apart."""
+        devices = self.devices(demand)
+        return all(devices[self.place[gpu]] for gpu in gpus)
+
+    def allowed(self, demand: Demand) -> Mask:
+        """By node: whether its type may be used."""
+        if not demand.types:
+            return np.ones(len(self.nodes), dtype=bool)
+        kinds = [n for n, kind in enumerate(self.types) if kind in demand.types]
+        return np.isin(self.kind, kinds)
+
+    def across(self, demand: Demand) -> tuple[int, ...] | None:
+        """Ids of devices on several nodes of one type, as few as can be, for what is wider than every node."""
+        devices = self.devices(demand)
+        open_to = self.allowed(demand) & (self.cpu >= demand.cpu) & (self.memory >= demand.memory)
+        for kind in range(len(self.types)):
+            rows = np.flatnonzero(open_to & (self.kind == kind))
+            if not len(rows) or self.size[self.kind == kind].max() >= demand.count:
+                continue
+            room = devices[rows].sum(axis=1)
+            rows = rows[np.argsort(-room, kind="stable")]
+            if room.sum() < demand.count:
+                continue
+            gpus = [self.nodes[row].gpu_ids[c] for row in rows.tolist() for c in np.flatnonzero(devices[row]).tolist()]
+            return tuple(gpus[: demand.count])
+        return None
+
+    def tightest(self, row: int, demand: Demand) -> tuple[int, ...]:
+        """Ids of devices of the node: those with the least left that suffice, the first of equals."""
+        fits = np.flatnonzero(self.devices(demand)[row])
+        chosen = fits[np.argsort(self.gpu[row, fits], kind="stable")][: demand.count]
+        return tuple(sorted(self.nodes[row].gpu_ids[column] for column in chosen.tolist()))
+
+    def first(self, row: int, demand: Demand) -> tuple[int, ...]:
+        """Ids of the first devices of the node that suffice."""
+        fits = np.flatnonzero(self.devices(demand)[row])[: demand.count]
+        return tuple(self.nodes[row].gpu_ids[column] for column in fits.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """Nodes without anybody on them."""
+
+    nodes: Sequence[Node]
+    types: tuple[str, ...]
+    kind: Ints
+    size: Ints  # GPUs
+    capacity: Ints  # [node, (processors, memory, thousandths of GPUs)]
+    gpu: Ints
+    gpu_memory: Ints
+    place: Mapping[int, tuple[int, int]]  # GPU -> row, column
+
+
+class _Latest:
+    """The newest: rounds mostly see the nodes of the round before."""
+
+    fleet: Fleet | None = None
+    ground: _Ground | None = None
+
+
+def _ground(known: Fleet) -> _Ground:
+    if _Latest.fleet is not known or _Latest.ground is None:
+        _Latest.ground, _Latest.fleet = _survey(known), known
+    return _Latest.ground
+
+
+def _survey(known: Fleet) -> _Ground:
+    nodes = known.usable
+    number = {kind: n for n, kind in enumerate(known.types)}
+    size = np.array([len(node.gpu_ids) for node in nodes], dtype=np.int64)
+    columns = np.arange(size.max(initial=0))
+    there = columns < size[:, None]
+    of_each = np.array([_known(node.gpu_memory_mib) for node in nodes], dtype=np.int64)
+    cpu, memory = [_known(node.cpu_milli) for node in nodes], [_known(node.memory_mib) for node in nodes]
+    return _Ground(
+        nodes=nodes,
+        types=known.types,
+        kind=np.array([number[node.type] for node in nodes], dtype=np.int64),
+        size=size,
+        capacity=np.stack((np.array(cpu, dtype=np.int64), np.array(memory, dtype=np.int64), size * WHOLE), axis=1),
+        gpu=np.where(there, WHOLE, 0),
+        gpu_memory=np.where(there, of_each[:, None], 0),
+        place={gpu: (row, column) for row, node in enumerate(nodes) for column, gpu in enumerate(node.gpu_ids)},
+    )
+
+
+def _known(value: int | None) -> int:
+    return UNBOUNDED if value is None else value

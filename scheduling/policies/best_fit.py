@@ -1,0 +1,27 @@
+"""Each job goes to the node that is left with the least: GPUs first, then processors and memory.
+
+Objective: minimise, over the nodes that fit, what is free after it, summed over the three as parts of the node's own
+capacity. On the node the devices with the least left that suffice. The usual greedy for vector bin packing; Weng et
+al., "Beware of Fragmentation" (ATC 2023), section 6.1, has it as a baseline.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from scheduling.policies._packing import PackingPolicy
+from scheduling.policies._yard import UNBOUNDED, Demand, Ints, Yard
+
+
+class BestFit(PackingPolicy):
+    name: ClassVar[str] = "best_fit"
+    title: ClassVar[str] = "Best fit"
+
+    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        free = np.stack((yard.cpu[rows], yard.memory[rows], yard.gpu[rows].sum(axis=1)), axis=1)
+        capacity = yard.capacity[rows]
+        parts = np.where((capacity > 0) & (capacity < UNBOUNDED), free / np.maximum(capacity, 1), 0.0)
+        row = int(rows[np.argmin(parts.sum(axis=1))])
+        return yard.tightest(row, demand)

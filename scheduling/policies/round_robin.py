@@ -1,0 +1,30 @@
+"""Each job goes to the next node in turn that fits it, so that load is spread.
+
+Objective: none. The node after the one that was given last is asked first, over rounds too. Baseline of spec:
+genetic-packing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from scheduling.domain import Snapshot
+from scheduling.policies._packing import PackingPolicy, remembered
+from scheduling.policies._yard import Demand, Ints, Yard
+
+
+class RoundRobin(PackingPolicy):
+    name: ClassVar[str] = "round_robin"
+    title: ClassVar[str] = "Round robin"
+
+    def begin(self, snapshot: Snapshot, yard: Yard) -> dict[str, str]:
+        return {"last": str(remembered(snapshot).get("last", ""))}
+
+    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: dict[str, str]) -> tuple[int, ...]:
+        # By name, since nodes come and go between rounds.
+        row = next((n for n in rows.tolist() if yard.nodes[n].name > memory["last"]), int(rows[0]))
+        memory["last"] = yard.nodes[row].name
+        return yard.first(row, demand)
+
+    def end(self, memory: dict[str, str]) -> dict[str, Any]:
+        return memory

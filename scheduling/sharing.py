@@ -1,0 +1,26 @@
+"""Parts of devices: what jobs that share them take together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from scheduling.domain import WHOLE, Job, Snapshot
+
+
+def taken(jobs: Iterable[Job], gpus: Mapping[str, tuple[int, ...]] | None = None) -> Counter[int]:
+    """Thousandths of each accelerator that the jobs take of what they hold, or of `gpus` by job."""
+    found: Counter[int] = Counter()
+    for job in jobs:
+        for gpu in job.gpu_ids if gpus is None else gpus.get(job.id, ()):
+            found[gpu] += job.gpu_milli
+    return found
+
+
+def overfull(
+    snapshot: Snapshot, staying: Iterable[Job], part: Iterable[Job], gpus: Mapping[str, tuple[int, ...]]
+) -> int | None:
+    """An accelerator that would be given away beyond what it has, beside jobs that stay where they are."""
+    shares = taken(part, gpus)
+    kept = taken(staying) + Counter(dict.fromkeys(snapshot.blocked_gpu_ids, WHOLE))
+    return next((gpu for gpu, share in shares.items() if share + kept[gpu] > WHOLE), None)

@@ -1,0 +1,226 @@
+"""Packing policies: who is put on which device, beside whom."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling.domain import WHOLE, Job, Node, Snapshot
+from scheduling.policies import load_policy
+from scheduling.policies._fragments import Classes, fragmentation
+from scheduling.policies._trial import Trial
+from scheduling.policies._yard import Demand, Yard
+from scheduling.rounds import plan_round
+from tests.builders import make_job, make_nodes, make_snapshot
+
+PACKING = ("first_fit", "best_fit", "round_robin", "tetris", "fgd", "genetic", "packing_exact")
+
+
+def node(name: str, gpus: int, first: int, **changes: Any) -> Node:
+    values: dict[str, Any] = {"cpu_milli": 32_000, "memory_mib": 131_072, "gpu_memory_mib": 16_384}
+    return replace(make_nodes(gpus, first_id=first)[0], name=name, **(values | changes))
+
+
+def part(milli: int, **changes: Any) -> Job:
+    return make_job(gpus=1, gpu_milli=milli, **changes)
+
+
+def placed(policy: str, snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
+    plan = plan_round(snapshot, load_policy(policy, {}))
+    assert "solver_failed" not in plan.figures, plan.reasons
+    return {move.job_id: move.gpu_ids for move in plan.moves}
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    firsts = np.cumsum([0, *sizes]).tolist()
+    nodes = [
+        node(f"n{i}", size, first, cpu_milli=draw(st.sampled_from([None, 4_000, 16_000])))
+        for i, (size, first) in enumerate(zip(sizes, firsts, strict=False))
+    ]
+    jobs = []
+    for number in range(1, draw(st.integers(1, 12)) + 1):
+        milli = draw(st.sampled_from([100, 250, 460, 500, WHOLE, WHOLE]))
+        gpus = draw(st.integers(1, 4)) if milli == WHOLE else 1
+        demand: dict[str, Any] = {
+            "cpu_milli": draw(st.sampled_from([0, 2_000, 6_000])),
+            "memory_mib": draw(st.sampled_from([0, 65_536])),
+        }
+        jobs.append(make_job(number=number, gpus=gpus, gpu_milli=milli, gpu_memory_mib=8_000, **demand))
+    return make_snapshot(*jobs, nodes=nodes)
+
+
+@pytest.mark.parametrize("name", PACKING)
+@settings(max_examples=40, deadline=None)
+@given(snapshot=snapshots())
+def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: Snapshot) -> None:
+    gpus = placed(name, snapshot)
+    jobs, place = {job.id: job for job in snapshot.jobs}, {g: n for n in snapshot.nodes for g in n.gpu_ids}
+    shares, memory, cpu, ram = Counter[int](), Counter[int](), Counter[str](), Counter[str]()
+    for key, ids in gpus.items():
+        job = jobs[key]
+        assert len(ids) == len(set(ids)) == job.min_gpus
+        widest = max(len(one.gpu_ids) for one in snapshot.nodes)
+        assert len({place[gpu].name for gpu in ids}) == 1 or job.min_gpus > widest
+        for gpu in ids:
+            shares[gpu] += job.gpu_milli
+            memory[gpu] += job.gpu_memory_mib
+            cpu[place[gpu].name] += job.cpu_milli // len(ids)
+            ram[place[gpu].name] += job.memory_mib // len(ids)
+    assert all(share <= WHOLE for share in shares.values())
+    for one in snapshot.nodes:
+        assert one.cpu_milli is None or cpu[one.name] <= one.cpu_milli
+        assert ram[one.name] <= (one.memory_mib or 0)
+        assert all(memory[gpu] <= (one.gpu_memory_mib or 0) for gpu in one.gpu_ids)
+    running = [replace(job, gpu_ids=gpus[job.id]) for job in snapshot.jobs if job.id in gpus]
+    yard = Yard(snapshot, running)
+    assert all(not len(yard.fitting(Demand.of(job))) for job in snapshot.jobs if job.id not in gpus)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("first_fit", (0,)), ("best_fit", (2,)), ("round_robin", (0,)), ("fgd", (2,))]
+)
+def test_a_part_goes_where_the_policy_says(name: str, expected: tuple[int, ...]) -> None:
+    """Of two nodes the second has a device with a half free: who packs tightly takes that."""
+    nodes = [node("a", 2, 0), node("b", 2, 2)]
+    there = part(500, holds=(2,))
+    new = part(500)
+    assert placed(name, make_snapshot(there, new, nodes=nodes)) == {new.id: expected}
+
+
+def test_in_turns_nodes_follow_each_other_over_rounds() -> None:
+    nodes, policy = [node("a", 2, 0), node("b", 2, 2)], load_policy("round_robin", {})
+    one, two = part(100), part(100)
+    first = plan_round(make_snapshot(one, nodes=nodes), policy)
+    assert first.moves[0].gpu_ids == (0,)
+    second = plan_round(make_snapshot(two, nodes=nodes, memory=dict(first.memory)), policy)
+    assert second.moves[0].gpu_ids == (2,)
+
+
+def test_fragments_are_what_no_usual_job_can_use() -> None:
+    """Two devices with 600 and 300 free: to halves the 300 are scraps, to a whole job all is, to quarters nothing."""
+    snapshot = make_snapshot(part(400, holds=(0,)), part(700, holds=(1,)), nodes=[node("a", 2, 0)])
+    yard = Yard(snapshot, snapshot.jobs)
+
+    def lost(**often: float) -> float:
+        demands = {"half": 500, "whole": WHOLE, "quarter": 250}
+        counted = {Demand.of(part(demands[name])): times for name, times in often.items()}
+        return fragmentation(yard, Classes.of(counted, yard.types))
+
+    assert lost(half=1.0) == 300
+    assert lost(whole=1.0) == 900
+    assert lost(quarter=1.0) == 0
+    assert lost(half=1.0, whole=1.0, quarter=2.0) == (300 + 900) / 4
+
+
+def test_the_gradient_spares_what_whole_jobs_need() -> None:
+    """A quarter goes beside a half rather than onto a device that jobs of a whole one come for."""
+    nodes = [node("a", 2, 0), node("b", 2, 2)]
+    there, new = part(500, holds=(3,)), part(250)
+    usual = [make_job(gpus=1) for _ in range(3)]
+    gpus = placed("fgd", make_snapshot(there, new, *usual, nodes=nodes))
+    assert gpus[new.id] == (3,)
+    assert {gpus[job.id] for job in usual} == {(0,), (1,), (2,)}
+
+
+def test_tetris_follows_the_demand() -> None:
+    """Hungry for processors: to the node with most of them free; little work goes first."""
+    nodes = [node("a", 1, 0, cpu_milli=8_000), node("b", 1, 1, cpu_milli=8_000)]
+    busy = part(100, holds=(0,), cpu_milli=6_000)
+    hungry = part(100, cpu_milli=2_000)
+    assert placed("tetris", make_snapshot(busy, hungry, nodes=nodes)) == {hungry.id: (1,)}
+    long, short = make_job(gpus=1, remaining_steps=9e9), make_job(gpus=1, remaining_steps=10.0)
+    assert placed("tetris", make_snapshot(long, short, nodes=[node("a", 1, 0)])) == {short.id: (0,)}
+
+
+# Decided together ---------------------------------------------------------------------------------------
+
+
+def test_the_exact_program_leaves_no_gpu_idle_that_could_be_filled() -> None:
+    """First fit puts the two small ones first, on one device, and the two large ones have no room together."""
+    jobs = [part(300, number=1), part(400, number=2), part(700, number=3), part(600, number=4)]
+    nodes = [node("a", 2, 0)]
+    assert len(placed("first_fit", make_snapshot(*jobs, nodes=nodes))) == 3
+    exact = placed("packing_exact", make_snapshot(*jobs, nodes=nodes))
+    assert len(exact) == 4
+
+
+@settings(max_examples=25, deadline=None)
+@given(snapshot=snapshots())
+def test_nobody_places_more_than_the_exact_program(snapshot: Snapshot) -> None:
+    def taken(name: str) -> int:
+        jobs = {job.id: job for job in snapshot.jobs}
+        one_node = {key: gpus for key, gpus in placed(name, snapshot).items() if jobs[key].min_gpus <= widest}
+        return sum(len(gpus) * jobs[key].gpu_milli for key, gpus in one_node.items())
+
+    widest = max(len(one.gpu_ids) for one in snapshot.nodes)
+    narrow = [job for job in snapshot.jobs if job.min_gpus <= widest]
+    snapshot = replace(snapshot, jobs=tuple(narrow))
+    best = taken("packing_exact")
+    assert all(taken(name) <= best for name in PACKING)
+
+
+def test_beyond_its_size_the_exact_policy_is_best_fit() -> None:
+    jobs = [part(300, number=1), part(400, number=2), part(700, number=3), part(600, number=4)]
+    snapshot = make_snapshot(*jobs, nodes=[node("a", 2, 0)])
+    plan = plan_round(snapshot, load_policy("packing_exact", {"most_cells": 7}))
+    assert [m.gpu_ids for m in plan.moves] == [m.gpu_ids for m in plan_round(snapshot, load_policy("best_fit")).moves]
+
+
+@settings(max_examples=25, deadline=None)
+@given(snapshot=snapshots(), data=st.data())
+def test_a_trial_is_what_booking_one_after_the_other_comes_to(snapshot: Snapshot, data: st.DataObject) -> None:
+    yard, demands = Yard(snapshot, ()), [Demand.of(job) for job in snapshot.jobs]
+    rows = np.arange(len(yard.nodes))
+    trial = Trial(yard, demands, rows)
+    guess = st.lists(st.integers(-1, len(rows) - 1), min_size=len(demands), max_size=len(demands))
+    guesses = np.array(data.draw(st.lists(guess, min_size=1, max_size=4)), dtype=np.int64)
+    found = trial.placed(guesses)
+    for tried, fits in zip(guesses.tolist(), found.tolist(), strict=True):
+        copy = yard.copy()
+        for demand, row, fit in zip(demands, tried, fits, strict=True):
+            assert fit == (row in copy.fitting(demand))
+            if fit:
+                copy.book(demand, copy.tightest(row, demand))
+
+
+@pytest.mark.parametrize("mode", ["assignment", "pair"])
+@pytest.mark.parametrize("mutation", ["paper", "usual"])
+def test_the_genetic_search_finds_what_fits_together(mode: str, mutation: str) -> None:
+    """Four jobs that fill two devices only as 300 with 700 and 400 with 600; the one that is larger than the rest of
+    any device is what `pair` takes first."""
+    jobs = [part(milli, number=n) for n, milli in enumerate((300, 400, 700, 600), 1)]
+    policy = load_policy("genetic", {"mode": mode, "mutation": mutation})
+    plan = plan_round(make_snapshot(*jobs, nodes=[node("a", 1, 0), node("b", 1, 1)]), policy)
+    assert len(plan.moves) == 4
+
+
+def test_the_genetic_search_is_seeded_and_leaves_the_generators_of_others_alone() -> None:
+    jobs = [part(milli, number=n) for n, milli in enumerate((300, 250, 700, 600, 100, 450, 500), 1)]
+    nodes = [node("a", 2, 0), node("b", 2, 2)]
+
+    def moves(seed: int) -> list[tuple[str, tuple[int, ...]]]:
+        plan = plan_round(make_snapshot(*jobs, nodes=nodes, seed=seed), load_policy("genetic"))
+        return [(move.job_id, move.gpu_ids) for move in plan.moves]
+
+    random.seed(7)
+    np.random.seed(7)
+    expected = random.Random(7).random(), np.random.RandomState(7).random()
+    assert moves(1) == moves(1)
+    assert (random.random(), np.random.random()) == expected
+    assert len({str(moves(seed)) for seed in range(4)}) > 1
+
+
+def test_the_genetic_search_ends_when_its_time_is_up() -> None:
+    jobs = [part(300, number=n) for n in range(1, 41)]
+    settings = {"generations": 100_000, "time_limit_s": 0.2}
+    plan = plan_round(make_snapshot(*jobs, nodes=[node("a", 8, 0)]), load_policy("genetic", settings))
+    assert len(plan.moves) == 24
