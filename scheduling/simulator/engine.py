@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from scheduling.domain import Move, Plan
+from scheduling.domain import WHOLE, Move, Plan
 from scheduling.lifecycle import QUEUED, TRAINING, Event, State, advance
 from scheduling.policies.base import Policy
 from scheduling.simulator.clock import Clock
 from scheduling.simulator.failures import Failures
+from scheduling.simulator.holdings import Holdings
 from scheduling.simulator.limits import binding
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.noise import draw_factors
@@ -41,8 +42,8 @@ class Engine:
         self.arrived = self.ended = 0
         self.live: dict[str, Run] = {}
         self.standby: dict[str, Run] = {}
-        self.occupied: set[int] = set()
-        self.assigned: set[int] = set()
+        self.occupied = Holdings()
+        self.assigned = Holdings()
         self.memory: dict[str, object] = {}
         self.asked = False  # a round is due at this moment
         self.wakes: set[float] = set()  # moments at which a round is due anyway
@@ -62,7 +63,8 @@ class Engine:
 
     def _run_of(self, job: TraceJob) -> Run:
         alone = speed_alone(job, self.size_of, self.cluster.multi_node)
-        return Run(job, alone, binding(self.cluster.limits, job.project))
+        part = job.gpu_milli if getattr(self.policy, "shares_gpus", False) else WHOLE
+        return Run(job, alone, binding(self.cluster.limits, job.project), part)
 
     def run(self) -> Outcome:
         self._await_arrivals()
@@ -178,13 +180,14 @@ class Engine:
     def _apply_all(self, moves: Sequence[Move]) -> None:
         """What is given up goes before what is given."""
         for move in moves:
-            self.assigned.difference_update(self.live[move.job_id].gpu_ids)
+            run = self.live[move.job_id]
+            self.assigned.give_back(run.gpu_ids, run.gpu_milli)
         for move in sorted(moves, key=lambda move: move.kind == "start"):
             self._apply(self.live[move.job_id], move)
 
     def _apply(self, run: Run, move: Move) -> None:
         run.gpu_ids, run.gang = move.gpu_ids, move.gang
-        self.assigned.update(move.gpu_ids)
+        self.assigned.take(move.gpu_ids, run.gpu_milli)
         self.sight.taken(move.gpu_ids)
         if move.kind == "start":
             self.move(run, Event.ASSIGNED)
@@ -200,11 +203,11 @@ class Engine:
 
     def launch_ready(self) -> None:
         for run in list(self.standby.values()):
-            if self.occupied.isdisjoint(run.gpu_ids) and not self.failures.hits(run.gpu_ids):
+            if self.occupied.has_room(run.gpu_ids, run.gpu_milli) and not self.failures.hits(run.gpu_ids):
                 del self.standby[run.job.id]
                 self.move(run, Event.GPUS_FREE)
                 run.occupied, run.occupied_since = run.gpu_ids, self.clock.now
-                self.occupied.update(run.occupied)
+                self.occupied.take(run.occupied, run.gpu_milli)
                 run.restarts += run.has_trained
                 run.launch_s = self.cluster.launch_s
                 self.after(run, run.launch_s, self._first_step)
@@ -217,7 +220,7 @@ class Engine:
             run.started_at = now
         run.change_speed(now, self._speed(run))
         run.saved = run.counted
-        self.meter.train(len(run.occupied), self._share(run), 1)
+        self.meter.train(len(run.occupied) * run.gpu_milli, self._share(run), 1)
         protected = self.protection * run.launch_s
         run.protected_until = now + protected
         ends_in = self._expect_end(run)
@@ -277,7 +280,7 @@ class Engine:
         if run.state in TRAINING and not run.broken:
             now = self.clock.now
             self.meter.advance(now)
-            self.meter.train(len(run.occupied), self._share(run), -1)
+            self.meter.train(len(run.occupied) * run.gpu_milli, self._share(run), -1)
             run.stop(now, run.job.checkpoint_every_s or self.cluster.checkpoint_every_s)
 
     def _share(self, run: Run) -> float:
@@ -289,7 +292,7 @@ class Engine:
         self.after(run, 0.0 if run.broken else self.cluster.stop_s, self._stopped)
 
     def _stopped(self, run: Run) -> None:
-        left = [gpu for gpu in run.occupied if gpu not in self.assigned]
+        left = [gpu for gpu in run.occupied if gpu not in self.assigned.gpus]
         self.release(run)
         self.sight.given(left)
         run.broken = False
@@ -310,7 +313,7 @@ class Engine:
         self.move(run, Event.STEPS_DONE)
         run.counted, run.finished_at = run.job.total_steps, self.clock.now
         self.release(run)
-        self.assigned.difference_update(run.gpu_ids)
+        self.assigned.give_back(run.gpu_ids, run.gpu_milli)
         self.sight.given(run.gpu_ids)
         self._forget_protection(run)
         run.gpu_ids, run.gang = (), None
@@ -325,11 +328,12 @@ class Engine:
         now = self.clock.now
         held = now - run.occupied_since
         self.shares.add(run, now)
-        run.gpu_seconds += held * len(run.occupied)
-        run.cost += sum(held / 3600.0 * self.price_of[self.node_of[gpu]] for gpu in run.occupied)
+        run.gpu_seconds += held * run.gpus
+        part = run.gpu_milli / WHOLE
+        run.cost += sum(part * held / 3600.0 * self.price_of[self.node_of[gpu]] for gpu in run.occupied)
         if self.options.keep_holds and run.occupied:
             self.outcome.holds.append((run.job.number, run.occupied, run.occupied_since, now))
-        self.occupied.difference_update(run.occupied)
+        self.occupied.give_back(run.occupied, run.gpu_milli)
         run.occupied = ()
 
 

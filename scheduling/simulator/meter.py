@@ -6,6 +6,8 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 
+from scheduling.domain import WHOLE
+
 
 class Meter:
     """Counts change only after `advance`; each costs the same however many jobs are live."""
@@ -14,21 +16,21 @@ class Meter:
         self.at = start
         self.live = 0
         self.training = 0
-        self.gpus = 0  # on which something trains
+        self.milli = 0  # thousandths of GPUs on which something trains
         self._shares = self._squares = 0.0  # of relative throughput over training jobs
         self._variance = self._trained_s = 0.0
-        self.seconds_at: defaultdict[int, float] = defaultdict(float)  # training GPUs -> seconds
-        self.times, self.levels = array("d"), array("l")  # from each time on, so many GPUs trained
+        self.seconds_at: defaultdict[int, float] = defaultdict(float)  # thousandths of GPUs training -> seconds
+        self.times, self.levels = array("d"), array("l")  # from each time on, so many thousandths trained
         self._moments, self._live_area = array("d", [start]), array("d", [0.0])
 
     def advance(self, now: float) -> None:
         seconds = now - self.at
         if seconds <= 0.0:
             return
-        self.seconds_at[self.gpus] += seconds
-        if not self.levels or self.levels[-1] != self.gpus:
+        self.seconds_at[self.milli] += seconds
+        if not self.levels or self.levels[-1] != self.milli:
             self.times.append(self.at)
-            self.levels.append(self.gpus)
+            self.levels.append(self.milli)
         if self.training:
             self._variance += self.variance * seconds
             self._trained_s += seconds
@@ -36,10 +38,10 @@ class Meter:
         self._live_area.append(self._live_area[-1] + self.live * seconds)
         self.at = now
 
-    def train(self, gpus: int, share: float, sign: int) -> None:
-        """A job with relative throughput `share` begins (1) or ends (-1) training on so many GPUs."""
+    def train(self, milli: int, share: float, sign: int) -> None:
+        """A job with relative throughput `share` begins (1) or ends (-1) training on so many thousandths of GPUs."""
         self.training += sign
-        self.gpus += sign * gpus
+        self.milli += sign * milli
         self._shares += sign * share
         self._squares += sign * share * share
         if not self.training:
@@ -56,7 +58,7 @@ class Meter:
 
     @property
     def gpu_seconds(self) -> float:
-        return sum(gpus * seconds for gpus, seconds in self.seconds_at.items())
+        return sum(milli / WHOLE * seconds for milli, seconds in self.seconds_at.items())
 
     def mean_live(self, start: float, end: float) -> float:
         """The mean number of live jobs between two times."""

@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from scheduling.domain import WHOLE
 from scheduling.simulator import Simulation
 from scheduling.simulator.report import label, slowdown
 from scheduling.simulator.trace import Cluster
@@ -76,7 +77,7 @@ def _utilisation(axes: Any, simulations: Sequence[Simulation], cluster: Cluster)
         if not meter.times or outcome.end <= outcome.first_arrival:
             continue
         times = np.array([*meter.times, max(meter.at, meter.times[-1])])
-        area = np.concatenate([[0.0], np.cumsum(np.diff(times) * np.array(meter.levels, dtype=float))])
+        area = np.concatenate([[0.0], np.cumsum(np.diff(times) * np.array(meter.levels, dtype=float) / WHOLE)])
         edges = np.linspace(outcome.first_arrival, outcome.end, 400)
         mean = np.diff(np.interp(edges, times, area)) / np.diff(edges) / max(1, cluster.gpus)
         axes.stairs(mean, edges / 3600.0, label=label(simulation.result))

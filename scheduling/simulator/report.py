@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, pvariance
 from typing import Any
 
+from scheduling.domain import WHOLE
 from scheduling.lifecycle import TRAINING, WAITING, State
 from scheduling.simulator.outcome import LAUNCHING_DELAY, Outcome
 from scheduling.simulator.run import Run
@@ -95,8 +96,8 @@ def _utilisation_cdf(outcome: Outcome, cluster: Cluster) -> list[list[float]]:
     total = sum(seconds for _, seconds in seconds_at)
     points = []
     for step in range(21):
-        most = step / 20 * cluster.gpus + 1e-9
-        below = sum(seconds for gpus, seconds in seconds_at if gpus <= most)
+        most = step / 20 * cluster.gpus * WHOLE + 1e-6
+        below = sum(seconds for milli, seconds in seconds_at if milli <= most)
         points.append([step / 20, below / total if total else 0.0])
     return points
 

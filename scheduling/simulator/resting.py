@@ -46,7 +46,7 @@ class Resting(Whole):
         if self.all:
             self.all = any(run.broken or run.state in LEAVING for run in engine.live.values())
             self.waiting = {key: run for key, run in engine.live.items() if run.state in QUEUED}
-            self.floor.set_nodes(engine.nodes, engine.occupied | engine.assigned)
+            self.floor.set_nodes(engine.nodes, engine.occupied.gpus | engine.assigned.gpus)
         return self._started(plan)
 
     def _started(self, plan: Plan) -> Plan:
@@ -84,10 +84,28 @@ class Resting(Whole):
         self.all = True
 
 
+class Placing(Resting):
+    """Everything, where somebody waits or a node was lost: under a packing policy whoever holds GPUs keeps them."""
+
+    def plan(self) -> Plan | None:
+        return self._plan_all() if self.all or self.waiting else None
+
+    def is_due(self, run: Run | None) -> bool:
+        return self.all or bool(self.waiting)
+
+    def taken(self, gpus: Iterable[int]) -> None:
+        """Of no use: nobody is shown an excerpt."""
+
+    def given(self, gpus: Iterable[int]) -> None:
+        """As `taken`."""
+
+
 def sight_of(engine: Engine) -> Whole:
     """By what the policy says of itself. Under limits those that hold GPUs stand in the way of others in other ways."""
     if engine.cluster.limits or engine.cluster.guarantees:
         return Whole(engine)
     if getattr(engine.policy, "strict_order", False):
         return Ordered(engine)
+    if getattr(engine.policy, "shares_gpus", False):
+        return Placing(engine)
     return Resting(engine) if getattr(engine.policy, "rests", False) else Whole(engine)

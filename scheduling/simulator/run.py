@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from scheduling import domain
-from scheduling.domain import Curve, Gang
+from scheduling.domain import WHOLE, Curve, Gang
 from scheduling.lifecycle import State
 from scheduling.simulator.trace import TraceJob
 from scheduling.throughput import scale
@@ -19,6 +19,7 @@ class Run:
     job: TraceJob
     alone: float  # steps/s with the whole cluster to itself
     limits: tuple[str, ...] = ()  # that bind it
+    gpu_milli: int = WHOLE  # thousandths of each GPU that it is given under this policy
     state: State = State.WAITING_FOR_INITIAL_CONTACT
     since: float = 0.0  # when this state was entered
     counted: float = 0.0
@@ -49,6 +50,11 @@ class Run:
     measured: set[str] = field(default_factory=set)
     seen: domain.Job | None = None  # as the scheduler last saw it, while that holds
 
+    @property
+    def gpus(self) -> float:
+        """Held, parts as parts."""
+        return len(self.occupied) * (self.gpu_milli / WHOLE)
+
     def steps(self, now: float) -> float:
         return min(self.job.total_steps, self.counted + self.steps_per_s * (now - self.counted_at))
 
@@ -70,7 +76,7 @@ class Run:
         """Back to the last checkpoint."""
         lost = self.counted - self.saved
         self.lost_steps += lost
-        self.lost_gpu_s += lost / self.trained_at * len(self.occupied) if lost > 0 else 0.0
+        self.lost_gpu_s += lost / self.trained_at * self.gpus if lost > 0 else 0.0
         self.counted = self.saved
 
     def curves(self) -> dict[str, Curve]:
@@ -111,5 +117,9 @@ class Run:
             held_since=self.occupied_since if self.occupied else None,
             workload=job.model_type,
             limits=self.limits,
+            gpu_milli=self.gpu_milli,
+            gpu_memory_mib=job.gpu_memory_mib,
+            cpu_milli=job.cpu_milli,
+            memory_mib=job.memory_mib,
         )
         return self.seen

@@ -31,7 +31,7 @@ class Shares:
             return
         if self.half_life_s and until - self.at > _MOVED_AFTER * self.half_life_s:
             self._move(until)
-        gpu_s = held(run.occupied_since, until, self.at, self.half_life_s) * len(run.occupied)
+        gpu_s = held(run.occupied_since, until, self.at, self.half_life_s) * run.gpus
         kinds = self.usage.setdefault(run.job.project, {}).setdefault(run.job.user, {})
         kind = self.kind_of[run.occupied[0]]
         kinds[kind] = kinds.get(kind, 0.0) + gpu_s

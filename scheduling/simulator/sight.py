@@ -52,7 +52,7 @@ class Whole:
             guarantees=cluster.guarantees,
             pairs=self.pairs.of(jobs) if self.pairs else {},
             settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
-            blocked_gpu_ids=frozenset(engine.occupied - engine.assigned) if taken is None else taken,
+            blocked_gpu_ids=frozenset(engine.occupied.gpus - engine.assigned.gpus) if taken is None else taken,
             prices=cluster.price_per_gpu_hour,
             **engine.shares.inputs(),
         )
@@ -125,7 +125,7 @@ class Ordered(Whole):
         for run in engine.live.values():
             if run.state in QUEUED and run.job.id not in starting:
                 self.queue.add(run)
-        self.floor.set_nodes(engine.nodes, engine.occupied | engine.assigned)
+        self.floor.set_nodes(engine.nodes, engine.occupied.gpus | engine.assigned.gpus)
         return plan
 
     def is_due(self, run: Run | None) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scheduling.domain import Curve, Guarantee, Node
+from scheduling.domain import WHOLE, Curve, Guarantee, Node
 from scheduling.errors import InvalidInput
 from scheduling.published import published_curves
 from scheduling.simulator.limits import ProjectLimit, read_guarantees, read_limits
@@ -37,6 +37,11 @@ class TraceJob:
     restartable: bool = True
     weight: float = 1.0
     checkpoint_every_s: float | None = None  # None: as the cluster says
+    #: Thousandths of each GPU; its curves are of that part. Policies that do not share GPUs give it whole ones.
+    gpu_milli: int = WHOLE
+    gpu_memory_mib: int = 0  # on each GPU
+    cpu_milli: int = 0  # of its node, with the memory
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,9 @@ def read_cluster(path: Path) -> Cluster:
             prices[kind] = float(entry.get("price_per_gpu_hour", 0.0))
             if "mtbf_s" in entry:
                 reliability[kind] = (_positive(entry["mtbf_s"]), float(entry.get("repair_s", 3600.0)))
+            room = _room(entry)
             for _ in range(int(entry.get("count", 1))):
-                nodes.append(Node(f"{kind}-{len(nodes)}", kind, tuple(range(next_id, next_id + size))))
+                nodes.append(Node(f"{kind}-{len(nodes)}", kind, tuple(range(next_id, next_id + size)), **room))
                 next_id += size
         times: dict[str, Any] = {key: float(data[key]) for key in _TIMES if data.get(key) is not None}
         several = bool(data.get("multi_node", True))
@@ -85,6 +91,12 @@ def read_cluster(path: Path) -> Cluster:
         return replace(whole, guarantees=read_guarantees(path, data.get("guarantees") or [], whole.nodes))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path}: cluster file needs nodes with type, count and gpus ({error!r})") from None
+
+
+def _room(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What jobs of a node share beside its GPUs; what the file leaves out is not known."""
+    known = {"cpu_milli": ("cpus", 1_000), "memory_mib": ("memory_mib", 1), "gpu_memory_mib": ("gpu_memory_mib", 1)}
+    return {name: int(_positive(entry[key]) * of) for name, (key, of) in known.items() if entry.get(key) is not None}
 
 
 def _positive(value: Any) -> float:

@@ -66,3 +66,22 @@ def test_a_wrong_policy_is_one_line(files: Path, policy: str) -> None:
     with pytest.raises(CommandError) as error:
         simulate(files, "--policy", policy)
     assert "\n" not in str(error.value)
+
+
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+
+
+def test_pods_and_nodes_of_openb_are_packed(tmp_path: Path) -> None:
+    """Four halves of an hour each: side by side on two GPUs, one after the other where each has a whole one."""
+    rows = [f"p{n},4000,1024,1,500,,LS,Succeeded,{n},{n + 3600},{n}" for n in range(4)]
+    (tmp_path / "pods.csv").write_text(PODS + "\n".join(rows) + "\n")
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,T4\n")
+    (tmp_path / "none.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\n")
+    where = ("--trace", str(tmp_path / "pods.csv"), "--policy", "fgd", "--policy", "fifo_gang")
+    out = tmp_path / "o.json"
+    call_command("simulate", *where, "--cluster", str(tmp_path / "nodes.csv"), "--json", str(out), stdout=io.StringIO())
+    packed, whole = json.loads(out.read_text())["results"]
+    assert packed["makespan_s"] == pytest.approx(3 + 20 + 3600)
+    assert whole["makespan_s"] > 2 * 3600
+    with pytest.raises(CommandError, match="no node has a GPU"):
+        call_command("simulate", *where, "--cluster", str(tmp_path / "none.csv"), stdout=io.StringIO())

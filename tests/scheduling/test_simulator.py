@@ -98,7 +98,7 @@ class Checked(Engine):
         held = [gpu for run in self.live.values() for gpu in run.occupied]
         assert len(assigned) == len(set(assigned))
         assert len(held) == len(set(held))
-        assert set(held) == self.occupied
+        assert set(held) == self.occupied.gpus
 
 
 def test_same_seed_same_bytes() -> None:

@@ -90,7 +90,7 @@ def test_a_lost_node_takes_the_work_since_the_last_checkpoint(name: str) -> None
     launching = sum(min(10.0, end - start) for _, _, start, end in outcome.holds)
     assert held == pytest.approx(3000.0 + lost + launching)
     assert outcome.meter.gpu_seconds == pytest.approx(held - launching)
-    assert outcome.meter.training == outcome.meter.gpus == 0
+    assert outcome.meter.training == outcome.meter.milli == 0
     assert run.finished_at == pytest.approx(held)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from scheduling.domain import Curve
+from scheduling.domain import WHOLE, Curve
 from scheduling.simulator.trace import Throughputs, TraceJob
 
 
@@ -36,6 +36,9 @@ class Timed:
     priority: int = 0
     model_type: str = ""
     user: str = ""
+    gpu_milli: int = WHOLE
+    cpu_milli: int = 0
+    memory_mib: int = 0
 
 
 @lru_cache(maxsize=4096)
@@ -61,6 +64,9 @@ def make_jobs(timed: list[Timed], context: Context) -> list[TraceJob]:
             min_gpus=job.gpus,
             max_gpus=job.gpus,
             types=job.types,
+            gpu_milli=job.gpu_milli,
+            cpu_milli=job.cpu_milli,
+            memory_mib=job.memory_mib,
         )
         for number, job in enumerate(timed, 1)
     ]

@@ -1,9 +1,10 @@
-"""Alibaba's OpenB pod lists (gpu-v2023). Fractions of a GPU count as one whole GPU here."""
+"""Alibaba's OpenB pod lists (gpu-v2023), with parts of GPUs, processors and memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from scheduling.domain import WHOLE
 from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
 from scheduling.simulator.readers._rows import Row, header, table
 from scheduling.simulator.trace import TraceJob
@@ -28,8 +29,9 @@ def _job(row: Row, context: Context) -> Timed | None:
     if "scheduled_time" not in row:
         context.skip("pods that were never scheduled")
         return None
-    if row.number("gpu_milli") < 1000:
-        context.skip("pods with part of a GPU, given a whole one")
+    milli = row.integer("gpu_milli", least=1)
+    if milli > WHOLE or (milli < WHOLE and gpus > 1):
+        raise row.error("gpu_milli", f"{milli} must be at most {WHOLE}, and {WHOLE} of several GPUs")
     return Timed(
         id=row.text("name"),
         arrival_s=created,
@@ -37,4 +39,7 @@ def _job(row: Row, context: Context) -> Timed | None:
         gpus=gpus,
         types=tuple(kind for kind in row.text("gpu_spec").split("|") if kind),
         priority=_PRIORITY.get(row.text("qos"), 0),
+        gpu_milli=milli,
+        cpu_milli=row.integer("cpu_milli") if "cpu_milli" in row else 0,
+        memory_mib=row.integer("memory_mib") if "memory_mib" in row else 0,
     )

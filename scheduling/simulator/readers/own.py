@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from scheduling.domain import WHOLE
 from scheduling.errors import InvalidInput
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob, look_up, read_curve, read_json
@@ -76,6 +77,9 @@ def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
     if not isinstance(types, list | tuple):
         raise entry.error("types", "it must be a list of accelerator types")
     least = entry.integer("min_gpus", 1, least=1)
+    milli = entry.integer("gpu_milli", WHOLE, least=1)
+    if milli > WHOLE or (milli < WHOLE and (least > 1 or values.get("max_gpus") != 1)):
+        raise entry.error("gpu_milli", f"{milli} must be at most {WHOLE}, and below that min_gpus and max_gpus are 1")
     return TraceJob(
         id=str(values.get("id", index)),
         number=index + 1,
@@ -92,6 +96,10 @@ def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
         restartable=bool(values.get("restartable", True)),
         weight=entry.number("weight", 1.0),
         checkpoint_every_s=_optional(entry, "checkpoint_every_s"),
+        gpu_milli=milli,
+        gpu_memory_mib=entry.integer("gpu_memory_mib", 0, least=0),
+        cpu_milli=entry.integer("cpu_milli", 0, least=0),
+        memory_mib=entry.integer("memory_mib", 0, least=0),
     )
 
 

@@ -14,12 +14,13 @@ from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.errors import SchedulingError
 from scheduling.simulator import Options, Simulation, parse_policy
+from scheduling.simulator.clusters import load_cluster
 from scheduling.simulator.pairs import read_pairs
 from scheduling.simulator.readers import FORMATS, load_trace
 from scheduling.simulator.report import SCHEMA, table
 from scheduling.simulator.suite import Suite, run_suite
 from scheduling.simulator.tables import write_jobs
-from scheduling.simulator.trace import Cluster, read_cluster, read_throughputs
+from scheduling.simulator.trace import Cluster, read_throughputs
 
 
 class Command(BaseCommand):
@@ -57,7 +58,7 @@ class Command(BaseCommand):
     def _simulate(self, options: dict[str, Any]) -> tuple[list[Simulation], Cluster]:
         policies = [parse_policy(text) for text in options["policy"]]
         known = read_throughputs(options["throughputs"]) if options["throughputs"] else None
-        cluster = read_cluster(options["cluster"])
+        cluster = load_cluster(options["cluster"])
         types = sorted({node.type for node in cluster.nodes})
         trace = load_trace(options["trace"], known, types, options["format"])
         for what, count in trace.skipped.items():
