@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ bench-simulator: env ## how fast the simulator is; SIMULATOR_ARGS=--full for all
 
 bench-policies: env ## the policies against the reference; POLICIES_ARGS="--only solve,scale" for parts
 	@$(PYTHON) -m benchmarks.bench_policies $(POLICIES_ARGS)
+
+bench-packing: env ## parts of GPUs: what packing policies fill, and what a decision costs; PACKING_ARGS="--only day" for parts
+	@$(PYTHON) -m benchmarks.bench_packing $(PACKING_ARGS)
 
 bench-forecast: env ## expected starts: coverage, width and seconds; FORECAST_ARGS="--only philly" for parts
 	@$(PYTHON) -m benchmarks.bench_forecast $(FORECAST_ARGS)
