@@ -25,10 +25,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scheduling.domain import WHOLE, Job, Snapshot  # noqa: E402
+from scheduling.domain import WHOLE, Gang, Job, Snapshot  # noqa: E402
 from scheduling.lifecycle import State  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
 from scheduling.policies._fragments import Classes, fragmentation  # noqa: E402
+from scheduling.policies._packing import MEMORY  # noqa: E402
+from scheduling.policies._view import view  # noqa: E402
 from scheduling.policies._yard import Demand, Yard  # noqa: E402
 from scheduling.rounds import plan_round  # noqa: E402
 from scheduling.simulator.clusters import load_cluster  # noqa: E402
@@ -237,7 +239,7 @@ def _fill(given: Given, jobs: Sequence[TraceJob], cluster: Cluster, seed: int) -
     policy: Any = load_policy(*given)
     empty = Snapshot(now=0.0, nodes=cluster.nodes, jobs=tuple(drawn))  # what usually comes is known from the start
     yard = Yard(empty, ())
-    memory, used, ms = policy.begin(empty, yard), 0, []
+    memory, used, ms = policy.begin(empty, view(empty), yard), 0, []
     running: list[Job] = []
     for job in drawn:
         demand = Demand.of(job)
@@ -247,9 +249,11 @@ def _fill(given: Given, jobs: Sequence[TraceJob], cluster: Cluster, seed: int) -
             gpus = policy.choose(yard, demand, rows, memory)
             yard.book(demand, gpus)
             used += demand.count * demand.milli
-            running.append(replace(job, state=State.RUNNING, gpu_ids=gpus))
+            running.append(_running(job, gpus, yard))
         ms.append(1e3 * (time.perf_counter() - begun))
-    snapshot = Snapshot(now=0.0, nodes=cluster.nodes, jobs=(*running, drawn[-1]))
+    one_more = _job(jobs[int(rng.integers(len(jobs)))], len(drawn) + 1)
+    known = {MEMORY: policy.end(memory)}
+    snapshot = Snapshot(now=0.0, nodes=cluster.nodes, jobs=(*running, one_more), memory=known)
     begun = time.perf_counter()
     plan_round(snapshot, policy)
     round_ms = 1e3 * (time.perf_counter() - begun)
@@ -282,6 +286,11 @@ def _job(pod: TraceJob, number: int) -> Job:
         cpu_milli=pod.cpu_milli,
         memory_mib=pod.memory_mib,
     )
+
+
+def _running(job: Job, gpus: tuple[int, ...], yard: Yard) -> Job:
+    gang = Gang(yard.nodes[yard.place[gpus[0]][0]].type, len(gpus))
+    return replace(job, state=State.RUNNING, gpu_ids=gpus, gang=gang, has_trained=True)
 
 
 # Against the integer program -------------------------------------------------------------------------
@@ -323,7 +332,7 @@ def _half_full(jobs: Sequence[TraceJob], cluster: Cluster, rng: Any) -> Snapshot
         gpus = yard.first(int(rng.choice(fitting)), demand)
         yard.book(demand, gpus)
         used += demand.count * demand.milli
-        running.append(replace(job, state=State.RUNNING, gpu_ids=gpus))
+        running.append(_running(job, gpus, yard))
     waiting = [_job(able[rng.integers(len(able))], number) for number in range(200, 224)]
     return Snapshot(0.0, nodes, (*running, *waiting))
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from scheduling._guaranteed import Book, urgency
 from scheduling._taking import Later, Taking, gpus_of, reclaimed, reclaiming, reclaims
-from scheduling.domain import Gang, Guarantee, Job, Reason, Snapshot
+from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.placement import Board, Request
 from scheduling.policies._known import fleet
@@ -58,8 +58,9 @@ class Reclaim:
 
 
 def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> Reclaim:
-    """`given`: whom the policy gives GPUs without it."""
-    if policy.timed or not snapshot.guarantees:
+    """`given`: whom the policy gives GPUs without it. Nothing is taken back where jobs have parts of GPUs: GPUs are
+    counted whole here."""
+    if policy.timed or not snapshot.guarantees or any(job.gpu_milli < WHOLE for job in snapshot.jobs):
         return Reclaim()
     field = view(snapshot)
     if all(job.id in given for job in field.queued):

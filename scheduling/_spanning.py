@@ -21,15 +21,22 @@ Gpus = tuple[int, ...]
 
 
 def start_across(
-    pools: Pools, field: View, queue: Sequence[Job], gpus: Mapping[str, Gpus], gangs: Mapping[str, Gang], *, timed: bool
+    pools: Pools,
+    field: View,
+    queue: Sequence[Job],
+    gpus: Mapping[str, Gpus],
+    gangs: Mapping[str, Gang],
+    *,
+    only_wide: bool,
 ) -> tuple[dict[str, Gpus], dict[str, Gang]]:
-    """(GPUs, gangs) of those that start so, beside what was planned. `queue`: who waits, in the policy's order."""
+    """(GPUs, gangs) of those that start so, beside what was planned. `queue`: who waits, in the policy's order;
+    `only_wide`: whoever no pool could ever run alone."""
     waiting = [job.id for job in queue if job.id not in gpus]
     if not waiting or not field.multi_node:
         return {}, {}
     spanning = _Spanning(pools, field, gpus, gangs)
     for key in waiting:
-        spanning.look_at(key, only_wide=timed)
+        spanning.look_at(key, only_wide=only_wide)
     return spanning.placed, spanning.given
 
 

@@ -91,7 +91,8 @@ def _across_pools(pools: Pools, snapshot: Snapshot, policy: Policy, layout: Layo
     """And those whose gang no pool of nodes alone has room for."""
     field = view(snapshot)
     queue = in_order(policy, snapshot, field)
-    gpus, gangs = start_across(pools, field, queue, layout.gpus, layout.gangs, timed=policy.timed)
+    only_wide = policy.timed or getattr(policy, "shares_gpus", False)
+    gpus, gangs = start_across(pools, field, queue, layout.gpus, layout.gangs, only_wide=only_wide)
     return Layout({**layout.gpus, **gpus}, {**layout.gangs, **gangs}) if gpus else layout
 
 

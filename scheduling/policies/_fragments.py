@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling.domain import WHOLE
+from scheduling.domain import WHOLE, plain_type
 from scheduling.policies._yard import Demand, Ints, Yard
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ class Classes:
     def of(cls, counted: Mapping[Demand, float], types: tuple[str, ...]) -> Classes:
         common = Counter(dict(counted)).most_common(MOST_CLASSES)
         demands, often = [demand for demand, _ in common], np.array([times for _, times in common], dtype=float)
-        allowed = [[not demand.types or kind in demand.types for kind in types] for demand in demands]
+        allowed = [[not demand.types or plain_type(kind) in demand.types for kind in types] for demand in demands]
         return cls(
             _array(demand.count for demand in demands),
             _array(demand.milli for demand in demands),

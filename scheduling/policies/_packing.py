@@ -24,6 +24,8 @@ MEMORY = "packing"
 
 
 class Parameters(BaseParameters):
+    """Of those that take job by job."""
+
     strict: bool = Field(default=False, description="Nobody starts before those ahead of it in the queue.")
 
 
@@ -44,63 +46,47 @@ class PackingPolicy(ABC):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        yard, rooms = Yard(snapshot, (*field.fixed, *field.running)), Rooms(field)
-        placements, reasons = {job.id: job.gpu_ids for job in field.running}, dict(field.reasons)
-        for job in field.running:
-            reasons[job.id] = Reason("keeps", "This policy never moves a job; it keeps its GPUs to its end.")
-            if job.gang is not None:
-                rooms.book(job, job.gang)
-        memory = self.begin(snapshot, yard)
-        queue = self.order(field.queued)
-        wanted = {job.id: demand for job in queue if (demand := demand_of(field, job)) is not None}
-        planned = self.plan(snapshot, yard, wanted)
+        round_ = _Round(snapshot, field)
+        self._place_all(snapshot, field, round_)
+        return Allocation(
+            placements=round_.placements,
+            reasons=round_.reasons,
+            memory={MEMORY: round_.memory} if round_.memory else {},
+            figures={"free_gpus": float((round_.yard.gpu == WHOLE).sum())},
+        )
+
+    def _place_all(self, snapshot: Snapshot, field: View, round_: _Round) -> None:
+        yard, strict = round_.yard, getattr(self.parameters, "strict", False)
+        memory = self.begin(snapshot, field, yard)
+        queue = self.order(field, field.queued)
+        wanted = {job.id: demands for job in queue if (demands := round_.wanted(job))}
+        planned = self.plan(snapshot, yard, {key: demands[0] for key, demands in wanted.items()})
         ahead: Job | None = None
-        failed = dict[Demand, Reason]()  # in this round: room only gets less
         for job in sorted(queue, key=lambda job: job.id not in planned):
             if ahead is not None:
                 text = f"#{ahead.number} is ahead and does not fit yet; this job starts after it."
-                reasons[job.id] = Reason("behind", text, {"by": ahead.id})
+                round_.reasons[job.id] = Reason("behind", text, {"by": ahead.id})
                 continue
-            demand = wanted.get(job.id)
-            if demand is None:
-                reasons[job.id] = no_type(job)
-                continue
-            gangs = [Gang(kind, demand.count) for kind in demand.types]
-            over = rooms.reason(job, gangs)
-            if over is not None:
-                reasons[job.id] = over
-                continue
-            if job.limits:
-                open_to = tuple(gang.type for gang in gangs if rooms.over(job, gang) is None)
-                demand = replace(demand, types=open_to)
-            known = failed.get(demand)
-            gpus = None if known else self._place(yard, demand, planned.get(job.id), memory, wide=field.multi_node)
-            if gpus is None:
-                reasons[job.id] = failed[demand] = known or no_room(yard, demand)
-                ahead = job if self.parameters.strict else None
-                continue
-            yard.book(demand, gpus)
-            node = yard.nodes[yard.place[gpus[0]][0]]
-            gang = Gang(node.type, len(gpus))
-            rooms.book(job, gang)
-            placements[job.id] = gpus
-            where = node.name if set(gpus) <= set(node.gpu_ids) else "several nodes"
-            reasons[job.id] = Reason("started", f"There is room on {where}, so it starts there on {part(job, gang)}.")
-        free = float((yard.gpu == WHOLE).sum())
-        kept = self.end(memory)
-        return Allocation(
-            placements=placements,
-            reasons=reasons,
-            memory={MEMORY: kept} if kept else {},
-            figures={"free_gpus": free},
-        )
+            for demand in round_.wanted(job):
+                if demand in round_.failed:
+                    continue
+                gpus = self._place(yard, demand, planned.get(job.id), memory, wide=field.multi_node)
+                if gpus is not None:
+                    round_.start(job, demand, gpus)
+                    break
+                round_.failed[demand] = no_room(yard, demand)
+            else:
+                blocks = round_.explain(job)
+                ahead = job if strict and blocks else None
+        round_.memory = self.end(memory)
 
     def _place(
         self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any, *, wide: bool
     ) -> tuple[int, ...] | None:
         """As planned, where there still is room; else on one node; what no node is large enough for, on several."""
         rows = yard.fitting(demand)
-        if planned and yard.place[planned[0]][0] in rows and yard.has_room(demand, planned):
+        fits = planned is not None and len(planned) == demand.count and yard.place[planned[0]][0] in rows
+        if planned and fits and yard.has_room(demand, planned):
             return planned
         if len(rows):
             return self.choose(yard, demand, rows, memory)
@@ -110,7 +96,7 @@ class PackingPolicy(ABC):
         """Devices for jobs of the queue, in its order, decided together; `choose` has the others."""
         return {}
 
-    def begin(self, snapshot: Snapshot, yard: Yard) -> Any:
+    def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> Any:
         """What `choose` is given with each job of this round."""
         return None
 
@@ -118,12 +104,59 @@ class PackingPolicy(ABC):
         """What the next round finds by `remembered`."""
         return {}
 
-    def order(self, queue: Sequence[Job]) -> Sequence[Job]:
+    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
         return queue
 
     @abstractmethod
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         """Devices of one of the nodes `rows`, on which it fits."""
+
+
+class _Round:
+    """Who starts where, and why others do not."""
+
+    def __init__(self, snapshot: Snapshot, field: View) -> None:
+        self.field, self.yard = field, Yard(snapshot, (*field.fixed, *field.running))
+        self.rooms = Rooms(field)
+        self.placements = {job.id: job.gpu_ids for job in field.running}
+        self.reasons = dict(field.reasons)
+        self.memory: dict[str, Any] = {}
+        self.failed: dict[Demand, Reason] = {}  # in this round there only gets less room
+        for job in field.running:
+            self.reasons[job.id] = Reason("keeps", "This policy never moves a job; it keeps its GPUs to its end.")
+            if job.gang is not None:
+                self.rooms.book(job, job.gang)
+
+    def wanted(self, job: Job) -> list[Demand]:
+        """What it may have within limits, the smallest gang first."""
+        if not job.limits:
+            return demands_of(self.field, job)
+        found = []
+        for demand in demands_of(self.field, job):
+            types = [kind for kind in demand.types if self.rooms.over(job, Gang(kind, demand.count)) is None]
+            if types:
+                found.append(replace(demand, types=tuple(types)))
+        return found
+
+    def start(self, job: Job, demand: Demand, gpus: tuple[int, ...]) -> None:
+        self.yard.book(demand, gpus)
+        node = self.yard.nodes[self.yard.place[gpus[0]][0]]
+        gang = Gang(node.type, len(gpus))
+        self.rooms.book(job, gang)
+        self.placements[job.id] = gpus
+        where = node.name if set(gpus) <= set(node.gpu_ids) else "several nodes"
+        self.reasons[job.id] = Reason("started", f"There is room on {where}, so it starts there on {part(job, gang)}.")
+
+    def explain(self, job: Job) -> bool:
+        """Why it waits; whether it is for room."""
+        every = demands_of(self.field, job)
+        if not every:
+            self.reasons[job.id] = no_type(job)
+            return False
+        gangs = [Gang(kind, demand.count) for demand in every for kind in demand.types]
+        over = self.rooms.reason(job, gangs)
+        self.reasons[job.id] = over or self.failed[self.wanted(job)[0]]
+        return over is None
 
 
 def remembered(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -135,13 +168,13 @@ def part(job: Job, gang: Gang) -> str:
     return words(gang) if job.gpu_milli == WHOLE else f"{job.gpu_milli / 10:g} % of a {gang.type}"
 
 
-def demand_of(field: View, job: Job) -> Demand | None:
-    """Its smallest gang, on the types that can run that; None where none can."""
-    spans = field.spans(job)
-    if not spans:
-        return None
-    types = tuple(kind for kind, span in spans.items() if span.low == spans.least)
-    return replace(Demand.of(job), count=spans.least, types=types, excluded=tuple(sorted(job.excluded_gpus)))
+def demands_of(field: View, job: Job) -> list[Demand]:
+    """Its least gangs, by size, each on the types that it is the least of."""
+    types: dict[int, list[str]] = {}
+    for kind, span in field.spans(job).items():
+        types.setdefault(span.low, []).append(kind)
+    plain, excluded = Demand.of(job), tuple(sorted(job.excluded_gpus))
+    return [replace(plain, count=n, types=tuple(kinds), excluded=excluded) for n, kinds in sorted(types.items())]
 
 
 def no_room(yard: Yard, demand: Demand) -> Reason:

@@ -7,7 +7,7 @@ suffice: four quarters on four devices are no whole one (spec: genetic-packing, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -60,16 +60,24 @@ class Yard:
     def _book_all(self, holding: Iterable[Job]) -> None:
         taken: list[tuple[int, int, int, int, int, int]] = []
         for job in holding:
-            places = [self.place[gpu] for gpu in job.gpu_ids if gpu in self.place]
-            if places:
-                cpu, memory = job.cpu_milli // len(places), job.memory_mib // len(places)
-                taken += [(*place, job.gpu_milli, job.gpu_memory_mib, cpu, memory) for place in places]
+            taken += self._takes(job.gpu_ids, job.gpu_milli, job.gpu_memory_mib, job.cpu_milli, job.memory_mib)
         if taken:
-            row, column, milli, gpu_memory, cpus, memories = np.array(taken, dtype=np.int64).T
+            row, column, milli, gpu_memory, cpu, memory = np.array(taken, dtype=np.int64).T
             np.subtract.at(self.gpu, (row, column), milli)
             np.subtract.at(self.gpu_memory, (row, column), gpu_memory)
-            np.subtract.at(self.cpu, row, cpus)
-            np.subtract.at(self.memory, row, memories)
+            np.subtract.at(self.cpu, row, cpu)
+            np.subtract.at(self.memory, row, memory)
+
+    def _takes(
+        self, gpus: Sequence[int], milli: int, gpu_memory: int, cpu: int, memory: int
+    ) -> Iterator[tuple[int, int, int, int, int, int]]:
+        """(row, column, parts and memory of the device, processors, memory); of several nodes each gives the last two
+        in proportion to its devices, rounded up."""
+        places = [self.place[gpu] for gpu in gpus if gpu in self.place]
+        rows = [row for row, _ in places]
+        for number, (row, column) in enumerate(places):
+            here = rows.count(row) if rows.index(row) == number else 0
+            yield row, column, milli, gpu_memory, _part(cpu, here, len(gpus)), _part(memory, here, len(gpus))
 
     def copy(self) -> Yard:
         """What is booked in it is not booked here."""
@@ -80,13 +88,13 @@ class Yard:
 
     def book(self, demand: Demand, gpus: Sequence[int]) -> None:
         """Take it; what spans nodes takes from each in proportion to its devices there."""
-        places = [self.place[gpu] for gpu in gpus if gpu in self.place]
-        for row, column in places:
+        every = self._takes(gpus, demand.milli, demand.gpu_memory, demand.cpu, demand.memory)
+        for row, column, milli, gpu_memory, cpu, memory in every:
             self.booked.append(row)
-            self.gpu[row, column] -= demand.milli
-            self.gpu_memory[row, column] -= demand.gpu_memory
-            self.cpu[row] -= demand.cpu // len(places)
-            self.memory[row] -= demand.memory // len(places)
+            self.gpu[row, column] -= milli
+            self.gpu_memory[row, column] -= gpu_memory
+            self.cpu[row] -= cpu
+            self.memory[row] -= memory
 
     def devices(self, demand: Demand) -> Mask:
         """[node, device]: where one device has enough."""
@@ -115,20 +123,30 @@ class Yard:
         return np.isin(self.kind, kinds)
 
     def across(self, demand: Demand) -> tuple[int, ...] | None:
-        """Ids of devices on several nodes of one type, as few as can be, for what is wider than every node."""
+        """Ids of devices on several nodes of one type, as few as can be; None where a node is large enough, if it were
+        empty, or where there is no room."""
+        allowed = self.allowed(demand)
+        if self.size[allowed].max(initial=0) >= demand.count:
+            return None
         devices = self.devices(demand)
-        open_to = self.allowed(demand) & (self.cpu >= demand.cpu) & (self.memory >= demand.memory)
+        room = np.where(allowed, devices.sum(axis=1), 0)
+        for free, needs in ((self.cpu, demand.cpu), (self.memory, demand.memory)):
+            if needs:
+                room = np.minimum(room, np.maximum(free, 0) // _part(needs, 1, demand.count))
         for kind in range(len(self.types)):
-            rows = np.flatnonzero(open_to & (self.kind == kind))
-            if not len(rows) or self.size[self.kind == kind].max() >= demand.count:
-                continue
-            room = devices[rows].sum(axis=1)
-            rows = rows[np.argsort(-room, kind="stable")]
-            if room.sum() < demand.count:
-                continue
-            gpus = [self.nodes[row].gpu_ids[c] for row in rows.tolist() for c in np.flatnonzero(devices[row]).tolist()]
-            return tuple(gpus[: demand.count])
+            rows = np.flatnonzero((self.kind == kind) & (room > 0))
+            if room[rows].sum() >= demand.count:
+                rows = rows[np.argsort(-room[rows], kind="stable")]
+                return self._of_each(rows, room, devices)[: demand.count]
         return None
+
+    def _of_each(self, rows: Ints, room: Ints, devices: Mask) -> tuple[int, ...]:
+        """Ids of the first `room` devices of each row that suffice."""
+        found: list[int] = []
+        for row in rows.tolist():
+            columns = np.flatnonzero(devices[row])[: room[row]].tolist()
+            found += [self.nodes[row].gpu_ids[column] for column in columns]
+        return tuple(found)
 
     def tightest(self, row: int, demand: Demand) -> tuple[int, ...]:
         """Ids of devices of the node: those with the least left that suffice, the first of equals."""
@@ -187,6 +205,11 @@ def _survey(known: Fleet) -> _Ground:
         gpu_memory=np.where(there, of_each[:, None], 0),
         place={gpu: (row, column) for row, node in enumerate(nodes) for column, gpu in enumerate(node.gpu_ids)},
     )
+
+
+def _part(whole: int, here: int, count: int) -> int:
+    """What `here` of `count` devices need of it, rounded up."""
+    return -(-whole * here // count)
 
 
 def _known(value: int | None) -> int:

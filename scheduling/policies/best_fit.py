@@ -21,7 +21,8 @@ class BestFit(PackingPolicy):
 
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         free = np.stack((yard.cpu[rows], yard.memory[rows], yard.gpu[rows].sum(axis=1)), axis=1)
+        left = free - np.array([demand.cpu, demand.memory, demand.count * demand.milli])
         capacity = yard.capacity[rows]
-        parts = np.where((capacity > 0) & (capacity < UNBOUNDED), free / np.maximum(capacity, 1), 0.0)
+        parts = np.where((capacity > 0) & (capacity < UNBOUNDED), left / np.maximum(capacity, 1), 0.0)
         row = int(rows[np.argmin(parts.sum(axis=1))])
         return yard.tightest(row, demand)

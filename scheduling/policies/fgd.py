@@ -6,21 +6,26 @@ that usually come are those seen so far, of which older ones count less. Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from scheduling.domain import WHOLE, Snapshot
+from scheduling.domain import WHOLE, Job, Snapshot, plain_type
 from scheduling.policies._fragments import Classes, Floats
-from scheduling.policies._packing import PackingPolicy, remembered
+from scheduling.policies._packing import PackingPolicy, demands_of, remembered
 from scheduling.policies._packing import Parameters as PackingParameters
+from scheduling.policies._view import View
 from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
 #: Below it a class is forgotten.
 _LEAST = 0.05
+#: Only the commonest are remembered.
+_MOST_KEPT = 256
 
 
 class Parameters(PackingParameters):
@@ -89,7 +94,7 @@ class Seen:
     """How often each class came, the newest counted 1."""
 
     times: dict[Demand, float]
-    latest: int  # number of the newest job counted
+    latest: tuple[float, int]  # submission and number of the newest job counted
     gradient: Gradient
 
 
@@ -98,23 +103,30 @@ class Fgd(PackingPolicy):
     title: ClassVar[str] = "Fragmentation gradient descent"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def begin(self, snapshot: Snapshot, yard: Yard) -> Seen:
+    def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> Seen:
         kept = remembered(snapshot)
         times = {Demand(key[0], key[1], key[2], key[3], key[4], tuple(key[5])): n for key, n in kept.get("classes", [])}
-        latest = int(kept.get("latest", 0))
-        new = sorted((job.number, Demand.of(job)) for job in snapshot.jobs if job.number > latest)
+        at, number = kept.get("latest", (-math.inf, 0))
+        new = sorted(
+            ((job.submitted_at, job.number), demand)
+            for job in snapshot.jobs
+            if (job.submitted_at, job.number) > (at, number) and (demand := class_of(field, job)) is not None
+        )
         fading = 0.5 ** (len(new) / self.parameters.memory_jobs)
         times = {demand: count * fading for demand, count in times.items() if count * fading >= _LEAST}
         for _, demand in new:
             times[demand] = times.get(demand, 0.0) + 1.0
-        return Seen(times, max([latest, *(n for n, _ in new)]), Gradient(yard, Classes.of(times, yard.types)))
+        latest = max([(at, number), *(key for key, _ in new)])
+        return Seen(times, latest, Gradient(yard, Classes.of(times, yard.types)))
 
     def end(self, memory: Seen) -> dict[str, Any]:
+        if not memory.times:
+            return {}
         classes = [
             [[d.count, d.milli, d.gpu_memory, d.cpu, d.memory, list(d.types)], count]
-            for d, count in memory.times.items()
+            for d, count in Counter(memory.times).most_common(_MOST_KEPT)
         ]
-        return {"classes": classes, "latest": memory.latest}
+        return {"classes": classes, "latest": list(memory.latest)}
 
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Seen) -> tuple[int, ...]:
         """Of nodes where it costs equally little, the one with the least left."""
@@ -124,3 +136,12 @@ class Fgd(PackingPolicy):
         if demand.milli == WHOLE:
             return yard.first(row, demand)
         return (yard.nodes[row].gpu_ids[int(column[row])],)
+
+
+def class_of(field: View, job: Job) -> Demand | None:
+    """Its least gang, types by their own names: pools of nodes come and go. None: nothing can run it."""
+    demands = demands_of(field, job)
+    if not demands:
+        return None
+    types = tuple(sorted({plain_type(kind) for kind in demands[0].types}))
+    return replace(demands[0], types=types, excluded=())

@@ -1,12 +1,13 @@
 """Waiting jobs are put on nodes together, by a genetic algorithm that fills GPUs.
 
 Objective: maximise the GPUs, in parts too, that the waiting jobs of a window take. Constraints: processors, memory and
-single devices of one node. A solution names a node for each job (`assignment`), or one job and its node, the best of
-which is taken until none fits (`pair`). Operators (spec: genetic-packing; Ewha Womans University, 2024): 100 random
-solutions, tournaments among 20 % of them, single-point crossover, 40 % replaced in each generation, and adaptive
-mutation. Fitness: what a placement gains, -1 for one that does not fit. The paper mutates the better solutions more,
-the usual rule does the opposite; `mutation` chooses. Its number of generations is not given; here they are bounded, by
-time too. What the best solution leaves out and still fits goes to the first node that has room.
+single devices of one node; jobs that a limit bars are left out. A solution names a node for each job (`assignment`),
+or one job and its node, the best of which is taken until none fits (`pair`). Operators (spec: genetic-packing; Ewha
+Womans University, 2024): 100 random solutions, tournaments among 20 % of them, single-point crossover, 40 % replaced
+in each generation, and adaptive mutation. Fitness: what a placement gains, -1 for one that does not fit. The paper
+mutates the better solutions more, the usual rule does the opposite; `mutation` chooses. Its number of generations is
+not given; here they are bounded, by time too. What the best solution leaves out and still fits goes to the first node
+that has room.
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ from pydantic import Field
 
 from scheduling.domain import WHOLE, Snapshot
 from scheduling.policies._packing import PackingPolicy
-from scheduling.policies._packing import Parameters as PackingParameters
 from scheduling.policies._trial import Trial
 from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
 
-class Parameters(PackingParameters):
+class Parameters(BaseParameters):
     mode: Literal["assignment", "pair"] = Field(
         default="assignment", description="A node for every waiting job at once, or one best job and node at a time."
     )

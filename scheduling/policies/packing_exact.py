@@ -2,8 +2,9 @@
 
 Objective: maximise sum over placed jobs of devices times part. Constraints: x[j, n] says that job j is on node n, at
 most once; y[j, d] that it has a part of device d, as many on its node as it needs; parts and memory of each device,
-processors and memory of each node. Ties and the order of the queue do not count. Beyond `most_cells` of y, or where
-the solver has no answer in time, jobs go where they fit best. Ours (spec: genetic-packing, "Evaluation").
+processors and memory of each node; jobs that a limit bars are left out. Ties and the order of the queue do not count.
+Beyond `most_cells` of y, or where the solver has no answer in time, jobs go where they fit best. Ours (spec:
+genetic-packing, "Evaluation").
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from pydantic import Field
 
 from scheduling.domain import Snapshot
 from scheduling.policies._exact import integer_solver
-from scheduling.policies._packing import Parameters as PackingParameters
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.best_fit import BestFit
 
 
-class Parameters(PackingParameters):
+class Parameters(BaseParameters):
     time_limit_s: float = Field(default=10.0, gt=0.0, le=600.0, description="After this jobs go where they fit best.")
     most_cells: int = Field(
         default=20_000, ge=1, le=1_000_000, description="Jobs times devices up to which it is solved."

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from scheduling.domain import Snapshot
 from scheduling.policies._packing import PackingPolicy, remembered
+from scheduling.policies._view import View
 from scheduling.policies._yard import Demand, Ints, Yard
 
 
@@ -17,12 +18,14 @@ class RoundRobin(PackingPolicy):
     name: ClassVar[str] = "round_robin"
     title: ClassVar[str] = "Round robin"
 
-    def begin(self, snapshot: Snapshot, yard: Yard) -> dict[str, str]:
+    def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> dict[str, str]:
         return {"last": str(remembered(snapshot).get("last", ""))}
 
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: dict[str, str]) -> tuple[int, ...]:
         # By name, since nodes come and go between rounds.
-        row = next((n for n in rows.tolist() if yard.nodes[n].name > memory["last"]), int(rows[0]))
+        fitting = rows.tolist()
+        later = [row for row in fitting if yard.nodes[row].name > memory["last"]]
+        row = min(later or fitting, key=lambda row: yard.nodes[row].name)
         memory["last"] = yard.nodes[row].name
         return yard.first(row, demand)
 

@@ -1,13 +1,14 @@
 """Each job goes to the node whose free capacities point most in the direction of its demand.
 
 Objective: maximise the dot product of demand and what is free, both as parts of the node's own capacity, over
-processors, memory and GPUs (alignment); jobs with little work left come first, weighed against alignment by
-`remaining_weight`. Source: Grandl et al., "Multi-Resource Packing for Cluster Schedulers" (SIGCOMM 2014), sections 3.2
-and 3.3.2: score = alignment + remaining_weight * (mean alignment / mean work) * (less work).
+processors, memory and GPUs (alignment); of jobs of equal priority those with less work left are placed first
+(`shortest_first`). Source: Grandl et al., "Multi-Resource Packing for Cluster Schedulers" (SIGCOMM 2014), section 3.2;
+its one score that weighs alignment against work is for a choice among all jobs, and here jobs are taken in order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from pydantic import Field
 from scheduling.domain import Job
 from scheduling.policies._packing import PackingPolicy
 from scheduling.policies._packing import Parameters as PackingParameters
+from scheduling.policies._view import View
 from scheduling.policies._yard import UNBOUNDED, Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
@@ -32,10 +34,10 @@ class Tetris(PackingPolicy):
     title: ClassVar[str] = "Tetris"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def order(self, queue: Sequence[Job]) -> Sequence[Job]:
+    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
         if not self.parameters.shortest_first:
             return queue
-        return sorted(queue, key=lambda job: (-job.priority, work(job)))
+        return sorted(queue, key=lambda job: (-job.priority, work(field, job)))
 
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         free = np.stack((yard.cpu[rows], yard.memory[rows], yard.gpu[rows].sum(axis=1)), axis=1)
@@ -46,9 +48,8 @@ class Tetris(PackingPolicy):
         return yard.tightest(row, demand)
 
 
-def work(job: Job) -> float:
-    """GPU-seconds left on its fastest type; without curves, its steps."""
-    speeds = [curve.at(job.min_gpus) for curve in job.curves.values()]
-    fastest = max(speeds, default=0.0)
-    left_s = job.remaining_steps / fastest if fastest > 0 else job.remaining_steps
-    return left_s * job.min_gpus * job.gpu_milli
+def work(field: View, job: Job) -> float:
+    """GPU-seconds left on its least gang where that is fastest; infinite where nothing can run it."""
+    gangs = [(span.low, span.at(span.low)) for span in field.spans(job).values()]
+    seconds = [job.remaining_steps / speed * count for count, speed in gangs if speed > 0]
+    return min(seconds, default=math.inf) * job.gpu_milli

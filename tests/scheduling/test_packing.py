@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import WHOLE, Job, Node, Snapshot
+from scheduling.domain import WHOLE, Curve, Guarantee, Job, Limit, Node, Snapshot, Window
+from scheduling.errors import InvalidParameters
 from scheduling.policies import load_policy
 from scheduling.policies._fragments import Classes, fragmentation
 from scheduling.policies._trial import Trial
 from scheduling.policies._yard import Demand, Yard
+from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
-from tests.builders import make_job, make_nodes, make_snapshot
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 PACKING = ("first_fit", "best_fit", "round_robin", "tetris", "fgd", "genetic", "packing_exact")
 
@@ -64,7 +67,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: Snapshot) -> None:
     gpus = placed(name, snapshot)
     jobs, place = {job.id: job for job in snapshot.jobs}, {g: n for n in snapshot.nodes for g in n.gpu_ids}
-    shares, memory, cpu, ram = Counter[int](), Counter[int](), Counter[str](), Counter[str]()
+    shares, memory = Counter[int](), Counter[int]()
+    cpu, ram = defaultdict[str, Fraction](Fraction), defaultdict[str, Fraction](Fraction)
     for key, ids in gpus.items():
         job = jobs[key]
         assert len(ids) == len(set(ids)) == job.min_gpus
@@ -73,8 +77,8 @@ def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: S
         for gpu in ids:
             shares[gpu] += job.gpu_milli
             memory[gpu] += job.gpu_memory_mib
-            cpu[place[gpu].name] += job.cpu_milli // len(ids)
-            ram[place[gpu].name] += job.memory_mib // len(ids)
+            cpu[place[gpu].name] += Fraction(job.cpu_milli, len(ids))
+            ram[place[gpu].name] += Fraction(job.memory_mib, len(ids))
     assert all(share <= WHOLE for share in shares.values())
     for one in snapshot.nodes:
         assert one.cpu_milli is None or cpu[one.name] <= one.cpu_milli
@@ -224,3 +228,112 @@ def test_the_genetic_search_ends_when_its_time_is_up() -> None:
     settings = {"generations": 100_000, "time_limit_s": 0.2}
     plan = plan_round(make_snapshot(*jobs, nodes=[node("a", 8, 0)]), load_policy("genetic", settings))
     assert len(plan.moves) == 24
+
+
+# Edges --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["first_fit", "best_fit", "round_robin", "tetris", "fgd"])
+def test_strictly_in_order_nobody_passes(name: str) -> None:
+    wide, small = make_job(gpus=4, number=1), make_job(gpus=1, number=2)
+    busy = make_job(gpus=1, holds=(0,), number=3)
+    snapshot = make_snapshot(busy, wide, small, nodes=[node("a", 4, 0)])
+    assert placed(name, snapshot).keys() == {small.id}
+    plan = plan_round(snapshot, load_policy(name, {"strict": True}))
+    assert plan.moves == ()
+    assert plan.reasons[small.id].token == "behind"
+
+
+@pytest.mark.parametrize("name", ["genetic", "packing_exact"])
+def test_what_is_decided_together_has_no_order(name: str) -> None:
+    with pytest.raises(InvalidParameters):
+        load_policy(name, {"strict": True})
+
+
+def test_in_turns_every_node_has_its_turn_whatever_its_name() -> None:
+    nodes, memory = [node(f"n-{i}", 1, i) for i in range(12)], dict[str, Any]()
+    given = list[int]()
+    for number in range(1, 13):
+        plan = plan_round(make_snapshot(part(1, number=number), nodes=nodes, memory=memory), load("round_robin"))
+        given += [gpu for move in plan.moves for gpu in move.gpu_ids]
+        memory = dict(plan.memory)
+    assert sorted(given) == list(range(12))
+
+
+@pytest.mark.parametrize("name", PACKING)
+def test_a_larger_gang_on_another_type_starts_where_the_smallest_has_no_room(name: str) -> None:
+    nodes = [replace(node("a", 4, 0), type="a"), replace(node("b", 1, 4), type="b")]
+    busy = make_job(holds=(4,), type="b", gpus=1)
+    job = make_job(min_gpus=1, max_gpus=4, curves={"a": Curve((0.0, 5.0)), "b": Curve((3.0,))})
+    assert placed(name, make_snapshot(busy, job, nodes=nodes)) == {job.id: (0, 1)}
+
+
+def test_best_fit_leaves_the_least_of_the_nodes_own_capacity() -> None:
+    """Half of either node is free, and after it nothing of the smaller."""
+    large, small = node("a", 8, 0, cpu_milli=None, memory_mib=None), node("b", 2, 8, cpu_milli=None, memory_mib=None)
+    busy = [make_job(gpus=4, holds=(0, 1, 2, 3)), make_job(gpus=1, holds=(8,))]
+    job = make_job(gpus=1)
+    assert placed("best_fit", make_snapshot(*busy, job, nodes=[large, small])) == {job.id: (9,)}
+
+
+def test_a_gang_wider_than_every_node_takes_of_each_in_proportion() -> None:
+    nodes = [node("a", 8, 0, cpu_milli=64_000), node("b", 8, 8, cpu_milli=64_000)]
+    wide = make_job(gpus=16, cpu_milli=96_000)
+    assert placed("first_fit", make_snapshot(wide, nodes=nodes)) == {wide.id: tuple(range(16))}
+    hungry = make_job(gpus=16, cpu_milli=130_000)
+    assert placed("first_fit", make_snapshot(hungry, nodes=nodes)) == {}
+
+
+def test_a_gang_waits_for_a_node_that_is_large_enough() -> None:
+    sizes = {"a": (8, 0), "b": (4, 8), "c": (4, 12)}
+    nodes = [replace(node(name, *size), type="a" if name == "a" else "b") for name, size in sizes.items()]
+    busy = make_job(gpus=1, holds=(0,), type="a")
+    job = make_job(gpus=8, curves={"a": make_curve(), "b": make_curve()})
+    assert placed("first_fit", make_snapshot(busy, job, nodes=nodes)) == {}
+
+
+@pytest.mark.parametrize("name", ["genetic", "packing_exact"])
+def test_jobs_that_a_limit_bars_take_no_place_in_the_search(name: str) -> None:
+    limits = {"k": Limit("gpus", 0, level="project Vision")}
+    barred = [make_job(gpus=1, number=n, limits=("k",)) for n in range(1, 60)]
+    free = [part(milli, number=100 + n) for n, milli in enumerate((300, 400, 700, 600))]
+    gpus = placed(name, make_snapshot(*barred, *free, nodes=[node("a", 1, 0), node("b", 1, 1)], limits=limits))
+    assert gpus.keys() == {job.id for job in free}
+
+
+@pytest.mark.parametrize("name", PACKING)
+def test_guarantees_take_nothing_back_where_gpus_are_shared(name: str) -> None:
+    borrowers = [part(500, holds=(0,), project="vision") for _ in range(2)]
+    owner = make_job(gpus=1, project="speech")
+    guarantees = (Guarantee("speech", 1, level="project Speech"),)
+    plan = plan_round(make_snapshot(*borrowers, owner, nodes=[node("a", 1, 0)], guarantees=guarantees), load(name))
+    assert plan.moves == ()
+    assert "solver_failed" not in plan.figures
+
+
+def test_the_gradient_knows_its_classes_by_the_types_own_names() -> None:
+    """Under windows policies see pools of nodes under other names, which change."""
+    jobs = [part(250, number=n) for n in range(1, 4)]
+    first = plan_round(make_snapshot(*jobs, nodes=[node("a", 4, 0)]), load("fgd"))
+    window = Window("w", frozenset({"b"}), 1_100.0, 2_000.0)
+    nodes = [node("a", 4, 0), node("b", 4, 4)]
+    late = make_snapshot(part(250, number=9), nodes=nodes, memory=dict(first.memory), windows=(window,))
+    kept = plan_round(late, load("fgd")).memory["packing"]["classes"]
+    assert [types for (*_, types), _ in kept] == [["titan_xp"]]
+    assert kept[0][1] > 3.9
+
+
+def test_the_gradient_counts_each_job_once_in_whatever_order_numbers_come() -> None:
+    early = plan_round(make_snapshot(part(250, number=7, submitted_at=1.0), nodes=[node("a", 4, 0)]), load("fgd"))
+    both = make_snapshot(
+        part(250, number=7, submitted_at=1.0),
+        part(250, number=3, submitted_at=2.0),
+        nodes=[node("a", 4, 0)],
+        memory=dict(early.memory),
+    )
+    (((*_, _types), times),) = plan_round(both, load("fgd")).memory["packing"]["classes"]
+    assert 1.9 < times <= 2.0
+
+
+def load(name: str) -> Policy:
+    return load_policy(name, {})
