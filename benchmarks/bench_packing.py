@@ -33,10 +33,12 @@ from scheduling.policies._packing import MEMORY  # noqa: E402
 from scheduling.policies._view import view  # noqa: E402
 from scheduling.policies._yard import Demand, Yard  # noqa: E402
 from scheduling.rounds import plan_round  # noqa: E402
+from scheduling.simulator import parse_policy  # noqa: E402
 from scheduling.simulator.clusters import load_cluster  # noqa: E402
 from scheduling.simulator.engine import Engine  # noqa: E402
 from scheduling.simulator.outcome import Options  # noqa: E402
 from scheduling.simulator.readers import load_trace  # noqa: E402
+from scheduling.simulator.report import label  # noqa: E402
 from scheduling.simulator.trace import Cluster, TraceJob  # noqa: E402
 
 DATA = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "alibaba"
@@ -72,7 +74,7 @@ def main() -> None:
         sys.exit(f"SKIPPED: no {pods} and {nodes}")
     cluster = load_cluster(nodes)
     jobs = load_trace(pods, types=sorted({node.type for node in cluster.nodes})).jobs
-    given = [_parse(text) for text in options.policies.split()]
+    given = [parse_policy(text) for text in options.policies.split()]
     parts = options.only.split(",")
     if "day" in parts:
         one_day(jobs, cluster, given, options.days, options.samples)
@@ -82,14 +84,9 @@ def main() -> None:
         small(jobs, cluster, given, options.seeds)
 
 
-def _parse(text: str) -> Given:
-    name, _, rest = text.partition(":")
-    return name, dict(pair.split("=", 1) for pair in rest.split(",")) if rest else {}
-
-
 def _label(given: Given) -> str:
     name, parameters = given
-    return name + (f" ({', '.join(f'{key}={value}' for key, value in parameters.items())})" if parameters else "")
+    return label({"policy": name, "given": parameters})
 
 
 # One day ---------------------------------------------------------------------------------------------
@@ -205,7 +202,7 @@ class _Watched(Engine):
 
 
 def load(jobs: Sequence[TraceJob], cluster: Cluster, given: Sequence[Given], seeds: int) -> None:
-    """Pods come one at a time and stay, each a round of its own where it is asked for: 1 of `ROUND_EVERY`."""
+    """Pods come one at a time and stay; at the end one round as the live engine has it, with everybody on the nodes."""
     print(
         f"== pods drawn at random on {len(cluster.nodes):,} nodes with {cluster.gpus:,} GPUs until 102 % is asked for"
     )
@@ -309,10 +306,10 @@ def small(jobs: Sequence[TraceJob], cluster: Cluster, given: Sequence[Given], se
         for one in given:
             if getattr(load_policy(*one), "shares_gpus", False):
                 rows.setdefault(_label(one), []).append(_taken(snapshot, one, seconds) / best)
-    for label, ratios in rows.items():
+    for named, ratios in rows.items():
         print(
-            f"{label:34} {np.mean(ratios):7.2%} of the best on average, {min(ratios):.1%} at worst, "
-            f"best in {np.mean(np.array(ratios) > 1 - 1e-9):4.0%}; {1e3 * float(np.median(seconds[label])):.1f} ms"
+            f"{named:34} {np.mean(ratios):7.2%} of the best on average, {min(ratios):.1%} at worst, "
+            f"best in {np.mean(np.array(ratios) > 1 - 1e-9):4.0%}; {1e3 * float(np.median(seconds[named])):.1f} ms"
         )
     print(f"{'packing_exact':34} {1e3 * float(np.median(seconds['packing_exact (time_limit_s=60.0)'])):.1f} ms")
 

@@ -121,6 +121,7 @@ class _Round:
         self.placements = {job.id: job.gpu_ids for job in field.running}
         self.reasons = dict(field.reasons)
         self.memory: dict[str, Any] = {}
+        self._demands: dict[str, list[Demand]] = {}
         self.failed: dict[Demand, Reason] = {}  # in this round there only gets less room
         for job in field.running:
             self.reasons[job.id] = Reason("keeps", "This policy never moves a job; it keeps its GPUs to its end.")
@@ -130,13 +131,19 @@ class _Round:
     def wanted(self, job: Job) -> list[Demand]:
         """What it may have within limits, the smallest gang first."""
         if not job.limits:
-            return demands_of(self.field, job)
+            return self._every(job)
         found = []
-        for demand in demands_of(self.field, job):
+        for demand in self._every(job):
             types = [kind for kind in demand.types if self.rooms.over(job, Gang(kind, demand.count)) is None]
             if types:
                 found.append(replace(demand, types=tuple(types)))
         return found
+
+    def _every(self, job: Job) -> list[Demand]:
+        known = self._demands.get(job.id)
+        if known is None:
+            known = self._demands[job.id] = demands_of(self.field, job)
+        return known
 
     def start(self, job: Job, demand: Demand, gpus: tuple[int, ...]) -> None:
         self.yard.book(demand, gpus)
@@ -149,7 +156,7 @@ class _Round:
 
     def explain(self, job: Job) -> bool:
         """Why it waits; whether it is for room."""
-        every = demands_of(self.field, job)
+        every = self._every(job)
         if not every:
             self.reasons[job.id] = no_type(job)
             return False

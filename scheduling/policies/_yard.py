@@ -40,6 +40,11 @@ class Demand:
         types = tuple(sorted(job.types or job.curves))
         return cls(job.min_gpus, job.gpu_milli, job.gpu_memory_mib, job.cpu_milli, job.memory_mib, types)
 
+    @property
+    def total(self) -> Ints:
+        """(processors, memory, thousandths of GPUs), as `Yard.free`."""
+        return np.array([self.cpu, self.memory, self.count * self.milli])
+
 
 class Yard:
     """Free capacities; `book` takes from them."""
@@ -95,6 +100,10 @@ class Yard:
             self.gpu_memory[row, column] -= gpu_memory
             self.cpu[row] -= cpu
             self.memory[row] -= memory
+
+    def free(self, rows: Ints) -> Ints:
+        """[row, (processors, memory, thousandths of GPUs)]."""
+        return np.stack((self.cpu[rows], self.memory[rows], self.gpu[rows].sum(axis=1)), axis=1)
 
     def devices(self, demand: Demand) -> Mask:
         """[node, device]: where one device has enough."""

@@ -1,4 +1,4 @@
-"""Each job goes to the node that is left with the least: GPUs first, then processors and memory.
+"""Each job goes to the node that is left with the least of GPUs, processors and memory.
 
 Objective: minimise, over the nodes that fit, what is free after it, summed over the three as parts of the node's own
 capacity. On the node the devices with the least left that suffice. The usual greedy for vector bin packing; Weng et
@@ -20,8 +20,7 @@ class BestFit(PackingPolicy):
     title: ClassVar[str] = "Best fit"
 
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        free = np.stack((yard.cpu[rows], yard.memory[rows], yard.gpu[rows].sum(axis=1)), axis=1)
-        left = free - np.array([demand.cpu, demand.memory, demand.count * demand.milli])
+        left = yard.free(rows) - demand.total
         capacity = yard.capacity[rows]
         parts = np.where((capacity > 0) & (capacity < UNBOUNDED), left / np.maximum(capacity, 1), 0.0)
         row = int(rows[np.argmin(parts.sum(axis=1))])

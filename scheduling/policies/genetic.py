@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -53,7 +54,8 @@ class Genetic(PackingPolicy):
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
         settings: Parameters = self.parameters
         deadline = time.monotonic() + settings.time_limit_s
-        window = [key for key, demand in wanted.items() if len(yard.fitting(demand))][: settings.window]
+        fitting = (key for key, demand in wanted.items() if len(yard.fitting(demand)))
+        window = list(islice(fitting, settings.window))
         if len(window) < 2:
             return {}  # any node is as good to it
         search = _all_at_once if settings.mode == "assignment" else _one_by_one

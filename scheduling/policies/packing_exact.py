@@ -37,9 +37,9 @@ class PackingExact(BestFit):
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
-        demands = {key: demand for key, demand in wanted.items() if len(yard.fitting(demand))}
-        cells = sum(int(yard.devices(demand)[yard.fitting(demand)].sum()) for demand in demands.values())
-        if not demands or cells > self.parameters.most_cells:
+        cells = {key: int(yard.devices(demand)[yard.fitting(demand)].sum()) for key, demand in wanted.items()}
+        demands = {key: wanted[key] for key, count in cells.items() if count}
+        if not demands or sum(cells.values()) > self.parameters.most_cells:
             return {}
         return _Program(yard, demands).solve(self.parameters.time_limit_s)
 

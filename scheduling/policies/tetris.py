@@ -40,11 +40,9 @@ class Tetris(PackingPolicy):
         return sorted(queue, key=lambda job: (-job.priority, work(field, job)))
 
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        free = np.stack((yard.cpu[rows], yard.memory[rows], yard.gpu[rows].sum(axis=1)), axis=1)
-        wanted = np.array([demand.cpu, demand.memory, demand.count * demand.milli])
         capacity = yard.capacity[rows].astype(float)
         capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
-        row = int(rows[np.argmax((free / capacity * (wanted / capacity)).sum(axis=1))])
+        row = int(rows[np.argmax((yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1))])
         return yard.tightest(row, demand)
 
 
