@@ -2722,6 +2722,8 @@ export interface components {
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
             gpus: number;
+            /** @description Of its GPU, where it has a part of one. */
+            share_percent?: number;
         };
         ArrayCancelled: {
             /** @description Jobs that were ended by this; those that had ended before stay as they are. */
@@ -2938,6 +2940,16 @@ export interface components {
             kind?: "launching" | "protected" | "running" | "moving";
             next?: number;
             utilisation?: number;
+            /** @description Where it is held in parts: the largest first. */
+            parts?: components["schemas"]["CellPart"][];
+            /** @description Where it is held in parts: what nobody has of it. */
+            free_percent?: number;
+        };
+        CellPart: {
+            job: number;
+            /** @enum {string} */
+            kind: "launching" | "protected" | "running" | "moving";
+            share_percent: number;
         };
         Change: {
             /**
@@ -3613,6 +3625,10 @@ export interface components {
             min: number;
             max: number | null;
             types: string[];
+            /** @description Of each GPU; 100 is all of it. */
+            share_percent: number;
+            /** @description Of each GPU. */
+            memory_mib: number | null;
         };
         GpuRef: {
             node: string;
@@ -3635,6 +3651,18 @@ export interface components {
              * @default []
              */
             types: string[];
+            /**
+             * @description A part of one GPU; empty: whole ones.
+             * @default null
+             * @example 0.5
+             */
+            share: number | null;
+            /**
+             * @description Memory of each GPU, MiB or as 6GiB; of a part, empty: its share of the smallest allowed type's.
+             * @default null
+             * @example 6GiB
+             */
+            memory: number | string | null;
         };
         Guarantee: {
             /** @description Key of the project; the jobs of all below it count too. */
@@ -3877,6 +3905,8 @@ export interface components {
             count: number;
             epoch: number;
             gpus: components["schemas"]["GpuRef"][];
+            /** @description Of each GPU; 100 is all of it. */
+            share_percent: number;
         };
         /** @description Jobs of one file that differ in their index; what is said of them is of those that you may see. */
         JobArray: {
@@ -4022,6 +4052,8 @@ export interface components {
             curve: {
                 [key: string]: components["schemas"]["Curve"];
             };
+            /** @description Of the GPU that it has a part of; null where it has whole GPUs. */
+            sharing: components["schemas"]["Sharing"] | null;
         };
         /** @description A training job: a catalogue program or a command, a number of steps, and limits. */
         JobFile: {
@@ -4069,10 +4101,12 @@ export interface components {
              * @default {
              *       "min": 1,
              *       "max": null,
-             *       "types": []
+             *       "types": [],
+             *       "share": null,
+             *       "memory": null
              *     }
              */
-            gpus: components["schemas"]["Gpus"];
+            gpus: components["schemas"]["Gpus"] | number;
             /** @default null */
             cpus: number | null;
             /**
@@ -4385,6 +4419,10 @@ export interface components {
             min: number;
             max?: number;
             types: string[];
+            /** @description Of each GPU; 100 is all of it. */
+            share_percent: number;
+            /** @description Of each GPU. */
+            memory_mib?: number;
         };
         LiveIdle: {
             /** @enum {string} */
@@ -4476,6 +4514,8 @@ export interface components {
             count: number;
             epoch: number;
             gpus: components["schemas"]["GpuRef"][];
+            /** @description Of each GPU; 100 is all of it. */
+            share_percent: number;
         };
         LiveJobHold: {
             /**
@@ -4513,6 +4553,8 @@ export interface components {
                 [key: string]: components["schemas"]["Cell"];
             };
             gpus: number;
+            cpus: number;
+            host_memory_mib: number;
             held: number;
             /**
              * @description An amount in the currency.
@@ -5851,6 +5893,24 @@ export interface components {
             effective_usage: number;
             /** @description Null under Fair Tree, which ranks users alone. */
             factor: number | null;
+        };
+        Sharing: {
+            share_percent: number;
+            memory_mib: number | null;
+            /** @description Expected of the job alone on a whole GPU. */
+            whole_steps_per_s: number | null;
+            /** @description Against a whole GPU, as planned: 2 is half as fast. */
+            expected_slowdown: number | null;
+            /** @description The same, as measured now. */
+            measured_slowdown: number | null;
+            neighbours: components["schemas"]["SharingNeighbour"][];
+        };
+        SharingNeighbour: {
+            number: number;
+            project: string;
+            share_percent: number;
+            /** @enum {string} */
+            state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
         };
         SignedIn: {
             id: number;

@@ -7,7 +7,7 @@ export function fullJob(job: LiveJob): Job {
     owner: job.owner ?? null,
     model_type: job.model_type ?? null,
     command: job.command ?? null,
-    gpus: { ...job.gpus, max: job.gpus.max ?? null },
+    gpus: { ...job.gpus, max: job.gpus.max ?? null, memory_mib: job.gpus.memory_mib ?? null },
     allocation: job.allocation ?? null,
     throughput: {
       steps_per_s: job.throughput.steps_per_s ?? null,
