@@ -1,5 +1,5 @@
 import type { JobPreview } from "../api/types";
-import { count, duration, number, THIN, typeName, variance } from "../lib/format";
+import { count, duration, gangWords, number, variance } from "../lib/format";
 import { JobRef } from "./JobRef";
 
 type Effect = JobPreview["effects"][number];
@@ -24,8 +24,8 @@ export function EffectRow({ effect }: { effect: Effect }) {
 
 /** 4 → 2 Titan XP; with both types where they differ. */
 function gangs(before: Gang, after: Gang): string {
-  if (before && after && before.type === after.type && before.count === after.count) return `${after.count}${THIN}×${THIN}${typeName(after.type)}, others`;
-  const name = (gang: Gang) => (gang === null ? "none" : `${gang.count}${THIN}×${THIN}${typeName(gang.type)}`);
+  if (before && after && before.type === after.type && before.count === after.count) return `${gangWords(after)}, others`;
+  const name = (gang: Gang) => (gang === null ? "none" : gangWords(gang));
   return before && after && before.type === after.type ? `${before.count} → ${name(after)}` : `${name(before)} → ${name(after)}`;
 }
 

@@ -1,5 +1,5 @@
 import type { JobCost, JobDetail, Metrics } from "../api/types";
-import { duration, integer, money, number, percent, THIN, withUnit } from "./format";
+import { duration, gangWords, integer, money, number, percent, THIN, withUnit } from "./format";
 import { ORDER, type JobFile } from "./jobFile";
 import { meanSpeed } from "./jobView";
 
@@ -73,6 +73,7 @@ export function figures(jobs: JobDetail[], costs: (JobCost | undefined)[]): Line
     each("Mean throughput", (job) => shown(meanSpeed(job), (value) => withUnit(number(value), "steps/s"))),
     each("Slowdown", (job) => shown(job.slowdown, (value) => `${number(value, 2)}${THIN}×`)),
     each("Rescales", (job) => integer(job.rescales)),
+    each("GPUs held now", (job) => (job.allocation ? gangWords(job.allocation) : NONE)),
     each("GPU-hours", (_, cost) => shown(cost?.gpu_hours, (value) => withUnit(number(value), "h"))),
     each("Cost", (job, cost) => money(cost?.so_far ?? job.cost.so_far, cost?.currency ?? job.cost.currency)),
   ];

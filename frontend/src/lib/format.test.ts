@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { basisOf, bytes, count, duration, fixed, indexRanges, moment, money, number, percent, preciseDuration, range, relative, trimmed, typeName, variance } from "./format";
+import { basisOf, bytes, count, duration, fixed, gangWords, gibibytes, indexRanges, moment, money, number, partOf, percent, preciseDuration, range, relative, trimmed, typeName, variance } from "./format";
 
 describe("numbers", () => {
   it.each([
@@ -13,6 +13,7 @@ describe("numbers", () => {
   it("puts a thin space before units", () => expect(percent(0.91)).toBe("91\u2009%"));
   it("scales bytes", () => expect([999, 482_000_000].map(bytes)).toEqual(["999\u2009B", "482\u2009MB"]));
   it("names ranges", () => expect([range(1, 4), range(2, 2), range(2, null)]).toEqual(["1–4", "2", "2 or more"]));
+  it("scales memory of GPUs", () => expect([6144, 1536].map(gibibytes)).toEqual(["6\u2009GiB", "1.5\u2009GiB"]));
   it("joins neighbouring indices", () => expect(indexRanges([5, 0, 2, 1])).toBe("0–2, 5"));
   it("counts things", () => expect([count(1, "job"), count(12, "job")]).toEqual(["1 job", "12 jobs"]));
 });
@@ -46,6 +47,11 @@ describe("names", () => {
     expect(basisOf("measured", 10_800, 47)).toBe("measured, 3\u2009h old, 47 samples");
     expect(basisOf("estimated", null, 0, 0.3)).toBe("estimated, ±30\u2009%");
     expect([basisOf("catalogue", null, 0), basisOf("user", null, 0)]).toEqual(["from the catalogue", "from user"]);
+  });
+  it("says which GPUs, and which part of one", () => {
+    expect(gangWords({ type: "a100", count: 2, share_percent: 100 })).toBe("2\u2009×\u2009A100");
+    expect(gangWords({ type: "a100", count: 1, share_percent: 50 })).toBe("50\u2009% of 1\u2009×\u2009A100");
+    expect([partOf(undefined, "1 GPU"), partOf(29, "1 GPU")]).toEqual(["1 GPU", "29\u2009% of 1 GPU"]);
   });
   it("reads accelerator types", () => expect(["titan_xp", "h200", "l40s"].map(typeName)).toEqual(["Titan XP", "H200", "L40S"]));
 });

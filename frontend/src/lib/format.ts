@@ -192,6 +192,21 @@ export function typeName(type: string): string {
     .join(" ");
 }
 
+/** Of a job that has a part of a GPU: 50 % of what it would be called otherwise. */
+export function partOf(sharePercent: number | undefined, whole: string): string {
+  return sharePercent === undefined || sharePercent >= 100 ? whole : `${percent(sharePercent / 100)} of ${whole}`;
+}
+
+/** 2 × A100; 50 % of 1 × A100. */
+export function gangWords(gang: { type: string; count: number; share_percent?: number }): string {
+  return partOf(gang.share_percent, `${gang.count}${THIN}×${THIN}${typeName(gang.type)}`);
+}
+
+/** Memory of a GPU, in the unit of job files. */
+export function gibibytes(mebibytes: number): string {
+  return withUnit(trimmed(mebibytes / 1024), "GiB");
+}
+
 /** What a throughput rests on: measured, 3 h old, 47 samples; from the catalogue; estimated, ±30 %. A sample is one report of a run. */
 export function basisOf(source: string, ageS: number | null, samples: number, relativeError: number | null = null): string {
   const error = relativeError === null ? "" : `±${percent(relativeError)}`;

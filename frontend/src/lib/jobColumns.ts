@@ -19,7 +19,7 @@ export const JOB_COLUMNS: Record<JobColumn, ColumnHead> = {
   priority: { label: "Priority", right: true, width: 70 },
   labels: { label: "Labels", right: false, width: 180 },
   progress: { label: "Progress", right: true, width: 70 },
-  gpus: { label: "GPUs", right: false, width: 108 },
+  gpus: { label: "GPUs", right: false, width: 136 },
   throughput: { label: "Throughput", right: true, width: 108 },
   slowdown: { label: "Slowdown", right: true, width: 80 },
   waited: { label: "Waited", right: true, width: 86 },

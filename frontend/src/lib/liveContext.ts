@@ -75,6 +75,8 @@ export interface JobView {
   project: string;
   state: CoarseState;
   gpus: number;
+  /** Of its GPU, where it has a part of one. */
+  share_percent?: number;
   full: Job | null;
 }
 
@@ -99,7 +101,7 @@ export function joinJobs(cluster: ClusterState | null, projects: ProjectState[])
 }
 
 function fullView(job: Job): JobView {
-  return { number: job.number, name: job.name, project: job.project.key, state: job.state, gpus: job.allocation?.count ?? 0, full: job };
+  return { number: job.number, name: job.name, project: job.project.key, state: job.state, gpus: job.allocation?.count ?? 0, share_percent: job.gpus.share_percent, full: job };
 }
 
 export function useLiveJobs(): Map<number, JobView> {

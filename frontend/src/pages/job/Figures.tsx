@@ -1,5 +1,5 @@
 import type { JobCost, JobDetail } from "../../api/types";
-import { fixed, integer, number, THIN, typeName, withUnit } from "../../lib/format";
+import { fixed, gangWords, integer, number, THIN, withUnit } from "../../lib/format";
 import { endFigure, throughputFigure, waitedFigure, type Figure } from "../../lib/jobView";
 import { useCluster } from "../../lib/liveContext";
 import { whereOf } from "../overview/RunningRow";
@@ -11,13 +11,22 @@ function heldFigure(job: JobDetail, cost: JobCost | undefined): Figure {
   return { label: "GPUs", value: number((cost.gpu_hours * 3600) / held_s, 2), unit: "in the mean", detail: `${withUnit(number(cost.gpu_hours), "GPU-hours")} held` };
 }
 
+/** The number large, the rest as its unit. */
+function gpuFigure(job: JobDetail): Figure {
+  const { allocation } = job;
+  if (!allocation) return { label: "GPUs", value: "0", detail: job.queue_position ? `position ${job.queue_position} in the queue` : "none held" };
+  const words = gangWords(allocation);
+  const end = words.indexOf(THIN);
+  return { label: "GPUs", value: words.slice(0, end), unit: words.slice(end + 1), detail: whereOf(job).long };
+}
+
 function figures(job: JobDetail, now: Date, mean: number | null, cost: JobCost | undefined): Figure[] {
   const share = job.relative_throughput;
   const detail = [job.slowdown === null ? "" : `slowdown ${number(job.slowdown, 2)}${THIN}×`, mean === null ? "" : `cluster mean ${number(mean, 2)}`].filter(Boolean).join(", ");
   return [
     { label: "Progress", value: fixed(job.progress * 100, job.progress < 1 ? 1 : 0), unit: "%", detail: `${integer(job.step)} of ${integer(job.total_steps)} steps` },
     endFigure(job, now),
-    job.finished_at ? heldFigure(job, cost) : { label: "GPUs", value: job.allocation ? String(job.allocation.count) : "0", unit: job.allocation ? `×${THIN}${typeName(job.allocation.type)}` : "", detail: job.allocation ? whereOf(job).long : job.queue_position ? `position ${job.queue_position} in the queue` : "none held" },
+    job.finished_at ? heldFigure(job, cost) : gpuFigure(job),
     throughputFigure(job),
     { label: "Relative throughput", value: share === null ? "–" : number(share, 2), detail: job.finished_at ? "of jobs that hold GPUs" : detail || "1 is as fast as alone" },
     waitedFigure(job),

@@ -2,7 +2,7 @@ import { Link } from "react-router";
 import { useSession } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { Emulated, StateChip } from "../../components/StateChip";
-import { dateTime, integer, moment, range, relative, THIN, typeName } from "../../lib/format";
+import { dateTime, gibibytes, integer, moment, partOf, range, relative, THIN, typeName } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import { reasonSentence } from "../../lib/jobView";
 import { IdleNote } from "./IdleNote";
@@ -44,7 +44,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       {job.owner && <span>Owner <b>{job.owner.name || job.owner.email}</b></span>}
       <span className="ell" style={{ maxWidth: "min(420px, 100%)" }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
-      <span>Wants <b>{range(job.gpus.min, job.gpus.max)}{THIN}×{THIN}{types}</b></span>
+      <span>Wants <b>{partOf(job.gpus.share_percent, `${range(job.gpus.min, job.gpus.max)}${THIN}×${THIN}${types}`)}</b>{job.gpus.memory_mib != null && <> with <b>{gibibytes(job.gpus.memory_mib)}</b> of GPU memory</>}</span>
       {job.partition && <span>Partition <b>{job.partition}</b></span>}
       {job.deadline_at && <span title={dateTime(new Date(job.deadline_at))}>Deadline <b>{moment(new Date(job.deadline_at), now)}</b></span>}
       {job.array && <span>Index <b>{integer(job.array.index)}</b> of <Link className="link" to={`/jobs?array=${job.array.number}`}>array {job.array.number}</Link>, {integer(job.array.size)} jobs</span>}

@@ -1,5 +1,5 @@
 import type { JobDetail, JobTimeline } from "../../api/types";
-import { clock, duration, indexRanges, preciseDuration } from "../../lib/format";
+import { clock, count, duration, indexRanges, partOf, preciseDuration } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import { lifeSpan } from "../../lib/jobView";
 import { JOB_STATES } from "../../lib/jobState";
@@ -56,7 +56,7 @@ export function LifeChart({ job, timeline, now, width }: Props) {
           </g>
         );
       })}
-      {timeline.allocations.map((allocation) => <Steps key={`${allocation.epoch}/${allocation.from_at}`} allocation={allocation} timeline={timeline} x={x} y={y} end={end} />)}
+      {timeline.allocations.map((allocation) => <Steps key={`${allocation.epoch}/${allocation.from_at}`} allocation={allocation} share={job.gpus.share_percent} timeline={timeline} x={x} y={y} end={end} />)}
       <Captions job={job} timeline={timeline} x={x} right={right} end={end} />
       {!job.finished_at && <LifeNow x={x(now.getTime())} right={right} top={STATE_Y} bottom={TOP + PLOT_H} now={now} />}
       <LifeEnd job={job} x={x} right={right} y={STATE_Y + STATE_H / 2} to={to} now={now} />
@@ -66,6 +66,7 @@ export function LifeChart({ job, timeline, now, width }: Props) {
 
 interface StepsProps {
   allocation: JobTimeline["allocations"][number];
+  share: number;
   timeline: JobTimeline;
   x: (at: number) => number;
   y: (count: number) => number;
@@ -73,7 +74,7 @@ interface StepsProps {
 }
 
 /** One block a GPU; striped while the job launches there. */
-function Steps({ allocation, timeline, x, y, end }: StepsProps) {
+function Steps({ allocation, share, timeline, x, y, end }: StepsProps) {
   const from = Date.parse(allocation.from_at);
   const until = end(allocation.to_at);
   const ready = timeline.states.find((state) => state.coarse === "running" && Date.parse(state.from_at) >= from && Date.parse(state.from_at) <= until);
@@ -85,7 +86,7 @@ function Steps({ allocation, timeline, x, y, end }: StepsProps) {
   const room = width - Math.max(0, launch) - 10;
   return (
     <g>
-      <title>{`${allocation.count} GPUs: ${where}, ${duration((until - from) / 1000)}`}</title>
+      <title>{`${partOf(share, count(allocation.count, "GPU"))}: ${where}, ${duration((until - from) / 1000)}`}</title>
       {Array.from({ length: Math.min(allocation.count, 64) }, (_, i) => (
         <rect key={i} x={x0} y={y(i + 1) + 0.6} width={width} height={Math.max(0.8, y(i) - y(i + 1) - 1.2)} fill="var(--job)" />
       ))}

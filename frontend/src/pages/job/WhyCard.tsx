@@ -6,14 +6,14 @@ import { useNow } from "../../lib/clock";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { StateChip } from "../../components/StateChip";
 import { startWords } from "../../lib/expectedStart";
-import { capital, clock, count, integer, moment, number, variance } from "../../lib/format";
+import { capital, clock, count, integer, moment, number, partOf, variance } from "../../lib/format";
 import { hasEnded } from "../../lib/jobState";
 import css from "./job.module.css";
 
 function title(job: JobDetail): string {
   if (hasEnded(job.state)) return "Why it ended";
   if (job.state === "queued") return "Why it waits";
-  return `Why ${count(job.allocation?.count ?? 0, "GPU")} now`;
+  return `Why ${partOf(job.allocation?.share_percent, count(job.allocation?.count ?? 0, "GPU"))} now`;
 }
 
 /** When it starts, in a sentence, with what that rests on and how old it is. */

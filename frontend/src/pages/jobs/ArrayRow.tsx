@@ -4,7 +4,7 @@ import { useArray } from "../../api/hooks";
 import type { Job, JobArray, JobColumn } from "../../api/types";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { arrayCounts } from "../../lib/arrays";
-import { count, integer, percent, range } from "../../lib/format";
+import { count, integer, partOf, percent, range } from "../../lib/format";
 import { JOB_COLUMNS } from "../../lib/jobColumns";
 import { JOB_CELLS, NONE } from "./cells";
 import type { RowPlace } from "./JobRow";
@@ -61,7 +61,7 @@ function ofArray(column: JobColumn, first: Job, array: JobArray | undefined): Re
     case "progress":
       return array ? <span title={`${integer(ended)} of ${count(size, "job")} have ended`}>{percent(size > 0 ? ended / size : 0)}<span className="sub">ended</span></span> : NONE;
     case "gpus":
-      return <span className="sub" style={{ margin: 0 }}>wants {range(first.gpus.min, first.gpus.max)} each</span>;
+      return <span className="sub" style={{ margin: 0 }}>wants {partOf(first.gpus.share_percent, range(first.gpus.min, first.gpus.max))} each</span>;
     case "ended":
       return array?.ended ? <span className="sub" style={{ margin: 0 }}>all</span> : NONE;
     default:

@@ -2,13 +2,13 @@ import type { ReactNode } from "react";
 import { Link } from "react-router";
 import type { Job, JobColumn } from "../../api/types";
 import { Emulated, StateChip } from "../../components/StateChip";
-import { dateTime, duration, integer, moment, money, number, percent, range, THIN, typeName, withUnit } from "../../lib/format";
+import { dateTime, duration, gangWords, integer, moment, money, number, partOf, percent, range, withUnit } from "../../lib/format";
 
 export const NONE = <span className="sub" style={{ margin: 0 }}>–</span>;
 
 function Gpus({ job }: { job: Job }) {
-  if (job.allocation) return <>{job.allocation.count}{THIN}×{THIN}{typeName(job.allocation.type)}</>;
-  return <span className="sub" style={{ margin: 0 }}>wants {range(job.gpus.min, job.gpus.max)}</span>;
+  if (job.allocation) return <>{gangWords(job.allocation)}</>;
+  return <span className="sub" style={{ margin: 0 }}>wants {partOf(job.gpus.share_percent, range(job.gpus.min, job.gpus.max))}</span>;
 }
 
 function Ended({ job, now }: { job: Job; now: Date }) {

@@ -2,7 +2,7 @@ import { Link } from "react-router";
 import type { ClusterState } from "../../lib/blanks";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
-import { count, duration, range, relative, THIN, typeName } from "../../lib/format";
+import { count, duration, partOf, range, relative, THIN, typeName } from "../../lib/format";
 import { startWords } from "../../lib/expectedStart";
 import { jobMark } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
@@ -36,9 +36,9 @@ function startsHead(queue: number[], jobs: Map<number, JobView>, now: Date): str
 }
 
 function wants(job: JobView | undefined): string {
-  if (!job?.full) return job && job.gpus > 0 ? count(job.gpus, "GPU") : "";
-  const { min, max, types } = job.full.gpus;
-  return `${range(min, max)}${THIN}×${THIN}${types.length > 0 ? types.map(typeName).join(" or ") : "GPU"}`;
+  if (!job?.full) return job && job.gpus > 0 ? partOf(job.share_percent, count(job.gpus, "GPU")) : "";
+  const { min, max, types, share_percent } = job.full.gpus;
+  return partOf(share_percent, `${range(min, max)}${THIN}×${THIN}${types.length > 0 ? types.map(typeName).join(" or ") : "GPU"}`);
 }
 
 function QueueRow({ position, number, job, now }: { position: number; number: number; job: JobView | undefined; now: Date }) {

@@ -4,7 +4,7 @@ import type { Job } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
-import { basisOf, clock, count, duration, indexRanges, money, moment, momentRange, number, percent, THIN, typeName } from "../../lib/format";
+import { basisOf, clock, count, duration, gangWords, indexRanges, money, moment, momentRange, number, partOf, percent, THIN } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
 
@@ -29,7 +29,7 @@ export const RunningRow = memo(function RunningRow({ job, now, mean }: Props) {
           {full?.emulated && <Emulated />}
         </span>
       </td>
-      {full ? <Figures job={full} now={now} mean={mean} /> : <><td colSpan={2} /><td>{count(job.gpus, "GPU")}</td><td colSpan={8} /></>}
+      {full ? <Figures job={full} now={now} mean={mean} /> : <><td colSpan={2} /><td>{partOf(job.share_percent, count(job.gpus, "GPU"))}</td><td colSpan={8} /></>}
     </tr>
   );
 });
@@ -60,7 +60,7 @@ function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null 
       <td className="only-wide" style={{ width: 52 }}><span className="bar" style={{ width: 48 }}><i style={{ width: percent(job.progress).replace(/\s/g, "") }} /></span></td>
       <td className="ra" data-l="Progress" title={`${job.step.toLocaleString("en-US")} of ${job.total_steps.toLocaleString("en-US")} steps`}>{percent(job.progress)}</td>
       <td data-l="GPUs" title={where.long}>
-        {job.allocation ? <span>{job.allocation.count}{THIN}×{THIN}{typeName(job.allocation.type)} <span className="sub">{where.short}</span></span> : <span className="sub">none held</span>}
+        {job.allocation ? <span>{gangWords(job.allocation)} <span className="sub">{where.short}</span></span> : <span className="sub">none held</span>}
       </td>
       <td className="ra" data-l="Steps/s" title={speedTitle(job)}>{paused || speed === null ? <span className="sub">{paused ? "paused" : "–"}</span> : number(speed)}</td>
       <td className="ra" data-l="Relative throughput">{job.relative_throughput === null ? "–" : number(job.relative_throughput, 2)}</td>
