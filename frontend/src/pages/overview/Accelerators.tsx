@@ -9,6 +9,7 @@ import { jobPaint } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
 import { GpuBlock } from "./GpuBlock";
 import { HeatMap } from "./HeatMap";
+import { SharedGpu } from "./SharedGpu";
 
 const PER_ROW = 16;
 
@@ -66,12 +67,11 @@ function NodeList({ nodes, density, jobs, now, currency }: ListProps) {
           <div className="node" key={name}>
             <NodeHead name={name} node={node} memory={memory ?? null} currency={currency} brief={density === "fold" || several} />
             <div className="gpus" style={{ gridTemplateColumns: `repeat(${widest},minmax(0,1fr))` }}>
-              {nodeBlocks(node, PER_ROW).map((block) => (
-                <GpuBlock
-                  key={block.from} block={block} job={block.job === null ? undefined : jobs.get(block.job)} nodeName={name}
-                  emulated={node.emulated} freeReason={node.free_reason ?? null} small={density === "fold"} now={now}
-                />
-              ))}
+              {nodeBlocks(node, PER_ROW).map((block) => {
+                const of = { block, nodeName: name, emulated: node.emulated, freeReason: node.free_reason ?? null, small: density === "fold" };
+                if (block.face === "shared") return <SharedGpu key={block.from} {...of} jobs={jobs} />;
+                return <GpuBlock key={block.from} {...of} job={block.job === null ? undefined : jobs.get(block.job)} now={now} />;
+              })}
             </div>
           </div>
         );

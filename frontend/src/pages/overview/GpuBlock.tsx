@@ -1,9 +1,7 @@
-import { Link } from "react-router";
 import type { Block } from "../../lib/blocks";
 import { duration, indexRanges, number, percent, withUnit } from "../../lib/format";
-import { jobMark, jobPaint } from "../../lib/highlight";
-import { JOB_STATES } from "../../lib/jobState";
 import type { JobView } from "../../lib/liveContext";
+import { HeldBlock } from "./HeldBlock";
 
 interface Props {
   block: Block;
@@ -33,29 +31,19 @@ export function GpuBlock({ block, job, nodeName, emulated, freeReason, small, no
   const size = small ? " small" : "";
   const where = `${nodeName} GPU ${indexRanges(Array.from({ length: block.size }, (_, i) => block.from + i))}`;
   if (block.job === null) {
-    const words = { free: freeReason ?? "free", draining: "draining", lost: "lost", held: "", moving: "" }[block.face];
+    const words = { free: freeReason ?? "free", draining: "draining", lost: "lost", held: "", moving: "", shared: "" }[block.face];
     return <div className={`blk free ${block.face}${size}`} style={span} title={`${where}: ${words}`}><span>{small ? "" : words}</span></div>;
   }
-  const number_ = block.job;
-  const patterned = block.protected || emulated ? " patterned" : "";
-  const className = `blk jx${block.face === "moving" ? " moving" : patterned}${size}`;
-  const style = { ...span, ...jobPaint(number_) };
-  const word = job ? JOB_STATES[job.state].word.toLowerCase() : "held";
-  const title = `#${number_} ${job?.name ?? job?.project ?? ""}, ${word}${block.protected ? ", protected" : ""}${emulated ? ", emulated" : ""}: ${where}`;
-  const inside = (
-    <>
-      {block.protected && <i className="hx protected" />}
-      {emulated && !block.protected && <i className="hx emulated" />}
+  return (
+    <HeldBlock number={block.job} job={job} moving={block.face === "moving"} guarded={block.protected} emulated={emulated} where={where} className={size} style={span}>
       {Array.from({ length: block.size - 1 }, (_, i) => <i key={i} className="tick" style={{ left: `${((i + 1) / block.size) * 100}%` }} />)}
-      <div className="lab">{number_} <span>{job?.name ?? job?.project ?? ""}</span></div>
+      <div className="lab">{block.job} <span>{job?.name ?? job?.project ?? ""}</span></div>
       {job && !small && <div className="lab">{secondLine(block, job, now)}</div>}
       {block.face === "held" && !small && block.utilisation.map((share, i) => share !== null && (
         <span key={i} className="u" style={{ left: `calc(${(i / block.size) * 100}% + 8px)`, width: `calc(${100 / block.size}% - 16px)` }}>
           <i style={{ width: `${Math.min(100, share * 100)}%` }} />
         </span>
       ))}
-    </>
+    </HeldBlock>
   );
-  if (!job?.full) return <div className={className} style={style} title={title} {...jobMark(number_)}>{inside}</div>;
-  return <Link to={`/jobs/${number_}`} className={className} style={style} title={title} {...jobMark(number_)}>{inside}</Link>;
 }
