@@ -15,9 +15,16 @@ const cluster = {
 describe("neighbours", () => {
   it("are the jobs that hold GPUs of the same nodes", () => {
     expect(neighboursOf(7, [{ node: "a" }, { node: "b" }], cluster)).toEqual([
-      { number: 8, project: "Speech", gpus: 2, nodes: ["b"] },
-      { number: 9, project: "Vision", gpus: 2, nodes: ["a", "b"] },
+      { number: 8, project: "Speech", gpus: 2, share_percent: 100, nodes: ["b"] },
+      { number: 9, project: "Vision", gpus: 2, share_percent: 100, nodes: ["a", "b"] },
     ]);
+  });
+  it("are all who have a part of a GPU, beside a job with a part and beside one with whole GPUs", () => {
+    const parts = [{ job: 21, kind: "running", share_percent: 50 }, { job: 22, kind: "running", share_percent: 30 }];
+    const shared = { nodes: { d: node({ 0: { state: "held", job: 21, kind: "running", parts, free_percent: 20 }, 1: { state: "held", job: 23 } }) }, jobs: {} } as unknown as Given;
+    const seen = (number: number) => neighboursOf(number, [{ node: "d" }], shared).map((one) => [one.number, one.gpus, one.share_percent]);
+    expect(seen(23)).toEqual([[21, 1, 50], [22, 1, 30]]);
+    expect(seen(22)).toEqual([[23, 1, 100], [21, 1, 50]]);
   });
   it("are nobody where it is alone, nodes are unknown or nothing is known yet", () => {
     expect(neighboursOf(10, [{ node: "c" }], cluster)).toEqual([]);

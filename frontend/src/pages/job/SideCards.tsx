@@ -2,11 +2,11 @@ import { Link } from "react-router";
 import type { JobDetail, Run } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
-import { bytes, count, dateTime, duration, integer, moment, percent } from "../../lib/format";
+import { bytes, count, dateTime, duration, integer, moment, partOf, percent } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import { hasEnded } from "../../lib/jobState";
 import { useCluster, useLiveJobs } from "../../lib/liveContext";
-import { neighboursOf } from "../../lib/neighbours";
+import { neighboursOf, type Neighbour } from "../../lib/neighbours";
 import css from "./job.module.css";
 
 function every(job: JobDetail): string | undefined {
@@ -89,6 +89,8 @@ function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : url;
 }
 
+const held = (one: Neighbour) => partOf(one.share_percent, count(one.gpus, "GPU"));
+
 export function HeldNow({ job }: { job: JobDetail }) {
   const cluster = useCluster();
   const jobs = useLiveJobs();
@@ -103,7 +105,7 @@ export function HeldNow({ job }: { job: JobDetail }) {
         <div className={css.held} style={jobPaint(job.number)}>
           {gpus.slice(0, 32).map((gpu) => {
             const share = nodes?.[gpu.node]?.accelerators[String(gpu.index)]?.utilisation;
-            return <div key={`${gpu.node}/${gpu.index}`} title={`${gpu.node} GPU ${gpu.index}`}>GPU {gpu.index}{share != null && <span>{percent(share)}</span>}</div>;
+            return <div key={`${gpu.node}/${gpu.index}`} title={`${gpu.node} GPU ${gpu.index}`}>{partOf(job.allocation?.share_percent, `GPU ${gpu.index}`)}{share != null && <span>{percent(share)}</span>}</div>;
           })}
         </div>
         {gpus.length > 32 && <p className="sub">and {gpus.length - 32} more</p>}
@@ -112,9 +114,9 @@ export function HeldNow({ job }: { job: JobDetail }) {
             <>
               <span className="sub">Beside it:</span>
               {beside.slice(0, 8).map((one) => (
-                <span key={one.number} title={`${count(one.gpus, "GPU")} on ${one.nodes.join(", ")}`}>
+                <span key={one.number} title={`${held(one)} on ${one.nodes.join(", ")}`}>
                   <JobRef number={one.number} name={jobs.get(one.number)?.full?.name ?? null} project={one.project} />
-                  <span className="sub"> {count(one.gpus, "GPU")}</span>
+                  <span className="sub"> {held(one)}</span>
                 </span>
               ))}
               {beside.length > 8 && <span className="sub">and {beside.length - 8} more jobs</span>}
