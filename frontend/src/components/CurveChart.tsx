@@ -1,6 +1,6 @@
 import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
-import { number, percent, THIN, trimmed, typeName } from "../lib/format";
+import { number, partOf, percent, THIN, trimmed, typeName } from "../lib/format";
 import { restsOn, type Ask, type KnownCurve } from "../lib/preview";
 
 const HEIGHT = 190;
@@ -95,7 +95,7 @@ function Band({ ask, longest, x }: { ask: Ask; longest: number; x: DrawProps["x"
   return (
     <g>
       <rect x={x(ask.min) - 5} y={TOP} width={Math.max(10, x(max) - x(Math.min(ask.min, longest)) + 10)} height={HEIGHT - BOTTOM - TOP} fill="var(--accent-soft)" opacity=".75" />
-      <text x={(x(Math.min(ask.min, longest)) + x(max)) / 2} y={HEIGHT - BOTTOM - 6} textAnchor="middle">{ask.min === max ? `asked for: ${ask.min}` : `asked for: ${ask.min} to ${max}`}</text>
+      <text x={(x(Math.min(ask.min, longest)) + x(max)) / 2} y={HEIGHT - BOTTOM - 6} textAnchor="middle">asked for: {partOf(ask.sharePercent, ask.min === max ? String(max) : `${ask.min} to ${max}`)}</text>
     </g>
   );
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseDependencies, parsePairs, parseYaml, readPath, showDependencies, showPairs, toYaml, writePath } from "./jobFile";
+import { gpusOf, halfOf, parseDependencies, parsePairs, parseYaml, partAsked, readPath, showDependencies, showPairs, toYaml, wholeOf, writePath } from "./jobFile";
 
 describe("a job file", () => {
   it("goes through YAML and back unchanged", () => {
@@ -15,10 +15,34 @@ describe("a job file", () => {
   });
 });
 
+describe("GPUs of a job file", () => {
+  const read = (text: string) => gpusOf(parseYaml(text).file ?? {});
+
+  it("are read from their shorthands too", () => {
+    expect(read("gpus: 0.5\n")).toEqual({ share: 0.5 });
+    expect(read("gpus: 2\n")).toEqual({ min: 2, max: 2 });
+    expect(read("gpus: {min: 1, max: 4}\n")).toEqual({ min: 1, max: 4 });
+    expect([read("name: a\n"), read("gpus:\n"), read("gpus: [1]\n")]).toEqual([{}, {}, {}]);
+  });
+
+  it("are a part of one where they have a share below all of it", () => {
+    expect([{ share: 0.29 }, { share: 0.5, memory: "6GiB" }].map(partAsked)).toEqual([29, 50]);
+    expect([{}, { min: 2 }, { share: null }, { share: 1 }].map(partAsked)).toEqual([null, null, null, null]);
+    expect(partAsked({ share: "half" })).toBe("half");
+  });
+
+  it("keep their types when they change from whole ones to a part and back", () => {
+    const part = halfOf({ min: 1, max: 4, types: ["k1"] });
+    expect(part).toEqual({ types: ["k1"], share: 0.5 });
+    expect(wholeOf({ ...part, memory: "6GiB" })).toEqual({ types: ["k1"] });
+  });
+});
+
 describe("places of errors", () => {
   const text = "name: a\ngpus:\n  min: 1\n  max: 9\nlabels:\n  seed: '7'\n";
   it("finds the line of a field", () => expect(parseYaml(text).lineOf("gpus.max")).toBe(4));
   it("falls back to the group of a field that is not there", () => expect(parseYaml(text).lineOf("gpus.types.0")).toBe(2));
+  it("finds the line of GPUs in short", () => expect(parseYaml("name: a\ngpus: 0.5\n").lineOf("gpus.share")).toBe(2));
   it("knows no line for a field that is missing", () => expect(parseYaml(text).lineOf("total_steps")).toBeNull());
   it("names the line that cannot be read", () => {
     const { file, problems } = parseYaml("name: a\nbad: [1, 2\nx: 1\n");

@@ -27,6 +27,30 @@ export function writePath(file: JobFile, path: string, value: unknown): JobFile 
   return next;
 }
 
+/** What the file says of its GPUs, its shorthands written out: `gpus: 0.5` is half of one, `gpus: 2` exactly two. */
+export function gpusOf(file: JobFile): JobFile {
+  const { gpus } = file;
+  if (typeof gpus === "object" && gpus !== null && !Array.isArray(gpus)) return gpus as JobFile;
+  if (typeof gpus !== "number") return {};
+  return gpus > 0 && gpus < 1 ? { share: gpus } : { min: gpus, max: gpus };
+}
+
+/** The part of one GPU that is asked for, as a whole number of percent where it is a number; null for whole GPUs. */
+export function partAsked(gpus: JobFile): unknown {
+  const { share } = gpus;
+  if (share === undefined || share === null || share === 1) return null;
+  return typeof share === "number" ? Math.round(share * 100) : share;
+}
+
+/** The same with a part of one GPU, and with whole ones. */
+export function halfOf({ min: _min, max: _max, ...gpus }: JobFile): JobFile {
+  return { ...gpus, share: 0.5 };
+}
+
+export function wholeOf({ share: _share, memory: _memory, ...gpus }: JobFile): JobFile {
+  return gpus;
+}
+
 export const ORDER = [
   "name", "project", "model_type", "command", "code", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
   "priority", "nice", "qos", "partition", "deadline", "max_cost", "max_duration", "env", "labels", "retry", "array", "dependencies", "resume_from", "throughput",

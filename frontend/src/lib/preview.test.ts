@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import type { ExpectedStart, JobPreview, Partition } from "../api/types";
+import type { AcceleratorType, ExpectedStart, JobPreview, Partition } from "../api/types";
 import type { ClusterState } from "./blanks";
-import { costBasis, typesWithin, verdictOf } from "./preview";
+import { askOf, costBasis, typesWithin, verdictOf } from "./preview";
 
 const node = (type: string) => ({ type });
 const cluster = { nodes: { a: node("k1"), b: node("k1"), c: node("k2") } } as unknown as ClusterState;
@@ -14,6 +14,17 @@ it("offers the types that nodes of the partition have", () => {
   expect(typesWithin(["k1", "k2"], cluster, [part("all", { nodes: ["a", "b"], is_default: true })], undefined)).toEqual(["k1"]);
   expect(typesWithin(["k1", "k2"], cluster, [], undefined)).toEqual(["k1", "k2"]);
   expect(typesWithin(["k1"], null, [day], "day")).toEqual(["k1"]);
+});
+
+const types = [{ name: "k1", count: 8 }, { name: "k2", count: 2 }] as unknown as AcceleratorType[];
+
+it("asks for as many GPUs as the file says, in whichever way, or a part of one", () => {
+  const asked = (gpus: unknown) => {
+    const { min, max, sharePercent } = askOf({ gpus }, types);
+    return [min, max, sharePercent];
+  };
+  expect([asked(undefined), asked({ min: 2 }), asked({ min: 1, types: ["k2"] }), asked(3)]).toEqual([[1, 8, 100], [2, 8, 100], [1, 2, 100], [3, 3, 100]]);
+  expect([asked(0.5), asked({ share: 0.25, memory: "6GiB" }), asked({ min: 1, max: 1, share: 1 })]).toEqual([[1, 1, 50], [1, 1, 25], [1, 1, 100]]);
 });
 
 const now = new Date("2026-11-21T14:32:00Z");

@@ -3,7 +3,7 @@ import type { ClusterState } from "./blanks";
 import { startWords } from "./expectedStart";
 import { basisOf, capital, count, integer, inWords, trimmed, withUnit } from "./format";
 import type { JobFile } from "./jobFile";
-import { readPath } from "./jobFile";
+import { gpusOf, partAsked, readPath } from "./jobFile";
 
 /** What the preview needs of a job file, with the portal's defaults filled in. */
 export interface Ask {
@@ -12,18 +12,24 @@ export interface Ask {
   min: number;
   max: number;
   types: string[];
+  /** Of one GPU; 100 for whole ones. */
+  sharePercent: number;
 }
 
 const positive = (value: unknown): number | null => (typeof value === "number" && Number.isFinite(value) && value > 0 ? value : null);
 
 export function askOf(file: JobFile, accelerators: AcceleratorType[]): Ask {
-  const wanted = readPath(file, "gpus.types");
+  const gpus = gpusOf(file);
+  const wanted = gpus.types;
   const all = accelerators.map((type) => type.name);
   const types = Array.isArray(wanted) && wanted.length > 0 ? wanted.map(String) : all;
   const most = Math.max(1, ...accelerators.filter((type) => types.includes(type.name)).map((type) => type.count));
-  const min = positive(readPath(file, "gpus.min")) ?? 1;
-  const max = positive(readPath(file, "gpus.max")) ?? most;
-  return { model: typeof file.model_type === "string" ? file.model_type : null, steps: positive(file.total_steps), min, max: Math.max(min, max), types };
+  const part = partAsked(gpus);
+  const min = part === null ? (positive(gpus.min) ?? 1) : 1;
+  const max = part === null ? (positive(gpus.max) ?? most) : 1;
+  return {
+    model: typeof file.model_type === "string" ? file.model_type : null, steps: positive(file.total_steps), min, max: Math.max(min, max), types, sharePercent: positive(part) ?? 100,
+  };
 }
 
 /** Steps per second of one type on 1, 2, ... GPUs, from the file's own curve or from the catalogue. */

@@ -12,7 +12,7 @@ import css from "./submit.module.css";
 import type { Draft } from "./useDraft";
 
 /** About that of the form, so that what stands below it keeps its place. */
-const FORM_HEIGHT = 790;
+const FORM_HEIGHT = 825;
 
 interface Props {
   draft: Draft;

@@ -3,12 +3,16 @@ import { usePartitions } from "../../api/clusterHooks";
 import { useAcceleratorTypes } from "../../api/hooks";
 import { money } from "../../lib/format";
 import { useCluster } from "../../lib/liveContext";
+import { gpusOf, halfOf, partAsked, wholeOf, writePath, type JobFile } from "../../lib/jobFile";
 import { typesWithin } from "../../lib/preview";
 import { errorAt, type FieldError } from "./fields";
+import { PartFields } from "./PartFields";
+import { SLIDER } from "./slider";
 import css from "./submit.module.css";
 import type { Draft } from "./useDraft";
 
 const MOST_SHOWN = 64;
+const PART_FIELDS = ["gpus.share", "gpus.memory"];
 
 function marksFor(most: number, min: number, max: number) {
   const step = most <= 8 ? 1 : most <= 16 ? 2 : most <= 32 ? 4 : 8;
@@ -21,34 +25,41 @@ export function GpuFields({ draft, errors }: { draft: Draft; errors: FieldError[
   const all = useAcceleratorTypes().data ?? [];
   const partitions = usePartitions().data ?? [];
   const cluster = useCluster();
-  const wanted = draft.get("gpus.types");
+  const gpus = gpusOf(draft.file);
+  const isPart = partAsked(gpus) !== null;
+  const wanted = gpus.types;
   const types = Array.isArray(wanted) ? wanted.map(String) : [];
   const there = typesWithin(all.map((type) => type.name), cluster, partitions, draft.get("partition"));
   const accelerators = all.filter((type) => there.includes(type.name) || types.includes(type.name));
   const offered = accelerators.filter((type) => types.length === 0 || types.includes(type.name));
-  const min = Number(draft.get("gpus.min") ?? 1) || 1;
-  const given = draft.get("gpus.max");
+  const min = Number(gpus.min ?? 1) || 1;
+  const given = gpus.max;
   const most = Math.min(MOST_SHOWN, Math.max(1, min, Number(given ?? 0) || 0, ...offered.map((type) => type.count)));
   const max = Math.max(min, Number(given ?? most) || most);
-  const error = errorAt(errors, "gpus");
-  const set = ([low, high]: [number, number]) => draft.set("gpus", { ...(draft.get("gpus") as object | undefined), min: low, max: high });
+  const error = errorAt(isPart ? errors.filter((one) => !PART_FIELDS.includes(one.field)) : errors, "gpus");
+  const change = (next: JobFile) => draft.set("gpus", next);
   const toggle = (name: string) => {
     const next = types.includes(name) ? types.filter((type) => type !== name) : [...types, name];
-    draft.set("gpus.types", next.length === accelerators.length ? undefined : next);
+    change(writePath(gpus, "types", next.length === accelerators.length ? undefined : next));
   };
   return (
     <div className="block">
       <div className="f">
         <span className="lab1" id="gpus-label">GPUs</span>
-        {most > 1 ? (
+        <div className="seg" role="group" aria-labelledby="gpus-label" style={{ justifySelf: "start" }}>
+          <button type="button" aria-pressed={!isPart} onClick={() => isPart && change(wholeOf(gpus))}>Whole GPUs</button>
+          <button type="button" aria-pressed={isPart} onClick={() => isPart || change(halfOf(gpus))}>Part of one GPU</button>
+        </div>
+        {!isPart && (most > 1 ? (
           <RangeSlider
-            min={1} max={most} minRange={0} step={1} value={[min, max]} onChange={set} marks={marksFor(most, min, max)} label={null} size={4} thumbSize={16} mb={22} mx={8}
+            {...SLIDER} min={1} max={most} minRange={0} step={1} value={[min, max]} onChange={([low, high]) => change({ ...gpus, min: low, max: high })} marks={marksFor(most, min, max)} mt={6}
             thumbFromLabel="Fewest GPUs" thumbToLabel="Most GPUs"
-            styles={{ bar: { background: "var(--btn)" }, track: { "--slider-track-bg": "var(--line-2)" }, thumb: { borderColor: "var(--btn)", background: "var(--surface)", borderWidth: 2 }, mark: { display: "none" }, markLabel: { fontSize: 11, color: "var(--ink-3)", marginTop: 8 } }}
           />
-        ) : <span className="sub">1</span>}
-        {error ? <div className="h bad">{error}</div> : <div className="h">{min === max ? `It runs on exactly ${min}.` : `It starts when ${min} ${min === 1 ? "is" : "are"} free and may grow to ${max}.`}</div>}
+        ) : <span className="sub">1</span>)}
+        {error && <div className="h bad">{error}</div>}
+        {!error && !isPart && <div className="h">{min === max ? `It runs on exactly ${min}.` : `It starts when ${min} ${min === 1 ? "is" : "are"} free and may grow to ${max}.`}</div>}
       </div>
+      {isPart && <PartFields gpus={gpus} onChange={change} errors={errors} />}
       {accelerators.length > 0 && (
         <div className="f">
           <span className="lab1" id="types-label">Types allowed</span>

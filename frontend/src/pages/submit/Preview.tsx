@@ -9,7 +9,7 @@ import { StateGlyph } from "../../components/icons";
 import { After, Fault, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { startWords } from "../../lib/expectedStart";
-import { clock, duration, moment, momentRange, money, number, THIN, typeName } from "../../lib/format";
+import { clock, duration, gangWords, moment, momentRange, money, number } from "../../lib/format";
 import type { JobFile } from "../../lib/jobFile";
 import { useCluster } from "../../lib/liveContext";
 import { askOf, costBasis, curvesOf, typesWithin, verdictOf, type Ask } from "../../lib/preview";
@@ -45,7 +45,7 @@ export function Preview({ file }: { file: JobFile }) {
   return (
     <div className={css.right}>
       <section className={`panel ${old ? css.old : ""}`} aria-label="What it would do" aria-busy={old || (!blank && query.isPending)}>
-        {preview && <Said preview={preview} forecast={forecast} pending={preview.forecast !== null && forecast === null && asked.error === null} />}
+        {preview && <Said preview={preview} share={ask.sharePercent} forecast={forecast} pending={preview.forecast !== null && forecast === null && asked.error === null} />}
         {!preview && !blank && query.isPending && <div className="pb"><Skeleton height={28} count={4} /></div>}
         {blank && <p className="empty">Choose a program, and what it would do stands here.</p>}
         {!blank && query.error && <NoPreview query={query} />}
@@ -53,7 +53,7 @@ export function Preview({ file }: { file: JobFile }) {
       <After until={[query]}>
         {preview && <EffectPanel preview={preview} forecast={forecast} old={old} />}
         <CurvePanel curves={curvesOf(file, models)} ask={there} model={ask.model} />
-        {preview && <OptionTable estimate={preview.estimate} old={old} />}
+        {preview && <OptionTable estimate={preview.estimate} share={ask.sharePercent} old={old} />}
       </After>
     </div>
   );
@@ -67,7 +67,7 @@ function useLatest(file: JobFile, found: Forecast | null, preview: JobPreview | 
   return found ?? (kept.file === file ? kept.forecast : null);
 }
 
-function Said({ preview, forecast, pending }: { preview: JobPreview; forecast: Forecast | null; pending: boolean }) {
+function Said({ preview, share, forecast, pending }: { preview: JobPreview; share: number; forecast: Forecast | null; pending: boolean }) {
   const now = useNow();
   const says = verdictOf(preview, forecast?.start ?? null, now);
   const ends = endFigs(preview, forecast, pending, now);
@@ -83,7 +83,7 @@ function Said({ preview, forecast, pending }: { preview: JobPreview; forecast: F
       </div>
       <div className={`strip ${css.figs}`}>
         <Fig label="Starts" {...startFig(preview, forecast, pending, now)} />
-        <Fig label="On" {...gangFig(preview, forecast)} />
+        <Fig label="On" {...gangFig(preview, share, forecast)} />
         <Fig label="Runs for" {...ends.runs} />
         <Fig label="Ends" {...ends.end} />
         <Fig label="Costs" className={css.costs} {...ends.cost} />
@@ -107,13 +107,13 @@ function startFig({ verdict }: JobPreview, forecast: Forecast | null, pending: b
   return { value: moment(new Date(likely), now), detail: <span title={startWords(forecast.start, now)?.basis}>{momentRange(new Date(low), new Date(high), now)}</span> };
 }
 
-function gangFig({ allocation }: JobPreview, forecast: Forecast | null): Told {
+function gangFig({ allocation }: JobPreview, share: number, forecast: Forecast | null): Told {
   const gang = allocation ?? forecast?.gang;
   if (!gang) return { value: EN, detail: "" };
   const nodes = allocation ? [...new Set(allocation.gpus.map((gpu) => gpu.node))] : [];
   const where = nodes.length > 2 ? `${nodes.length} nodes` : nodes.join(", ");
   const detail = allocation ? `${where}${allocation.from_others ? ", left by others" : ""}` : "most likely";
-  return { value: `${gang.count}${THIN}×${THIN}${typeName(gang.type)}`, detail };
+  return { value: gangWords({ ...gang, share_percent: share }), detail };
 }
 
 /** From the forecast once it is there; before that, and without one, the bounds of all that it could have. */
@@ -164,18 +164,18 @@ function CurvePanel({ curves, ask, model }: { curves: ReturnType<typeof curvesOf
   );
 }
 
-function OptionTable({ estimate, old }: { estimate: Estimate; old: boolean }) {
+function OptionTable({ estimate, share, old }: { estimate: Estimate; share: number; old: boolean }) {
   const { options, currency } = estimate;
   if (options.length === 0) return null;
   return (
-    <Panel title="Time and cost" meta="if it kept that many GPUs throughout">
+    <Panel title="Time and cost" meta={share < 100 ? "if it kept that part throughout" : "if it kept that many GPUs throughout"}>
       <div className={`tw ${old ? css.old : ""}`} tabIndex={0}>
         <table className={`t cards ${css.options}`}>
           <thead><tr><th scope="col">GPUs</th><th scope="col" className="ra">Steps/s</th><th scope="col" className="ra">Runs for</th><th scope="col" className="ra">Cost</th><th scope="col" className="ra">Per 1,000 steps</th></tr></thead>
           <tbody>
             {options.map((option) => (
               <tr key={`${option.type}/${option.gpus}`} title={option.basis}>
-                <td className="wide">always {option.gpus}{THIN}×{THIN}{typeName(option.type)}</td>
+                <td className="wide">always {gangWords({ type: option.type, count: option.gpus, share_percent: share })}</td>
                 <td className="ra" data-l="Steps/s">{number(option.steps_per_s)}</td>
                 <td className="ra" data-l="Runs for">{duration(option.duration_s)}</td>
                 <td className="ra" data-l="Cost">{money(option.amount, currency)}</td>

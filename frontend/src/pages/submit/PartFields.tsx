@@ -1,0 +1,48 @@
+import { Slider } from "@mantine/core";
+import { useState } from "react";
+import { partAsked, writePath, type JobFile } from "../../lib/jobFile";
+import { Field, type FieldError } from "./fields";
+import { SLIDER } from "./slider";
+import css from "./submit.module.css";
+
+interface Props {
+  gpus: JobFile;
+  onChange: (gpus: JobFile) => void;
+  errors: FieldError[];
+}
+
+const MARKS = [5, 25, 50, 75, 95].map((value) => ({ value, label: value }));
+const OUTSIDE = { field: "gpus.share", message: "A whole number from 1 to 99." };
+
+/** A part of one GPU: how much of it, and how much of its memory. */
+export function PartFields({ gpus, onChange, errors }: Props) {
+  const [typed, setTyped] = useState<string | null>(null);
+  const share = partAsked(gpus);
+  const set = (percent: number) => onChange(writePath(gpus, "share", percent / 100));
+  const wrong = typed !== null && !/^[1-9]\d?$/.test(typed);
+  const type = (text: string) => {
+    setTyped(text);
+    if (/^[1-9]\d?$/.test(text)) set(Number(text));
+  };
+  return (
+    <>
+      <Field label="Share of one GPU" path="gpus.share" errors={wrong ? [OUTSIDE] : errors} hint="Other jobs may have the rest of it.">
+        {(props) => (
+          <div className={css.share}>
+            <Slider {...SLIDER} min={5} max={95} step={5} marks={MARKS} value={typeof share === "number" ? share : 50} onChange={(percent) => { setTyped(null); set(percent); }} thumbLabel="Share of one GPU in steps of 5" />
+            <span className="inw pad">
+              <input {...props} name="gpus.share" className="in" inputMode="numeric" value={typed ?? String(share)} onChange={(event) => type(event.target.value)} onBlur={() => setTyped(null)} />
+              <span className="u">%</span>
+            </span>
+          </div>
+        )}
+      </Field>
+      <Field label="GPU memory" path="gpus.memory" errors={errors} hint="Empty: its share of the smallest allowed GPU's memory.">
+        {(props) => <input {...props} name="gpus.memory" className="in" placeholder="6GiB" value={String(gpus.memory ?? "")} onChange={(event) => onChange(writePath(gpus, "memory", memoryOf(event.target.value)))} />}
+      </Field>
+    </>
+  );
+}
+
+/** Digits alone are MiB. */
+const memoryOf = (text: string) => (/^\d+$/.test(text) ? Number(text) : text);
