@@ -19,6 +19,7 @@ import { JobHeader } from "./JobHeader";
 import { LifePanel } from "./LifePanel";
 import { LogsPanel } from "./LogsPanel";
 import { PriorityCard } from "./PriorityCard";
+import { SharingCard } from "./SharingCard";
 import { WhyCard } from "./WhyCard";
 import css from "./job.module.css";
 
@@ -94,6 +95,7 @@ function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }
         <div className={css.stack}>
           <WhyCard job={job} query={explanation} now={now} />
           <PriorityCard found={priority.data} />
+          <SharingCard job={job} />
           <CostCard job={job} query={cost} />
           <Links job={job} />
           <Checkpoints job={job} />

@@ -1,0 +1,63 @@
+import type { JobDetail } from "../../api/types";
+import { JobRef } from "../../components/JobRef";
+import { Panel } from "../../components/Panel";
+import { gangWords, gibibytes, number, percent, withUnit } from "../../lib/format";
+import { JOB_STATES } from "../../lib/jobState";
+import { useLiveJobs } from "../../lib/liveContext";
+import css from "./job.module.css";
+
+type Sharing = NonNullable<JobDetail["sharing"]>;
+
+/** Of a job with a part of a GPU: how much it has, who has the rest, and what that costs it in speed. */
+export function SharingCard({ job }: { job: JobDetail }) {
+  const { sharing, allocation } = job;
+  if (!sharing) return null;
+  const { share_percent, memory_mib, whole_steps_per_s: whole } = sharing;
+  const alone = whole === null ? "How much slower it is than alone on a whole GPU, as planned." : `How much slower it is than alone on a whole GPU, as planned: there it would make ${withUnit(number(whole), "steps/s")}.`;
+  return (
+    <Panel title="Shares its GPU" right={<span className="sub">{allocation && gangWords(allocation)}</span>}>
+      <div className="pb">
+        <dl>
+          <dt>Share</dt>
+          <dd>{percent(share_percent / 100)} of one GPU</dd>
+          <dt>GPU memory</dt>
+          <dd>{memory_mib === null ? "its share of the GPU's" : gibibytes(memory_mib)}</dd>
+        </dl>
+        {allocation && <Beside neighbours={sharing.neighbours} />}
+        <dl>
+          <Slowdown label="Expected slowdown" value={sharing.expected_slowdown} unknown="not known" says={alone} />
+          <Slowdown label="Measured slowdown" value={sharing.measured_slowdown} unknown="not measured yet" says="The same, by the steps that it makes now." />
+        </dl>
+      </div>
+    </Panel>
+  );
+}
+
+function Slowdown({ label, value, unknown, says }: { label: string; value: number | null; unknown: string; says: string }) {
+  return (
+    <>
+      <dt>{label}</dt>
+      <dd>{value === null ? unknown : <b>{withUnit(number(value), "×")}</b>}</dd>
+      <dd className={css.says}>{says}</dd>
+    </>
+  );
+}
+
+function Beside({ neighbours }: { neighbours: Sharing["neighbours"] }) {
+  const jobs = useLiveJobs();
+  if (neighbours.length === 0) return <p className={`sub ${css.mates}`}>Nobody else is on this GPU now.</p>;
+  return (
+    <ul className={`${css.links} ${css.mates}`} aria-label="Also on this GPU">
+      {neighbours.map((one) => {
+        const name = jobs.get(one.number)?.full?.name ?? null;
+        const words = [name === null ? "" : one.project, percent(one.share_percent / 100), JOB_STATES[one.state].word.toLowerCase()];
+        return (
+          <li key={one.number}>
+            <JobRef number={one.number} name={name} project={one.project} />
+            <span className="sub nowrap">{words.filter(Boolean).join(", ")}</span>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
