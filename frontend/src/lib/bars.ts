@@ -11,6 +11,9 @@ export interface Bar {
   kind: HoldKind;
   start: number;
   end: number | null;
+  /** Which part of the line is its own, from 0, where jobs share the GPU. */
+  slot: number;
+  slots: number;
 }
 
 const keyOf = (hold: Hold) => `${hold.node}/${hold.job.number}/${hold.epoch}/${hold.kind}/${hold.from_at}/${hold.to_at ?? ""}`;
@@ -32,13 +35,54 @@ export function mergeHolds(holds: Hold[]): Bar[] {
       else bars.push(barOf(hold));
     }
   }
+  return withSlots(bars);
+}
+
+const endOf = (bar: Bar) => bar.end ?? Infinity;
+
+/** Bars of one GPU at the same time are of jobs that share it: each has a slot, the same one as long as its job stays. */
+function withSlots(bars: Bar[]): Bar[] {
+  const gpus = new Map<string, Bar[]>();
+  for (const bar of bars) {
+    if (bar.size > 1) continue;
+    const key = `${bar.node}/${bar.from}`;
+    const known = gpus.get(key);
+    if (known) known.push(bar);
+    else gpus.set(key, [bar]);
+  }
+  for (const group of gpus.values()) {
+    let together: Bar[] = [];
+    for (const bar of group.sort((a, b) => a.start - b.start || a.job.number - b.job.number)) {
+      if (together.every((other) => endOf(other) < bar.start || (endOf(other) === bar.start && other.job.number !== bar.job.number))) together = [];
+      bar.slot = slotBeside(bar, together);
+      together.push(bar);
+      const slots = Math.max(...together.map((other) => other.slot + 1));
+      for (const other of together) other.slots = slots;
+    }
+  }
   return bars;
+}
+
+/** That of the job before, or the first that nobody has then. */
+function slotBeside(bar: Bar, together: Bar[]): number {
+  const taken = new Set(together.filter((other) => endOf(other) > bar.start).map((other) => other.slot));
+  const before = together.findLast((other) => other.job.number === bar.job.number)?.slot;
+  if (before !== undefined && !taken.has(before)) return before;
+  let slot = 0;
+  while (taken.has(slot)) slot += 1;
+  return slot;
+}
+
+/** Where a bar stands in the drawing. */
+export function bandOf(bar: Bar, lane: Lane): { y: number; height: number } {
+  const height = (bar.size * lane.row) / bar.slots;
+  return { y: lane.top + bar.from * lane.row + bar.slot * height, height };
 }
 
 function barOf(hold: Hold): Bar {
   return {
     node: hold.node, from: hold.index, size: 1, job: hold.job, epoch: hold.epoch, kind: hold.kind,
-    start: Date.parse(hold.from_at), end: hold.to_at ? Date.parse(hold.to_at) : null,
+    start: Date.parse(hold.from_at), end: hold.to_at ? Date.parse(hold.to_at) : null, slot: 0, slots: 1,
   };
 }
 

@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import type { ClusterTimeline } from "../../api/types";
-import { labelsOf, lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/bars";
+import { bandOf, labelsOf, lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/bars";
 import { clock, duration, typeName } from "../../lib/format";
 import { jobHex } from "../../lib/colour";
 import { jobMark, jobPaint } from "../../lib/highlight";
@@ -81,7 +81,8 @@ function BarShape({ bar, lane, x, now, ended }: ShapeProps) {
   if (!lane) return null;
   const x0 = x(bar.start);
   const width = Math.max(1, x(bar.end ?? now) - x0);
-  const shape = { x: x0, y: lane.top + bar.from * lane.row + 0.5, width, height: bar.size * lane.row - 1 };
+  const band = bandOf(bar, lane);
+  const shape = { x: x0, y: band.y + 0.5, width, height: Math.max(0.5, band.height - 1) };
   const tone = inkOn(jobHex(bar.job.number, scheme)) === ON_LIGHT ? "lt" : "dk";
   const seconds = ((bar.end ?? now) - bar.start) / 1000;
   return (
@@ -98,12 +99,14 @@ function BarShape({ bar, lane, x, now, ended }: ShapeProps) {
 
 function BarLabel({ bar, lane, x0, x1, faded }: { bar: Bar; lane: Lane | undefined; x0: number; x1: number; faded: boolean }) {
   const room = x1 - x0 - 8;
-  if (!lane || lane.row * bar.size < 11 || room < 26) return null;
+  if (!lane || room < 26) return null;
+  const band = bandOf(bar, lane);
+  if (band.height < 11) return null;
   const full = `${bar.job.number} ${bar.job.name ?? bar.job.project}`;
   const text = full.length * 6.1 <= room ? full : String(bar.job.number);
   const colour = faded ? "var(--ink)" : "var(--job-ink)";
   const halo = faded ? "none" : "var(--job)";
-  const y = lane.top + bar.from * lane.row + Math.min((bar.size * lane.row) / 2 + 4, 18);
+  const y = band.y + Math.min(band.height / 2 + 4, 18);
   return (
     <text className="jx" data-job={bar.job.number} x={x0 + 5} y={y} pointerEvents="none" style={{ ...jobPaint(bar.job.number), fill: colour, fontWeight: 500, paintOrder: "stroke", stroke: halo, strokeWidth: 4, strokeLinejoin: "round" }}>
       {text}

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, type PointerEvent } from "react";
-import { lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/bars";
+import { bandOf, lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/bars";
 import { clock } from "../../lib/format";
 import { jobHex } from "../../lib/colour";
 import { lightJob, useLit } from "../../lib/highlight";
@@ -48,7 +48,8 @@ function draw(canvas: HTMLCanvasElement, scene: Scene): void {
     const x0 = at(scene, bar.start);
     context.globalAlpha = (scene.lit !== null && scene.lit !== bar.job.number ? 0.2 : 1) * (bar.kind === "launching" || bar.kind === "moving" ? 0.45 : 1);
     context.fillStyle = jobHex(bar.job.number, scene.scheme);
-    context.fillRect(x0, lane.top + bar.from * lane.row, Math.max(1, at(scene, bar.end ?? scene.now) - x0), bar.size * lane.row - (lane.row > 1 ? 0.5 : 0));
+    const band = bandOf(bar, lane);
+    context.fillRect(x0, band.y, Math.max(1, at(scene, bar.end ?? scene.now) - x0), band.height - (lane.row > 1 ? 0.5 : 0));
   }
   context.globalAlpha = 1;
   context.textAlign = "center";
@@ -64,8 +65,11 @@ function under(scene: Scene, px: number, py: number): Bar | undefined {
   const time = scene.from + ((px - LEFT) / (right(scene) - LEFT)) * (scene.now - scene.from);
   const lane = scene.lanes.find((entry) => py >= entry.top && py < entry.top + entry.gpus * entry.row);
   if (!lane) return undefined;
-  const gpu = Math.floor((py - lane.top) / lane.row);
-  return scene.bars.find((bar) => bar.node === lane.name && gpu >= bar.from && gpu < bar.from + bar.size && time >= bar.start && time <= (bar.end ?? scene.now));
+  return scene.bars.find((bar) => {
+    if (bar.node !== lane.name || time < bar.start || time > (bar.end ?? scene.now)) return false;
+    const band = bandOf(bar, lane);
+    return py >= band.y && py < band.y + band.height;
+  });
 }
 
 /** The same picture on a canvas, for clusters with more GPUs than the page should hold elements. */
