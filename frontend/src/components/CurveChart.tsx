@@ -1,5 +1,6 @@
 import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
+import { anchored } from "../lib/bars";
 import { number, partOf, percent, THIN, trimmed, typeName } from "../lib/format";
 import { restsOn, type Ask, type KnownCurve } from "../lib/preview";
 
@@ -92,10 +93,11 @@ export function isClear(spot: Spot, ends: Spot[]): boolean {
 
 function Band({ ask, longest, x }: { ask: Ask; longest: number; x: DrawProps["x"] }) {
   const max = Math.min(ask.max, longest);
+  const label = `asked for: ${partOf(ask.sharePercent, ask.min === max ? String(max) : `${ask.min} to ${max}`)}`;
   return (
     <g>
       <rect x={x(ask.min) - 5} y={TOP} width={Math.max(10, x(max) - x(Math.min(ask.min, longest)) + 10)} height={HEIGHT - BOTTOM - TOP} fill="var(--accent-soft)" opacity=".75" />
-      <text x={(x(Math.min(ask.min, longest)) + x(max)) / 2} y={HEIGHT - BOTTOM - 6} textAnchor="middle">asked for: {partOf(ask.sharePercent, ask.min === max ? String(max) : `${ask.min} to ${max}`)}</text>
+      <text {...anchored((x(Math.min(ask.min, longest)) + x(max)) / 2, LEFT, x(longest), label)} y={HEIGHT - BOTTOM - 6}>{label}</text>
     </g>
   );
 }
