@@ -42,5 +42,5 @@ it("leads from a part to its job for who may read it, and says who has it", asyn
 
 it("shows numbers alone where there is little room", async () => {
   await show(true);
-  expect([...document.querySelectorAll(".blk")].map((part) => part.textContent)).toEqual(["12 ", "15 ", ""]);
+  expect([...document.querySelectorAll(".blk")].map((part) => part.textContent)).toEqual(["12", "15", ""]);
 });
