@@ -47,17 +47,20 @@ function Beside({ neighbours }: { neighbours: Sharing["neighbours"] }) {
   const jobs = useLiveJobs();
   if (neighbours.length === 0) return <p className={`sub ${css.mates}`}>Nobody else is on this GPU now.</p>;
   return (
-    <ul className={`${css.links} ${css.mates}`} aria-label="Also on this GPU">
-      {neighbours.map((one) => {
-        const name = jobs.get(one.number)?.full?.name ?? null;
-        const words = [name === null ? "" : one.project, percent(one.share_percent / 100), JOB_STATES[one.state].word.toLowerCase()];
-        return (
-          <li key={one.number}>
-            <JobRef number={one.number} name={name} project={one.project} />
-            <span className="sub nowrap">{words.filter(Boolean).join(", ")}</span>
-          </li>
-        );
-      })}
-    </ul>
+    <div className={css.mates}>
+      <p className="sub">Also on this GPU:</p>
+      <ul className={css.links}>
+        {neighbours.map((one) => {
+          const name = jobs.get(one.number)?.full?.name ?? null;
+          const words = [name === null ? "" : one.project, percent(one.share_percent / 100), JOB_STATES[one.state].word.toLowerCase()];
+          return (
+            <li key={one.number}>
+              <JobRef number={one.number} name={name} project={one.project} />
+              <span className="sub nowrap">{words.filter(Boolean).join(", ")}</span>
+            </li>
+          );
+        })}
+      </ul>
+    </div>
   );
 }
