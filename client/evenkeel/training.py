@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from urllib.parse import urlsplit
 from evenkeel.sdk import distributed
 from evenkeel.sdk.checkpoints import CheckpointStore
 from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
+from evenkeel.sdk.gpu_memory import limit_gpu_memory
 from evenkeel.sdk.lines import Lines
 from evenkeel.sdk.pace import Pace
 from evenkeel.sdk.sampling import batch_indices, share
@@ -69,6 +71,8 @@ class Run:
     def __enter__(self) -> Run:
         if not self.in_cluster:
             return self
+        if "torch" in sys.modules:  # otherwise `device` does it
+            limit_gpu_memory(self._settings)
         if self._settings.sdk_dir:
             self._lines = Lines(self._settings.sdk_dir, self.rank)
             self._control = Control(self._settings.sdk_dir / "control")

@@ -93,6 +93,11 @@ class LaunchRequest:
     token: str
     report_interval_s: float
     pace_steps_per_s: float | None = None  # emulated devices: ceiling on speed
+    #: The part of each of its devices that the run holds: below 100 others may run on the same one.
+    #: `pace_steps_per_s` is what that part can do.
+    gpu_share_percent: int = 100
+    #: What it holds of each device's memory; None: no limit of its own.
+    gpu_memory_mib: int | None = None
     #: Start in this directory of the code that was prepared for the job ("" is its root); None: there is none.
     code_subdir: str | None = None
     #: Key of the prepared environment (see Preparation), and whose it is.

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from evenkeel.runner.gauges import EmulatedGauge, NvmlGauge
+from evenkeel.runner.gauges import EmulatedGauge, NoGauge, NvmlGauge, gauge_for
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +55,15 @@ def test_where_the_driver_cannot_say_it_stays_unknown() -> None:
     elsewhere = NvmlGauge(["GPU-z"], lambda: Driver({"GPU-a": [100]}))
     elsewhere.sample()
     assert elsewhere.take(10.0, 0.0, None) is None
+
+
+def test_what_others_compute_on_a_shared_device_is_not_taken_for_ones_own() -> None:
+    def gauge(sharing: str) -> Any:
+        spec: Any = SimpleNamespace(emulated_devices="", cuda_visible_devices="GPU-a", gpu_sharing=sharing)
+        return gauge_for(spec)
+
+    assert isinstance(gauge(""), NvmlGauge)
+    assert isinstance(gauge("Shares its GPU by time slicing"), NoGauge)
 
 
 def test_an_emulated_device_is_as_busy_as_its_process() -> None:

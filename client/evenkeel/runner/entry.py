@@ -16,6 +16,8 @@ from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.verdict import Order
 
+log = logging.getLogger(__name__)
+
 
 def detach() -> None:
     """Become a child of init in a session of its own."""
@@ -56,6 +58,8 @@ def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool, secrets
     write_atomically(epoch_dir / "runner.json", identity())
     if lock_fd is not None:
         os.close(lock_fd)
+    if spec.gpu_sharing:
+        log.info("%s", spec.gpu_sharing)
     with secrets.files_in(epoch_dir / "secrets"):
         runner.run()
 

@@ -93,7 +93,7 @@ class EmulatedGauge:
 
 
 class NoGauge:
-    """No GPUs."""
+    """No GPUs, or GPUs that others compute on too: the driver says how busy a device is, not by whom."""
 
     def sample(self) -> None:
         pass
@@ -105,4 +105,6 @@ class NoGauge:
 def gauge_for(spec: LaunchSpec) -> Gauge:
     if spec.emulated_devices:
         return EmulatedGauge(spec.workers, spec.pace_steps_per_s)
-    return NvmlGauge(spec.cuda_visible_devices.split(",")) if spec.cuda_visible_devices else NoGauge()
+    if not spec.cuda_visible_devices or spec.gpu_sharing:
+        return NoGauge()
+    return NvmlGauge(spec.cuda_visible_devices.split(","))

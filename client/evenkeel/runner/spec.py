@@ -44,6 +44,7 @@ class LaunchSpec:
     secret_variables: list[str]  # their names
     emulated_devices: str  # "2 × titan_xp"; empty: real ones
     pace_steps_per_s: float | None
+    gpu_sharing: str  # how it shares its GPUs with others, a sentence; empty: it does not
 
     @classmethod
     def read(cls, epoch_dir: Path) -> LaunchSpec:
@@ -51,12 +52,15 @@ class LaunchSpec:
             content: dict[str, Any] = json.load(file)
         return cls(**{field.name: content[field.name] for field in fields(cls)})
 
-    def first_line(self) -> str:
-        """What every log begins with where the devices are not what their names say."""
-        if not self.emulated_devices:
-            return ""
-        pace = f"at most {self.pace_steps_per_s:.4g} steps/s" if self.pace_steps_per_s else "without a given pace"
-        return f"[evenkeel] emulated: {self.emulated_devices}, computed on this machine's processors, {pace}\n"
+    def first_lines(self) -> str:
+        """What every log begins with where the devices are not what their names say, or not the run's alone."""
+        lines = []
+        if self.emulated_devices:
+            pace = f"at most {self.pace_steps_per_s:.4g} steps/s" if self.pace_steps_per_s else "without a given pace"
+            lines.append(f"emulated: {self.emulated_devices}, computed on this machine's processors, {pace}")
+        if self.gpu_sharing:
+            lines.append(self.gpu_sharing)
+        return "".join(f"[evenkeel] {line}\n" for line in lines)
 
     def words(self) -> list[str]:
         """The program as words: a shell line without shell syntax is one program with its arguments."""

@@ -58,7 +58,7 @@ def start_workers(spec: LaunchSpec, logs: Path, can_fork: bool, secrets: Secrets
     try:
         for rank in range(spec.workers):
             output = Output(logs / f"rank{rank}.log", spec.log_bytes, redactor)
-            output.begin(spec.first_line())
+            output.begin(spec.first_lines())
             environment = spec.worker_environment(rank, port) | secrets.variables
             if arguments is None:
                 pid = _spawn(command, environment, spec.workdir, output.write_fd)

@@ -7,17 +7,22 @@ import os
 from datetime import timedelta
 from typing import Any
 
+from evenkeel.sdk.gpu_memory import limit_gpu_memory
 from evenkeel.sdk.settings import Settings
 
 
 def pick_device(settings: Settings) -> str:
+    """Whoever asks is about to allocate on it: a limit to the device's memory is set now."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return "cpu"
     try:
         import torch
     except ImportError:
         return "cpu"
-    return f"cuda:{settings.local_rank}" if torch.cuda.is_available() else "cpu"
+    if not torch.cuda.is_available():
+        return "cpu"
+    limit_gpu_memory(settings)
+    return f"cuda:{settings.local_rank}"
 
 
 def init_process_group(settings: Settings, device: str) -> bool:

@@ -23,6 +23,7 @@ class Settings:
     pace_steps_per_s: float | None
     distributed_timeout_s: float
     artifact_dir: Path | None = None
+    gpu_memory_mib: int | None = None  # None: no limit
 
     @property
     def in_cluster(self) -> bool:
@@ -53,4 +54,5 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         pace_steps_per_s=float(env.get("EVENKEEL_PACE_STEPS_PER_S") or 0) or None,
         distributed_timeout_s=float(env.get("EVENKEEL_DISTRIBUTED_TIMEOUT_S") or 300),
         artifact_dir=path("EVENKEEL_ARTIFACT_DIR"),
+        gpu_memory_mib=integer("EVENKEEL_GPU_MEMORY_MIB", 0) or None,
     )

@@ -21,6 +21,7 @@ from evenkeel.runner.spec import LaunchSpec
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest, Secret
+from scheduling.executors.local import sharing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout
 from scheduling.executors.local.preparing import code_dir, environment_dir
@@ -120,12 +121,14 @@ def _launch_content(
         environment["GLOO_SOCKET_IFNAME"] = "lo"
         if request.pace_steps_per_s:
             environment["EVENKEEL_PACE_STEPS_PER_S"] = repr(request.pace_steps_per_s)
+    shared = sharing.variables(request, devices)
     limits = LIMITS | ({"data": request.memory_mib << 20} if request.memory_mib and emulated else {})
     return content | {
         "workdir": str(workdir),
         "workers": len(devices),
         "cuda_visible_devices": visible,
-        "environment": environment,
+        "environment": environment | shared,
+        "gpu_sharing": sharing.in_words(request, devices, shared),
         "limits": limits,
         "log_bytes": LOG_BYTES,
         "emulated_devices": _in_words(devices) if emulated else "",

@@ -1,0 +1,140 @@
+"""What a run on part of a device is given and told."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduling.executors.base import AcceleratorInfo, LaunchRequest
+from scheduling.executors.local import sharing
+from scheduling.executors.local.executor import LocalExecutor
+from tests.executors.contract import ended, reason
+
+REAL = tuple(AcceleratorInfo(i, "titan_xp", f"GPU-{i}", 12_196, emulated=False) for i in range(2))
+VIRTUAL = tuple(dataclasses.replace(device, emulated=True) for device in REAL)
+
+
+def make_request(**changes: object) -> LaunchRequest:
+    request = LaunchRequest(
+        job_id="a" * 32,
+        job_number=1,
+        run_id="b" * 32,
+        epoch=1,
+        project_key="vision",
+        argv=("python", "-c", "import os; print(sorted(n for n in os.environ if 'GPU' in n or 'MPS' in n))"),
+        shell=False,
+        workdir=None,
+        placement={},
+        env={},
+        total_steps=1,
+        batch_size=1,
+        checkpoint_every_steps=1,
+        checkpoint_keep=1,
+        max_duration_s=None,
+        memory_mib=None,
+        cpus=None,
+        api_url="http://127.0.0.1:9",
+        token="token",
+        report_interval_s=1.0,
+    )
+    return dataclasses.replace(request, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a machine on which an MPS daemon listens."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control"))
+        yield {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+
+
+def told(request: LaunchRequest, devices: tuple[AcceleratorInfo, ...], environ: dict[str, str]) -> str:
+    return sharing.in_words(request, devices, sharing.variables(request, devices, environ))
+
+
+def test_a_whole_device_is_nothing_to_speak_of(daemon: dict[str, str]) -> None:
+    assert sharing.variables(make_request(), REAL, daemon) == {}
+    assert told(make_request(), REAL, daemon) == ""
+
+
+def test_where_mps_listens_it_is_told_the_part(daemon: dict[str, str]) -> None:
+    request = make_request(gpu_share_percent=50, gpu_memory_mib=4_096)
+    assert sharing.variables(request, REAL[:1], daemon) == {
+        "EVENKEEL_GPU_SHARE_PERCENT": "50",
+        "EVENKEEL_GPU_MEMORY_MIB": "4096",
+        "CUDA_MPS_PIPE_DIRECTORY": daemon["CUDA_MPS_PIPE_DIRECTORY"],
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M",
+    }
+    assert told(request, REAL[:1], daemon) == "Shares its GPU by MPS (at most 50 % of its threads)"
+
+
+def test_each_device_that_the_job_sees_has_the_limit(daemon: dict[str, str]) -> None:
+    request = make_request(gpu_share_percent=25, gpu_memory_mib=1_000)
+    assert sharing.variables(request, REAL, daemon)["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=1000M,1=1000M"
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in sharing.variables(make_request(gpu_share_percent=25), REAL, daemon)
+    assert told(request, REAL, daemon) == "Shares each of its GPUs by MPS (at most 25 % of its threads)"
+
+
+def test_memory_of_a_device_that_is_not_shared_is_limited_too(daemon: dict[str, str]) -> None:
+    request = make_request(gpu_memory_mib=4_096)
+    found = sharing.variables(request, REAL[:1], daemon)
+    assert found["EVENKEEL_GPU_MEMORY_MIB"] == "4096"
+    assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M"
+    assert "EVENKEEL_GPU_SHARE_PERCENT" not in found
+    assert told(request, REAL[:1], daemon) == ""
+
+
+def test_without_mps_devices_are_shared_by_time_slicing(tmp_path: Path) -> None:
+    (tmp_path / "control").write_text("no socket, and no pipe")
+    request = make_request(gpu_share_percent=50)
+    for place in (tmp_path, tmp_path / "nowhere"):
+        environ = {"CUDA_MPS_PIPE_DIRECTORY": str(place)}
+        assert sharing.variables(request, REAL[:1], environ) == {"EVENKEEL_GPU_SHARE_PERCENT": "50"}
+        assert told(request, REAL[:1], environ).startswith("Shares its GPU by time slicing")
+
+
+def test_emulated_devices_are_shared_by_their_pace(daemon: dict[str, str]) -> None:
+    request = make_request(gpu_share_percent=50, pace_steps_per_s=2.0)
+    assert sharing.variables(request, VIRTUAL[:1], daemon) == {"EVENKEEL_GPU_SHARE_PERCENT": "50"}
+    assert told(request, VIRTUAL[:1], daemon) == "Shares its GPU, emulated: paced to 50 %"
+    unpaced = dataclasses.replace(request, pace_steps_per_s=None)
+    assert told(unpaced, VIRTUAL[:1], daemon) == "Shares its GPU, emulated: without a given pace"
+
+
+@pytest.mark.parametrize("share", [100, 50])
+def test_the_logs_say_how_the_device_is_shared(share: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="evenkeel-sharing-", ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        place.chmod(0o755)
+        executor = LocalExecutor(place / "data", "titan_xp:1", warm_start=False)
+        [node] = executor.inventory()
+        request = make_request(
+            placement={node.name: (0,)}, gpu_share_percent=share, gpu_memory_mib=512, pace_steps_per_s=4.0
+        )
+        executor.launch(request)
+        assert reason(ended(executor, request.run_id)) == "done"
+        logs = place / "data" / "jobs" / request.job_id / "runs" / request.run_id / "1" / "logs"
+        first, *rest = (logs / "rank0.log").read_text().splitlines()
+    line = "Shares its GPU, emulated: paced to 50 %"
+    assert "at most 4 steps/s" in first, "the pace is what the caller said"
+    if share == 100:
+        assert rest == ["['EVENKEEL_GPU_MEMORY_MIB']"]
+    else:
+        assert rest == [f"[evenkeel] {line}", "['EVENKEEL_GPU_MEMORY_MIB', 'EVENKEEL_GPU_SHARE_PERCENT']"]
+
+
+def test_a_daemon_that_the_job_cannot_reach_is_none(tmp_path: Path, daemon: dict[str, str]) -> None:
+    if os.geteuid() == 0:
+        from scheduling.executors.local.accounts import Account
+
+        tmp_path.chmod(0o700)
+        with Account(2_100_099).files():
+            assert sharing.mps_directory(daemon) is None
+    assert sharing.mps_directory(daemon) == str(tmp_path)
