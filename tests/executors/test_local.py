@@ -28,7 +28,8 @@ from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, real_node, type_name
 from scheduling.executors.local.layout import read_object
 from scheduling.executors.local.sweeping import sdk_dir_of
-from tests.executors.contract import ExecutorContract, ended, reason, until
+from tests.executors.contract import ended, reason, until
+from tests.executors.contract_sharing import SharingContract
 
 SLEEPER = "import time; time.sleep(600)"
 HARM = {
@@ -86,7 +87,7 @@ def log_of(place: Path, request: LaunchRequest, rank: int = 0) -> str:
     return rest
 
 
-class TestLocalExecutor(ExecutorContract):
+class TestLocalExecutor(SharingContract):
     @pytest.fixture
     def executor(self, executor: LocalExecutor) -> Executor:
         return executor
