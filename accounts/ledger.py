@@ -111,11 +111,18 @@ class PriceBook:
         return (chain[nearest[0]], nearest[1]) if nearest and nearest[1] < WHOLE else None
 
     def product_per_us(
-        self, project_id: int, accelerator_type: str, at: datetime, *, gpus: int, cpus: int = 0, memory_mib: int = 0
+        self,
+        project_id: int,
+        accelerator_type: str,
+        at: datetime,
+        *,
+        gpu_hundredths: int,
+        cpus: int = 0,
+        memory_mib: int = 0,
     ) -> int:
         """What a gang costs in a microsecond at the prices of `at`."""
         total = 0
-        for resource, quantity in (("gpu", 100 * gpus), ("cpu", cpus), ("memory", memory_mib)):
+        for resource, quantity in (("gpu", gpu_hundredths), ("cpu", cpus), ("memory", memory_mib)):
             price, kept = self.price_at(project_id, resource, accelerator_type, at)
             total += quantity * price * kept * WEIGHTS[resource]
         return total

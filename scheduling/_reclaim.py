@@ -58,9 +58,10 @@ class Reclaim:
 
 
 def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> Reclaim:
-    """`given`: whom the policy gives GPUs without it. Nothing is taken back where jobs have parts of GPUs: GPUs are
-    counted whole here."""
-    if policy.timed or not snapshot.guarantees or any(job.gpu_milli < WHOLE for job in snapshot.jobs):
+    """`given`: whom the policy gives GPUs without it. Parts of GPUs are taken from nobody, and where the policy itself
+    places such parts nothing is: GPUs are counted whole here."""
+    places_parts = getattr(policy, "shares_gpus", False) and any(job.gpu_milli < WHOLE for job in snapshot.jobs)
+    if policy.timed or not snapshot.guarantees or places_parts:
         return Reclaim()
     field = view(snapshot)
     if all(job.id in given for job in field.queued):
@@ -168,7 +169,8 @@ class _Reclaiming:
 
     def _may_go(self, job: Job) -> bool:
         states = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)
-        return job.state in states and job.restartable and not job.held and self.usable.keys() >= set(job.gpu_ids)
+        movable = job.gpu_milli == WHOLE and job.restartable and not job.held
+        return movable and job.state in states and self.usable.keys() >= set(job.gpu_ids)
 
     def _gives(self, job: Job, kind: str) -> int:
         """GPUs of a type that the job would leave; it may lie in several pools of nodes."""

@@ -13,6 +13,7 @@ from scheduling._borrowing import keep_rigid_from_borrowing
 from scheduling._displaced import Displaced, displace
 from scheduling._gathering import gather
 from scheduling._parking import park
+from scheduling._parts import as_whole, share
 from scheduling._pool_words import PoolWords, plan_in_plain_types
 from scheduling._reclaim import CLAIMS, Reclaim, in_order, reclaim
 from scheduling._spanning import start_across
@@ -34,7 +35,7 @@ from scheduling.timesharing import share_time, with_least_gangs
 
 def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
     """Where not all jobs may use all nodes, what follows sees pools of nodes as types."""
-    divided = divide(snapshot)
+    divided = divide(snapshot if getattr(policy, "shares_gpus", False) else as_whole(snapshot))
     if divided.pools is None:
         return _plan(snapshot, policy, None)
     return plan_in_plain_types(_plan(divided.snapshot, policy, divided.pools))
@@ -46,6 +47,9 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     parked = park(snapshot)
     kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
     displaced = displaced.change({**kept.changed, **parked.changed})
+    parts = None if getattr(policy, "shares_gpus", False) else share(displaced.snapshot, displaced.may_stay)
+    if parts is not None:
+        displaced = displaced.change(parts.changed)
     # 2 ask the policy; a job that cannot leave a drained node yet stays there, and the policy plans around it
     allocation, displaced = _allocate(displaced, policy)
     # 3 take back what is guaranteed to those whom it leaves waiting, and have it plan around them
@@ -64,8 +68,9 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     layout = _with_owners(layout, back)
     if pools is not None:
         layout = _across_pools(pools, displaced.snapshot, policy, layout)
+    layout, beside = parts.complete(layout) if parts is not None else (layout, {})
     # 6 say what changes and why
-    own = {**kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
+    own = {**beside, **kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
     words = PoolWords(pools, field, layout.gangs) if pools else None
     reasons = reasons_of(displaced, field, allocation, layout, rejected, own, words)
     moves = moves_of(snapshot, displaced, field, layout, reasons)

@@ -41,6 +41,7 @@ class AnyJob(TypedDict):
     project: str
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
     gpus: int
+    share_percent: NotRequired[int]
 
 
 class ArrayCost(TypedDict):
@@ -152,12 +153,10 @@ class BundlePage(TypedDict):
     results: list[Bundle]
 
 
-class Cell(TypedDict):
-    state: Literal["free", "held", "assigned", "draining"]
-    job: NotRequired[int]
-    kind: NotRequired[Literal["launching", "protected", "running", "moving"]]
-    next: NotRequired[int]
-    utilisation: NotRequired[float]
+class CellPart(TypedDict):
+    job: int
+    kind: Literal["launching", "protected", "running", "moving"]
+    share_percent: int
 
 
 class Change(TypedDict):
@@ -362,6 +361,8 @@ class GpuRange(TypedDict):
     min: int
     max: int | None
     types: list[str]
+    share_percent: int
+    memory_mib: int | None
 
 
 class GpuRef(TypedDict):
@@ -376,6 +377,8 @@ class Gpus(TypedDict):
     min: NotRequired[int]
     max: NotRequired[int | None]
     types: NotRequired[list[Type]]
+    share: NotRequired[float | None]
+    memory: NotRequired[int | str | None]
 
 
 class GuaranteeWish(TypedDict):
@@ -462,6 +465,7 @@ class JobAllocation(TypedDict):
     count: int
     epoch: int
     gpus: list[GpuRef]
+    share_percent: int
 
 
 class JobChanges(TypedDict):
@@ -537,6 +541,8 @@ class LiveGpuRange(TypedDict):
     min: int
     max: NotRequired[int]
     types: list[str]
+    share_percent: int
+    memory_mib: NotRequired[int]
 
 
 class LiveIdle(TypedDict):
@@ -554,6 +560,7 @@ class LiveJobAllocation(TypedDict):
     count: int
     epoch: int
     gpus: list[GpuRef]
+    share_percent: int
 
 
 class LiveJobHold(TypedDict):
@@ -572,21 +579,6 @@ class LiveJobReason(TypedDict):
 class LiveJobRef(TypedDict):
     number: int
     name: NotRequired[str]
-
-
-class LiveNode(TypedDict):
-    type: str
-    emulated: bool
-    schedulable: bool
-    drained: bool
-    lost: bool
-    memory_mib: int
-    accelerators: dict[str, Cell]
-    gpus: int
-    held: int
-    price_per_hour: str
-    first_waiting: NotRequired[int]
-    free_reason: NotRequired[str]
 
 
 class LivePerson(TypedDict):
@@ -666,6 +658,13 @@ class Metrics(TypedDict):
     names: list[str]
     predicted_steps_per_s: list[tuple[float, float]]
     emulated: bool
+
+
+class Neighbour(TypedDict):
+    number: int
+    project: str
+    share_percent: int
+    state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
 
 
 class NewInvitation(TypedDict):
@@ -1300,6 +1299,15 @@ class SharePoint(TypedDict):
     factor: float | None
 
 
+class Sharing(TypedDict):
+    share_percent: int
+    memory_mib: int | None
+    whole_steps_per_s: float | None
+    expected_slowdown: float | None
+    measured_slowdown: float | None
+    neighbours: list[Neighbour]
+
+
 class SignedIn(TypedDict):
     id: int
     email: str
@@ -1651,6 +1659,12 @@ class Wish(TypedDict):
     period: NotRequired[Literal["day", "week", "month"] | None]
 
 
+class AcceleratorPart(TypedDict):
+    job: OthersJob
+    kind: Literal["launching", "protected", "running", "moving"]
+    share_percent: int
+
+
 class Account(TypedDict):
     id: int
     email: str
@@ -1707,6 +1721,16 @@ class BulkRequest(TypedDict):
     filter: NotRequired[JobsFilter | None]
     labels: NotRequired[dict[str, str | None] | None]
     changes: NotRequired[dict[str, Any] | None]
+
+
+class Cell(TypedDict):
+    state: Literal["free", "held", "assigned", "draining"]
+    job: NotRequired[int]
+    kind: NotRequired[Literal["launching", "protected", "running", "moving"]]
+    next: NotRequired[int]
+    parts: NotRequired[list[CellPart]]
+    free_percent: NotRequired[int]
+    utilisation: NotRequired[float]
 
 
 class CheckpointStorage(TypedDict):
@@ -2182,6 +2206,23 @@ class LiveJob(TypedDict):
     can_cancel: bool
 
 
+class LiveNode(TypedDict):
+    type: str
+    emulated: bool
+    schedulable: bool
+    drained: bool
+    lost: bool
+    memory_mib: int
+    cpus: int
+    host_memory_mib: int
+    accelerators: dict[str, Cell]
+    gpus: int
+    held: int
+    price_per_hour: str
+    first_waiting: NotRequired[int]
+    free_reason: NotRequired[str]
+
+
 class Member(TypedDict):
     user: PersonRef
     kind: Literal["person", "service"]
@@ -2216,6 +2257,7 @@ class NodeAccelerator(TypedDict):
     state: Literal["free", "held", "assigned", "draining"]
     kind: Literal["launching", "protected", "running", "moving"] | None
     job: OthersJob | None
+    parts: list[AcceleratorPart]
 
 
 class Option(TypedDict):
@@ -2528,6 +2570,7 @@ class JobDetail(TypedDict):
     links: list[JobLink]
     checkpoints: list[Checkpoint]
     curve: dict[str, Curve]
+    sharing: Sharing | None
 
 
 class Live(TypedDict):

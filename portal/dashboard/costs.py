@@ -63,7 +63,7 @@ def _rate_per_gpu_hour(job: Job, described: dict[str, Any], ctx: Context, now: d
     if not described["allocation"]:
         return None
     kind = described["allocation"]["type"]
-    return str(amount(ctx.book.product_per_us(job.project_id, kind, now, gpus=1) * HOUR_US))
+    return str(amount(ctx.book.product_per_us(job.project_id, kind, now, gpu_hundredths=100) * HOUR_US))
 
 
 def _price(job: Job, described: dict[str, Any], ctx: Context, now: datetime) -> dict[str, Any] | None:
@@ -116,7 +116,7 @@ def _held(job: Job, gang: GangSpan, from_at: datetime, to_at: datetime) -> Held:
         accelerator_type=gang.type,
         from_at=from_at,
         to_at=max(from_at, to_at),
-        gpu_hundredths=100 * gang.count,
+        gpu_hundredths=job.gpu_share_percent * gang.count,
         cpus=nodes * int(job.spec.get("cpus") or 0),
         memory_mib=nodes * int(job.spec.get("memory") or 0),
     )

@@ -136,7 +136,13 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "step": run.step,
         "progress": round(min(1.0, run.step / job.total_steps), 6),
         "batch_size": job.batch_size,
-        "gpus": {"min": job.min_gpus, "max": job.max_gpus, "types": job.accelerator_types},
+        "gpus": {
+            "min": job.min_gpus,
+            "max": job.max_gpus,
+            "types": job.accelerator_types,
+            "share_percent": job.gpu_share_percent,
+            "memory_mib": job.gpu_memory_mib or None,
+        },
         "priority": job.priority,
         "nice": job.spec.get("nice", 0),
         "qos": job.qos.name if job.qos else None,
@@ -153,7 +159,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "resumed_from": _resumed_from(job),
         "emulated": runs_emulated(run),
         "pace_missed": run.pace_missed,
-        "allocation": _allocation(run, ctx),
+        "allocation": _allocation(job, run, ctx),
         **_speed(job, run, ctx),
         "protected_until_at": iso(run.protected_until),
         "submitted_at": iso(job.submitted_at),
@@ -201,7 +207,7 @@ def _exit(run: Run) -> dict[str, Any] | None:
     return {key: run.exit.get(key) for key in ("reason", "message", "exit_code", "signal")}
 
 
-def _allocation(run: Run, ctx: Context) -> dict[str, Any] | None:
+def _allocation(job: Job, run: Run, ctx: Context) -> dict[str, Any] | None:
     gpus = ctx.gpus.get(run.pk)
     if not gpus:
         return None
@@ -210,6 +216,7 @@ def _allocation(run: Run, ctx: Context) -> dict[str, Any] | None:
         "count": len(gpus),
         "epoch": run.epoch,
         "gpus": [{"node": g.node.name, "index": g.index} for g in gpus],
+        "share_percent": job.gpu_share_percent,
     }
 
 
@@ -294,7 +301,7 @@ def product_per_us(job: Job, ctx: Context) -> int:
         job.project_id,
         gpus[0].node.accelerator_type,
         ctx.now,
-        gpus=len(gpus),
+        gpu_hundredths=job.gpu_share_percent * len(gpus),
         cpus=nodes * int(job.spec.get("cpus") or 0),
         memory_mib=nodes * int(job.spec.get("memory") or 0),
     )

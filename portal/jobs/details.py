@@ -10,6 +10,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from portal.jobs import describe
 from portal.jobs.describe import iso, people_state
 from portal.jobs.models import Checkpoint, Job, Run
+from portal.jobs.neighbours import sharing
 from portal.jobs.offers import describe_curve
 from portal.jobs.snapshots import job_profiles
 from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
@@ -29,6 +30,7 @@ def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
         "links": _links(runs),
         "checkpoints": [_checkpoint(c) for c in _kept(job)],
         "curve": {kind: describe_curve(profile, now) for kind, profile in job_curves(job).items()},
+        "sharing": sharing(job),
     }
 
 

@@ -118,7 +118,8 @@ def _option(known: Known, kind: str, count: int, profile: Profile) -> dict[str, 
     duration_s = known.steps / speed
     nodes = -(-count // known.node_sizes.get(kind, 1))
     cpus, memory = (nodes * int(job.spec.get(name) or 0) for name in ("cpus", "memory"))
-    per_us = book.product_per_us(job.project_id, kind, now, gpus=count, cpus=cpus, memory_mib=memory)
+    hundredths = count * job.gpu_share_percent
+    per_us = book.product_per_us(job.project_id, kind, now, gpu_hundredths=hundredths, cpus=cpus, memory_mib=memory)
     number = profile.numbers.get(count)
     source = number.source if number else profile.curve.source
     cost = Decimal(per_us) * int(duration_s * 10**6)

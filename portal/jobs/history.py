@@ -20,15 +20,15 @@ MAX_POINTS = 4_000
 def sample(cluster: Cluster, now: datetime) -> None:
     prices = current_prices(now)
     held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
-    types = list(held.values_list("accelerator__node__accelerator_type", flat=True))
+    rows = list(held.values_list("accelerator", "accelerator__node__accelerator_type", "share_percent"))
     ClusterSample.objects.create(
         cluster=cluster,
         at=now,
         gpus_total=Accelerator.objects.filter(node__cluster=cluster, present=True, node__lost=False).count(),
-        gpus_held=len(types),
+        gpus_held=len({gpu for gpu, _, _ in rows}),
         queued=Run.objects.filter(job__cluster=cluster, state__in=list(QUEUED)).count(),
         variance=cluster.figures.get("variance"),
-        spend_micro_per_hour=sum(prices.get(kind, 0) for kind in types),
+        spend_micro_per_hour=sum(prices.get(kind, 0) * percent for _, kind, percent in rows) // 100,
     )
 
 

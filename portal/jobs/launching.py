@@ -61,6 +61,8 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         environment_owner=environments.owner_of(environment) if environment else None,
         secrets=secrets.given_to(job),
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
+        gpu_share_percent=job.gpu_share_percent,
+        gpu_memory_mib=job.gpu_memory_mib or None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, s
 from portal.jobs.holding import product_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
 from portal.jobs.rivals import Places, could_start, first_by_node
+from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.selectors import described_jobs, in_states
 from scheduling.lifecycle import LIVE, WAITING, State
 
@@ -140,6 +142,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
                 "project": j.project.name,
                 "state": described[j.pk]["state"],
                 "gpus": (described[j.pk]["allocation"] or {}).get("count", 0),
+                "share_percent": j.gpu_share_percent if j.gpu_share_percent < WHOLE_PERCENT else None,
             }
             for j in live
         },
@@ -163,12 +166,7 @@ def _tiles(
     held_now = sum((product_of(ctx.book, holds, month) for holds in ctx.holds.values()), Decimal(0))
     budget = month_budget_micro()
     prices = current_prices(ctx.now)
-    per_hour = sum(
-        prices.get(node["type"], 0)
-        for node in nodes.values()
-        for c in node["accelerators"].values()
-        if c["state"] == "held"
-    )
+    per_hour = sum(prices.get(node["type"], 0) * _held_percent(node) for node in nodes.values()) // WHOLE_PERCENT
     return {
         "gpus_total": len(cells),
         "gpus_busy": busy,
@@ -202,6 +200,8 @@ def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: 
                 "drained": gpu.node.drained,
                 "lost": gpu.node.lost,
                 "memory_mib": gpu.memory_mib,
+                "cpus": gpu.node.cpus,
+                "host_memory_mib": gpu.node.memory_mib,
                 "accelerators": {},
                 "gpus": 0,
                 "held": 0,
@@ -213,34 +213,56 @@ def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: 
         node["held"] += cell["state"] == "held"
     for name, node in nodes.items():
         node["first_waiting"] = first.get(name)
-        node["price_per_hour"] = str(round(from_micro(prices.get(node["type"], 0) * node["held"]), 2))
+        per_hour = prices.get(node["type"], 0) * _held_percent(node) // WHOLE_PERCENT
+        node["price_per_hour"] = str(round(from_micro(per_hour), 2))
         if node["held"] < node["gpus"]:
             node["free_reason"] = _free_reason(node, hungry)
     return nodes
 
 
-def _by_accelerator(model: type[Hold] | type[Assignment]) -> dict[int, tuple[int, str]]:
-    rows = model.objects.filter(during__upper_inf=True)
-    return {
-        gpu: (number, state)
-        for gpu, number, state in rows.values_list("accelerator_id", "run__job__number", "run__state")
-    }
+def _held_percent(node: Mapping[str, Any]) -> int:
+    cells = node["accelerators"].values()
+    return sum(WHOLE_PERCENT - cell.get("free_percent", 0) for cell in cells if cell["state"] == "held")
 
 
-def _cell(gpu: Accelerator, held: dict[int, tuple[int, str]], assigned: dict[int, tuple[int, str]]) -> dict[str, Any]:
-    if gpu.pk in held:
-        number, state = held[gpu.pk]
-        kind = KINDS.get(State(state), "moving")
-        following = assigned.get(gpu.pk)
-        return {
-            "state": "held",
-            "job": number,
-            "kind": kind,
-            "next": following[0] if following and following[0] != number else None,
-        }
-    if gpu.pk in assigned:
-        return {"state": "assigned", "job": assigned[gpu.pk][0], "kind": "moving"}
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Who has how much of an accelerator."""
+
+    job: int
+    state: str
+    percent: int
+
+    def shown(self) -> dict[str, Any]:
+        kind = KINDS.get(State(self.state), "moving")
+        return {"job": self.job, "kind": kind, "share_percent": self.percent}
+
+
+def _by_accelerator(model: type[Hold] | type[Assignment]) -> dict[int, list[_Part]]:
+    """The largest first."""
+    rows = model.objects.filter(during__upper_inf=True).order_by("-share_percent", "run__job__number")
+    found: dict[int, list[_Part]] = defaultdict(list)
+    for gpu, job, state, percent in rows.values_list(
+        "accelerator_id", "run__job__number", "run__state", "share_percent"
+    ):
+        found[gpu].append(_Part(job, state, percent))
+    return found
+
+
+def _cell(gpu: Accelerator, held: Mapping[int, list[_Part]], assigned: Mapping[int, list[_Part]]) -> dict[str, Any]:
+    if parts := held.get(gpu.pk):
+        here = {part.job for part in parts}
+        following = next((part.job for part in assigned.get(gpu.pk, ()) if part.job not in here), None)
+        first = parts[0].shown()
+        return {"state": "held", "job": first["job"], "kind": first["kind"], "next": following, **_shared(parts)}
+    if parts := assigned.get(gpu.pk):
+        return {"state": "assigned", "job": parts[0].job, "kind": "moving", **_shared(parts)}
     return {"state": "draining" if gpu.node.drained or gpu.node.lost else "free"}
+
+
+def _shared(parts: list[_Part]) -> dict[str, Any]:
+    free = WHOLE_PERCENT - sum(part.percent for part in parts)
+    return {"parts": [part.shown() for part in parts], "free_percent": free} if len(parts) > 1 or free else {}
 
 
 def _free_reason(node: dict[str, Any], hungry: bool) -> str:

@@ -114,9 +114,12 @@ class Accelerator(models.Model):
     memory_mib = models.PositiveIntegerField(default=0)
     #: False: the node no longer reports it; nothing is placed on it.
     present = models.BooleanField(default=True)
-    #: Kept by triggers on Hold and Assignment: what nobody holds, and what no plan has given away.
+    #: Kept by triggers on Hold and Assignment, which refuse what there is not: what nobody holds, and what no plan has
+    #: given away; and how much memory those who have parts hold, and are to have.
     free_share_percent = models.SmallIntegerField(default=100, editable=False)
     unplanned_share_percent = models.SmallIntegerField(default=100, editable=False)
+    held_memory_mib = models.PositiveIntegerField(default=0, editable=False)
+    planned_memory_mib = models.PositiveIntegerField(default=0, editable=False)
 
     class Meta:
         ordering = ["node", "index"]
@@ -173,6 +176,8 @@ class Job(models.Model):
     batch_size = models.PositiveIntegerField()
     min_gpus = models.PositiveIntegerField(default=1)
     max_gpus = models.PositiveIntegerField(null=True)  # its own, or its partition's where it gives none
+    gpu_share_percent = models.PositiveSmallIntegerField(default=100)  # of each GPU; below 100 it has one
+    gpu_memory_mib = models.PositiveIntegerField(default=0)  # likewise; 0: nothing is claimed
     max_duration_s = models.FloatField(null=True)  # likewise
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
     qos = models.ForeignKey(Qos, null=True, on_delete=models.PROTECT, related_name="jobs")
@@ -220,6 +225,10 @@ class Job(models.Model):
             models.CheckConstraint(condition=Q(min_gpus__gte=1), name="job_min_gpus_positive"),
             models.CheckConstraint(
                 condition=Q(max_gpus=None) | Q(max_gpus__gte=F("min_gpus")), name="job_max_not_below_min"
+            ),
+            models.CheckConstraint(
+                condition=Q(gpu_share_percent=100) | Q(gpu_share_percent__range=(1, 99), min_gpus=1, max_gpus=1),
+                name="job_part_is_of_one_gpu",
             ),
             models.CheckConstraint(condition=Q(total_steps__gte=1), name="job_total_steps_positive"),
             models.CheckConstraint(condition=Q(hold_kind="") | Q(held_at__isnull=False), name="job_hold_has_a_time"),
@@ -350,6 +359,7 @@ class Assignment(models.Model):
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="assignments")
     epoch = models.PositiveIntegerField()
     share_percent = models.PositiveSmallIntegerField(default=100)
+    memory_mib = models.PositiveIntegerField(default=0)  # of a part; who has the whole has all of it
     during = DateTimeRangeField()
 
     class Meta:
@@ -374,6 +384,7 @@ class Hold(models.Model):
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="holds")
     epoch = models.PositiveIntegerField()
     share_percent = models.PositiveSmallIntegerField(default=100)
+    memory_mib = models.PositiveIntegerField(default=0)  # of a part; who has the whole has all of it
     during = DateTimeRangeField()
 
     class Meta:

@@ -104,9 +104,18 @@ def describe_nodes(
     return [_node(node, held, assigned) | {"drain": drains.get(node.pk)} for node in nodes]
 
 
-def _occupants(model: type[Hold] | type[Assignment], project_ids: set[int]) -> dict[int, dict[str, Any]]:
+def _occupants(model: type[Hold] | type[Assignment], project_ids: set[int]) -> dict[int, list[dict[str, Any]]]:
+    """By accelerator, who has the largest part of it first."""
     rows = model.objects.filter(during__upper_inf=True).select_related("run__job__project")
-    return {row.accelerator_id: {"job": others_job(row.run.job, project_ids), "state": row.run.state} for row in rows}
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows.order_by("-share_percent", "run__job__number"):
+        kind = KINDS.get(State(row.run.state), "moving")
+        part = {"job": others_job(row.run.job, project_ids), "kind": kind, "share_percent": row.share_percent}
+        found[row.accelerator_id].append(part)
+    return found
+
+
+Occupants = Mapping[int, list[dict[str, Any]]]
 
 
 def others_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
@@ -115,7 +124,7 @@ def others_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
     return {"number": job.number, "name": name, "project": job.project.name}
 
 
-def _node(node: Node, held: dict[int, Any], assigned: dict[int, Any]) -> dict[str, Any]:
+def _node(node: Node, held: Occupants, assigned: Occupants) -> dict[str, Any]:
     gpus = [gpu for gpu in node.accelerators.all() if gpu.present]
     schedulable = not (node.drained or node.lost)
     return {
@@ -133,15 +142,15 @@ def _node(node: Node, held: dict[int, Any], assigned: dict[int, Any]) -> dict[st
     }
 
 
-def _accelerator(gpu: Accelerator, schedulable: bool, held: dict[int, Any], assigned: dict[int, Any]) -> dict[str, Any]:
-    there = held.get(gpu.pk) or assigned.get(gpu.pk)
+def _accelerator(gpu: Accelerator, schedulable: bool, held: Occupants, assigned: Occupants) -> dict[str, Any]:
+    there = held.get(gpu.pk) or assigned.get(gpu.pk) or []
     state = "held" if gpu.pk in held else "assigned" if there else "free" if schedulable else "draining"
-    kind = KINDS.get(State(there["state"]), "moving") if there else None
     return {
         "index": gpu.index,
         "uuid": gpu.uuid,
         "memory_mib": gpu.memory_mib,
         "state": state,
-        "kind": kind,
-        "job": there["job"] if there else None,
+        "kind": there[0]["kind"] if there else None,
+        "job": there[0]["job"] if there else None,
+        "parts": there,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
 from portal.jobs.models import Job, ThroughputSample
+from portal.jobs.schema import WHOLE_PERCENT
 from scheduling.domain import Curve
 from scheduling.estimates import estimate
 from scheduling.published import published_by_slug
@@ -93,7 +95,8 @@ def profiles_of(
     """The job's curve per accelerator type of the cluster (`types`: GPUs of each), with each number's source.
 
     On a type where the job is not known but elsewhere it is, an estimate stands until it is measured there. A type of
-    which nothing can be said gets a trial curve: the job runs there on its minimum until measured.
+    which nothing can be said gets a trial curve: the job runs there on its minimum until measured. A job with a part of
+    a GPU makes that part of the steps that a whole one makes.
     """
     published = catalogue_curves(job.model_type.name, job.model_type.curves) if job.model_type else {}
     user = {
@@ -110,7 +113,16 @@ def profiles_of(
             profiles[kind] = merge(sources, limit=limit, spread=user.get(kind) or published.get(kind))
         elif not published and not user:
             profiles[kind] = Profile(trial_curve(job.min_gpus), {})
-    return profiles
+    part = job.gpu_share_percent / WHOLE_PERCENT
+    return profiles if part == 1 else {kind: _of_part(profile, part) for kind, profile in profiles.items()}
+
+
+def _of_part(profile: Profile, part: float) -> Profile:
+    """Of a share of a GPU that others fill: then it is slower by as much. One on trial stays that."""
+    if profile.curve.source == "trial":
+        return profile
+    numbers = {n: replace(number, steps_per_s=number.steps_per_s * part) for n, number in profile.numbers.items()}
+    return Profile(scale(profile.curve, part), numbers)
 
 
 def _known(

@@ -148,9 +148,11 @@ def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[st
 
 def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
     gpus: dict[int, list[int]] = defaultdict(list)
+    memory: dict[int, int] = {}
     present = Accelerator.objects.filter(node__cluster=cluster, present=True).order_by("index")
-    for pk, node_id in present.values_list("pk", "node_id"):
+    for pk, node_id, mib in present.values_list("pk", "node_id", "memory_mib"):
         gpus[node_id].append(pk)
+        memory[node_id] = min(mib, memory.get(node_id, mib))
     return tuple(
         domain.Node(
             name=node.name,
@@ -160,6 +162,9 @@ def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
             lost=node.lost,
             emulated=node.emulated,
             drain=drain_of(node),
+            cpu_milli=1_000 * node.cpus or None,
+            memory_mib=node.memory_mib or None,
+            gpu_memory_mib=memory[node.pk] or None,
         )
         for node in cluster.nodes.all()
         if gpus[node.pk]
@@ -232,6 +237,10 @@ def _job(
         time_limit_s=_time_limit_s(job),
         qos=job.qos.name if job.qos else "",
         partition=partition_names.get(job.partition_id, ""),
+        gpu_milli=10 * job.gpu_share_percent,
+        gpu_memory_mib=job.gpu_memory_mib,
+        cpu_milli=1_000 * (job.spec.get("cpus") or 0),
+        memory_mib=job.spec.get("memory") or 0,
     )
 
 

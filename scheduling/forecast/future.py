@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from scheduling.domain import Gang, Job, Move, Plan, Snapshot
+from scheduling.domain import WHOLE, Gang, Job, Move, Plan, Snapshot
 from scheduling.forecast.run_times import RunTime
 from scheduling.forecast.sim import Sim, keeps, may_use, speed_on
 from scheduling.lifecycle import State
@@ -91,6 +91,7 @@ class Future:
         self._usable = {gpu: node.type for node in base.nodes if node.schedulable for gpu in node.gpu_ids}
         taken = self._blocked.union(*(job.gpu_ids for job in base.jobs))
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
+        self._users = Counter(gpu for job in base.jobs for gpu in job.gpu_ids)  # several where it is shared
         self.planned = 0  # rounds
         self._started_in = 0  # the latest of them that let one start who waits now
         self.cost = 0.0  # of those
@@ -178,7 +179,8 @@ class Future:
         return any(sim.gang is None and self._fits(sim.job) for sim in self._live.values())
 
     def _fits(self, job: Job) -> bool:
-        return any(free >= job.min_gpus and may_use(job, kind) for kind, free in self._free.items())
+        room = (free >= job.min_gpus and may_use(job, kind) for kind, free in self._free.items())
+        return job.gpu_milli < WHOLE or any(room)
 
     def _settle(self) -> None:
         """What is under way when the future begins."""
@@ -235,9 +237,22 @@ class Future:
 
     def _end(self, sim: Sim, at: float) -> None:
         self._forget_gpus(sim, at)
-        self._release(sim.gpus, at)
+        self._release(self._vacate(sim.gpus), at)
         sim.epoch += 1
         del self._live[sim.job.id]
+
+    def _vacate(self, gpus: Collection[int]) -> list[int]:
+        """One fewer has them: those that nobody has any more."""
+        self._users.subtract(gpus)
+        return [gpu for gpu in gpus if not self._users[gpu]]
+
+    def _unused(self, gpus: Iterable[int]) -> int:
+        return sum(not self._users[gpu] for gpu in gpus)
+
+    def _occupy(self, gpus: Collection[int]) -> None:
+        """One more has them."""
+        self._free.subtract(kind for gpu in gpus if not self._users[gpu] and (kind := self._usable.get(gpu)))
+        self._users.update(gpus)
 
     def _release(self, gpus: Sequence[int], at: float) -> None:
         self._passed += 1
@@ -254,7 +269,7 @@ class Future:
         days = getattr(self.policy.parameters, "half_life_days", None)
         seconds = held(since, at, self.base.usage_at, None if days is None else days * 86_400.0)
         kinds = self._usage.setdefault(sim.job.project, {}).setdefault(sim.job.user, {})
-        kinds[sim.gang.type] = kinds.get(sim.gang.type, 0.0) + seconds * sim.gang.count
+        kinds[sim.gang.type] = kinds.get(sim.gang.type, 0.0) + seconds * sim.gang.count * sim.job.gpu_milli / WHOLE
 
     def _unblock(self, gpus: frozenset[int]) -> Callable[[], None]:
         def call() -> None:
@@ -328,14 +343,14 @@ class Future:
                 self.gangs[sim.job.id] = move.gang
             begins = at + times.launch_s
             sim.job = replace(sim.job, held_since=at)
-            self._free.subtract(self._usable[gpu] for gpu in move.gpu_ids if gpu in self._usable)
+            self._occupy(move.gpu_ids)
         else:
             more = set(move.gpu_ids).difference(sim.gpus)
             if move.gang is not None:
-                self._take(move.gang.type, len(more))
-            self._free.subtract(self._usable[gpu] for gpu in more if gpu in self._usable)
+                self._take(move.gang.type, self._unused(more))
+            self._occupy(more)
             sim.count(now)
-            left = set(sim.gpus) - set(move.gpu_ids)
+            left = set(self._vacate(set(sim.gpus) - set(move.gpu_ids)))
             self._blocked |= left
             self._at(now + times.stop_s, self._unblock(frozenset(left)))
             begins = now + times.stop_s + times.launch_s
@@ -354,7 +369,7 @@ class Future:
         """Now, or where events shared the round: when it came or its GPUs became free, whichever was later."""
         if self.policy.timed or move.gang is None:
             return self.now
-        taken = self._take(move.gang.type, len(move.gpu_ids))
+        taken = self._take(move.gang.type, self._unused(move.gpu_ids))
         first = max(sim.job.submitted_at, sim.job.not_before or -math.inf, self._edged_at)
         since = max([first, *(at for at, _ in taken)])
         news = since > self._planned_at or any(rounds == self.planned - 1 for _, rounds in taken)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.domain import WHOLE, Gang, Job, Reason, Snapshot
 from scheduling.lifecycle import TRAINING
 from scheduling.policies._stock import Stock
 from scheduling.policies._timetable import Timetable
@@ -53,12 +53,18 @@ class Backfill:
     def __post_init__(self) -> None:
         now = self.snapshot.now
         of = {gpu: node.type for node in self.snapshot.nodes for gpu in node.gpu_ids}
+        shared: dict[int, tuple[float, Job]] = {}  # a GPU in parts is free when the last of those on it has left
         for job in (*self.view.running, *self.view.fixed):
             gang = present_gang(job, of)
             if gang is not None:
                 left_s = self.duration_s(job, gang)
                 at = now + (left_s if left_s > 0 else _SOON_S)
-                self.leaving.setdefault(gang.type, []).append((at, gang.count, job))
+                if job.gpu_milli == WHOLE:
+                    self.leaving.setdefault(gang.type, []).append((at, gang.count, job))
+                elif job.gpu_ids and at > shared.get(job.gpu_ids[0], (0.0, job))[0]:
+                    shared[job.gpu_ids[0]] = at, job
+        for gpu, (at, job) in shared.items():
+            self.leaving.setdefault(of[gpu], []).append((at, 1, job))
         for name in self.view.types:
             ends = sorted(self.leaving.get(name, ()), key=lambda end: end[:2])
             self.leaving[name] = ends

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduling._guaranteed import Book
-from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
+from scheduling.domain import WHOLE, Gang, Job, Qos, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies._stock import Stock
 from scheduling.policies._view import View, words
@@ -58,7 +58,8 @@ def make_room(
 
 
 def _only_as_a_whole(job: Job) -> bool:
-    return job.state is State.RUNNING and job.restartable and not (job.resizable or job.held)
+    whole = job.gpu_milli == WHOLE  # others may have the rest of its GPU
+    return whole and job.state is State.RUNNING and job.restartable and not (job.resizable or job.held)
 
 
 def _gpus(jobs: Sequence[Job]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduling.domain import Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
+from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies._known import ByCurves, ByShape, fleet
 from scheduling.throughput import effective, trial_curve
@@ -315,6 +315,8 @@ def _fixed_reason(job: Job, now: float) -> Reason:
         )
     if job.state is State.RUNNING and job.held:
         return Reason("held_running", f"Its owner holds the job; it keeps its {gpus} and is not resized.")
+    if job.state is State.RUNNING and job.gpu_milli < WHOLE:
+        return Reason("keeps_its_part", f"It has {job.gpu_milli / 10:g} % of a GPU and keeps it to its end.")
     if job.state is State.RUNNING and job.restartable:
         return Reason("not_resizable", f"It keeps its {gpus}: not all are where it could be given new ones.")
     if job.state is State.RUNNING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from scheduling.domain import Job, Snapshot, plain_type
+from scheduling.domain import WHOLE, Job, Snapshot, plain_type
 from scheduling.priority.decay import decayed, held
 from scheduling.priority.fair_share import Account, Leaf, Tree
 
@@ -43,7 +43,7 @@ def _held_now(
     if job.held_since is None or job.gang is None:
         return 0.0
     until = now if end is None else min(now, end)
-    weight = job.gang.count * billing.get(plain_type(job.gang.type), 1.0)
+    weight = job.gang.count * job.gpu_milli / WHOLE * billing.get(plain_type(job.gang.type), 1.0)
     return held(job.held_since, until, now, half_life_s) * weight
 
 

@@ -82,13 +82,20 @@ class AcceleratorTypes(RootModel[list[AcceleratorType]]):
     pass
 
 
+class AcceleratorPart(Shape):
+    job: OthersJob
+    kind: HoldKind
+    share_percent: int
+
+
 class NodeAccelerator(Shape):
     index: int
     uuid: str
     memory_mib: int
     state: Literal["free", "held", "assigned", "draining"]
     kind: HoldKind | None
-    job: OthersJob | None
+    job: OthersJob | None = Field(description="Who has it, or the largest part of it.")
+    parts: list[AcceleratorPart] = Field(description="All who have it, the largest part first.")
 
 
 class Node(Shape):

@@ -38,6 +38,8 @@ class GpuRange(Shape):
     min: int
     max: int | None
     types: list[str]
+    share_percent: int = Field(ge=1, le=100, description="Of each; below 100 it has one, and others may have the rest.")
+    memory_mib: int | None = Field(description="Of each GPU; null: it claims none.")
 
 
 class JobAllocation(Shape):
@@ -45,6 +47,7 @@ class JobAllocation(Shape):
     count: int
     epoch: int
     gpus: list[GpuRef]
+    share_percent: int
 
 
 class Throughput(Shape):
@@ -265,12 +268,33 @@ class JobLink(Shape):
     url: str = Field(examples=["https://tensorboard.example.org/#scalars"])
 
 
+class Neighbour(Shape):
+    """Another job on the same GPU."""
+
+    number: int
+    project: str
+    share_percent: int
+    state: JobState
+
+
+class Sharing(Shape):
+    """Of a job with a part of a GPU: who else is there, and what that costs it."""
+
+    share_percent: int
+    memory_mib: int | None
+    whole_steps_per_s: float | None = Field(description="On the whole GPU; null where that is not known.")
+    expected_slowdown: float | None = Field(description="Against the whole GPU, where others fill what it leaves.")
+    measured_slowdown: float | None = Field(description="Against the whole GPU, by the last reports.")
+    neighbours: list[Neighbour] = Field(description="Those that hold parts of its GPU now, the largest first.")
+
+
 class JobDetail(Job):
     spec: Detail = Field(description="The job file as it was understood.")
     runs: list[Run] = Field(description="Attempts, newest first.")
     links: list[JobLink] = Field(description="What its program said is to be seen elsewhere, by name; at most 50.")
     checkpoints: list[Checkpoint] = Field(description="Newest first, at most 50.")
     curve: dict[str, Curve] = Field(description="By accelerator type.")
+    sharing: Sharing | None = Field(description="Null where it has whole GPUs, or none.")
 
 
 class Event(Shape):

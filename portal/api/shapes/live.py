@@ -74,11 +74,19 @@ class Tiles(Shape):
     budget_month: Money = _missing("What the projects at the top may spend in a month, if each has such a limit.")
 
 
+class CellPart(Shape):
+    job: int
+    kind: HoldKind
+    share_percent: int
+
+
 class Cell(Shape):
     state: Literal["free", "held", "assigned", "draining"]
     job: int = _missing()
     kind: HoldKind = _missing()
     next: int = _missing()
+    parts: list[CellPart] = _missing("Where several may have it: who has how much, the largest part first.")
+    free_percent: int = _missing("What none of these has.")
     utilisation: float = _missing()
 
 
@@ -88,7 +96,9 @@ class LiveNode(Shape):
     schedulable: bool
     drained: bool
     lost: bool
-    memory_mib: int
+    memory_mib: int = Field(description="Of each accelerator.")
+    cpus: int
+    host_memory_mib: int
     accelerators: dict[str, Cell]
     gpus: int
     held: int
@@ -102,6 +112,7 @@ class AnyJob(Shape):
     project: str
     state: JobState
     gpus: int
+    share_percent: int = _missing("Of its GPU, where it has a part of one.")
 
 
 class ClusterState(Shape):

@@ -18,6 +18,7 @@ from portal.jobs.services.current import JobConflict, NotAllowed, audit_for_othe
 from portal.jobs.services.holds import has_cost_its_limit, lift_hold
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.partitions import choose_partition, limits_of
+from portal.jobs.services.parts import parts_of
 from portal.jobs.snapshots import deadline_of
 from scheduling.lifecycle import LIVE, WAITING, State
 
@@ -104,6 +105,7 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
             "priority",
             "deadline_told",
             "max_gpus",
+            "gpu_memory_mib",
             "max_duration_s",
         ]
     )
@@ -113,10 +115,12 @@ def _fit_partition(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> N
     """Within the limits of the partition that it has, or will have; of its GPUs nothing changes in the one it has."""
     if "partition" in changed:
         job.partition = choose_partition(job.project, job.cluster, changed["partition"])
-    limits = limits_of(parse_job_file(spec), job.partition)
+    file = parse_job_file(spec)
+    limits = limits_of(file, job.partition)
     job.max_duration_s = limits["max_duration_s"]
     if "partition" in changed:
         job.max_gpus = limits["max_gpus"]
+        job.gpu_memory_mib = parts_of(file.gpus, job.partition)["gpu_memory_mib"]
 
 
 def _tell(actor: User, job: Job, before: dict[str, Any], changed: dict[str, Any], now: datetime) -> None:

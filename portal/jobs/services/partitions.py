@@ -13,7 +13,7 @@ from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.jobs import wakeups
 from portal.jobs.models import Accelerator, Cluster, Job, Node, Partition
-from portal.jobs.schema import FieldProblem, Gpus, JobFile, Problems
+from portal.jobs.schema import WHOLE_PERCENT, FieldProblem, Gpus, JobFile, Problems
 from portal.jobs.selectors import in_states
 from portal.jobs.services.levels import may_use
 from scheduling.lifecycle import LIVE
@@ -102,14 +102,17 @@ def choose_partition(project: Project, cluster: Cluster, name: str | None) -> Pa
 
 
 def gpus_by_type(partition: Partition | None) -> dict[str, int]:
+    return dict(gpus_in(partition).values_list("node__accelerator_type").annotate(count=Count("pk")))
+
+
+def gpus_in(partition: Partition | None) -> QuerySet[Accelerator]:
     """What of it is present; without one, what is in no partition."""
     present = Accelerator.objects.filter(present=True, node__lost=False).order_by()
     if partition is not None:
-        present = present.filter(_inside(partition))
-    else:
-        for one in Partition.objects.all():
-            present = present.exclude(_inside(one))
-    return dict(present.values_list("node__accelerator_type").annotate(count=Count("pk")))
+        return present.filter(_inside(partition))
+    for one in Partition.objects.all():
+        present = present.exclude(_inside(one))
+    return present
 
 
 def _inside(partition: Partition) -> Q:
@@ -129,6 +132,8 @@ def limits_of(job_file: JobFile, partition: Partition | None) -> Limits:
     The job file stays as it was given: in another partition, or submitted again, it leaves open what it left open.
     """
     most, longest = job_file.gpus.max, job_file.max_duration
+    if job_file.gpus.share_percent < WHOLE_PERCENT:
+        most = 1
     if partition is not None:
         check_limits(partition, job_file.gpus, longest)
         most = partition.max_gpus if most is None else most

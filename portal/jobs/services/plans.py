@@ -10,13 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Q
 from psycopg2.extras import DateTimeTZRange
 
 from portal import logs
 from portal.jobs import events
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.posix import moment
+from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.displacing import note_displacements
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.submission import end_assignments, end_processes
@@ -106,18 +107,28 @@ def _restore_assignments(run: Run, now: datetime) -> None:
 
 
 def _assign(run: Run, gpu_ids: Iterable[int], epoch: int, now: datetime) -> None:
+    during = DateTimeTZRange(now, None)
     Assignment.objects.bulk_create(
-        [Assignment(run=run, accelerator_id=gpu, epoch=epoch, during=DateTimeTZRange(now, None)) for gpu in gpu_ids]
+        [Assignment(run=run, accelerator_id=gpu, epoch=epoch, during=during, **_taken(run.job)) for gpu in gpu_ids]
     )
 
 
-def describe(gang: Gang | None) -> str:
-    return f"{gang.count} × {gang.type}" if gang else "no GPUs"
+def _taken(job: Job) -> dict[str, int]:
+    """Of each GPU; who has all of it has its memory without asking."""
+    share = job.gpu_share_percent
+    return {"share_percent": share, "memory_mib": job.gpu_memory_mib if share < WHOLE_PERCENT else 0}
+
+
+def describe(job: Job, gang: Gang | None) -> str:
+    if gang is None:
+        return "no GPUs"
+    part = f"{job.gpu_share_percent} % of " if job.gpu_share_percent < WHOLE_PERCENT else ""
+    return f"{part}{gang.count} × {gang.type}"
 
 
 def _start(run: Run, m: Move, now: datetime) -> None:
     _assign(run, m.gpu_ids, run.epoch + 1, now)
-    text = f"#{run.job.number} {run.job.name} gets {describe(m.gang)}"
+    text = f"#{run.job.number} {run.job.name} gets {describe(run.job, m.gang)}"
     move(run, Event.ASSIGNED, at=now, text=text, why=Why(m.reason.token, m.reason.text), detail=_detail(m))
 
 
@@ -125,9 +136,11 @@ def _reallocate(run: Run, m: Move, now: datetime) -> None:
     detail = _detail(m)
     if m.gpu_ids:
         _assign(run, m.gpu_ids, run.epoch + 1, now)
-        text = f"#{run.job.number} {run.job.name} goes from {describe(m.before)} to {describe(m.gang)}"
+        text = (
+            f"#{run.job.number} {run.job.name} goes from {describe(run.job, m.before)} to {describe(run.job, m.gang)}"
+        )
     else:
-        text = f"#{run.job.number} {run.job.name} gives up {describe(m.before)}"
+        text = f"#{run.job.number} {run.job.name} gives up {describe(run.job, m.before)}"
     why = Why(m.reason.token, m.reason.text)
     if State(run.state) is State.STANDBY:
         # Nothing was started yet: only the plan changes.
@@ -178,9 +191,11 @@ def _store_reasons(plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> Non
 
 def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
     """Start every STANDBY run whose GPUs are all free: holds, epoch and launch command in one transaction."""
-    occupied = Hold.objects.filter(accelerator_id=OuterRef("accelerator_id"), during__upper_inf=True)
-    blocked = Assignment.objects.filter(run=OuterRef("pk"), during__upper_inf=True).filter(Exists(occupied))
     planned = Assignment.objects.filter(run=OuterRef("pk"), during__upper_inf=True)
+    gpu = "accelerator__{}".format
+    full = Q(**{gpu("free_share_percent__lt"): F("share_percent")})
+    full |= Q(**{gpu("memory_mib__gt"): 0, gpu("memory_mib__lt"): F(gpu("held_memory_mib")) + F("memory_mib")})
+    blocked = planned.filter(full)
     ready = (
         Run.objects.filter(job__cluster_id=cluster_id, state=State.STANDBY)
         .filter(Exists(planned))
@@ -195,6 +210,7 @@ def _launch(run: Run, now: datetime) -> bool:
     )
     if not gpus:
         return False  # cancelled since
+    gang, during = Gang(gpus[0].node.accelerator_type, len(gpus)), DateTimeTZRange(now, None)
     try:
         with transaction.atomic():
             started = {} if run.first_started_at else {"first_started_at": now}
@@ -202,7 +218,7 @@ def _launch(run: Run, now: datetime) -> bool:
                 run,
                 Event.GPUS_FREE,
                 at=now,
-                text=f"#{run.job.number} {run.job.name} starts on {len(gpus)} × {gpus[0].node.accelerator_type}",
+                text=f"#{run.job.number} {run.job.name} starts on {describe(run.job, gang)}",
                 why=kept_why(run),
                 detail={"gpus": [{"node": g.node.name, "index": g.index} for g in gpus]},
                 emulated=any(g.node.emulated for g in gpus),
@@ -215,7 +231,7 @@ def _launch(run: Run, now: datetime) -> bool:
             Run.objects.filter(pk=run.pk).update(epoch=F("epoch") + 1)
             run.epoch += 1
             Hold.objects.bulk_create(
-                [Hold(run=run, accelerator=gpu, epoch=run.epoch, during=DateTimeTZRange(now, None)) for gpu in gpus]
+                [Hold(run=run, accelerator=gpu, epoch=run.epoch, during=during, **_taken(run.job)) for gpu in gpus]
             )
             Command.objects.create(run=run, epoch=run.epoch, verb=Command.Verb.LAUNCH, next_attempt_at=now)
     except (IntegrityError, StaleRun) as error:

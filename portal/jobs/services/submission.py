@@ -40,6 +40,7 @@ from portal.jobs.services.current import audit_for_others
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.moves import StaleRun, move
 from portal.jobs.services.partitions import choose_partition, limits_of
+from portal.jobs.services.parts import parts_of
 from portal.material import claims
 from scheduling.lifecycle import LIVE, Event, State
 
@@ -116,6 +117,7 @@ def understand(user: User, job_file: JobFile, *, again: bool = False) -> Wish:
     qos = choose_qos(project, job_file.qos)
     partition = choose_partition(project, cluster, job_file.partition)
     placed = {"cluster": cluster, "qos": qos, "partition": partition} | limits_of(job_file, partition)
+    placed |= parts_of(job_file.gpus, partition)
     return Wish(user, job_file, project, model_type, start, dependencies, placed)
 
 
