@@ -35,7 +35,8 @@ from scheduling.timesharing import share_time, with_least_gangs
 
 def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
     """Where not all jobs may use all nodes, what follows sees pools of nodes as types."""
-    divided = divide(snapshot if getattr(policy, "shares_gpus", False) else as_whole(snapshot))
+    snapshot = snapshot if getattr(policy, "shares_gpus", False) else as_whole(snapshot)
+    divided = divide(snapshot)
     if divided.pools is None:
         return _plan(snapshot, policy, None)
     return plan_in_plain_types(_plan(divided.snapshot, policy, divided.pools))

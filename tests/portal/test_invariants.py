@@ -52,7 +52,7 @@ class History(RuleBasedStateMachine):
         self.atomic.__enter__()
         self.best_checkpoint: dict[Any, int] = {}
 
-    @initialize(policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition"]))
+    @initialize(policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition", "fgd", "max_min_fairness"]))
     def start(self, policy: str) -> None:
         self.world = World({"a": 4, "b": 3}, policy)
         Project.objects.create(key="speech", name="Speech")
@@ -80,6 +80,16 @@ class History(RuleBasedStateMachine):
             restartable=restartable,
             retry={"limit": limit, "backoff_s": 0},
         )
+
+    @rule(
+        share=st.sampled_from([0.1, 0.34, 0.5, 0.7]),
+        memory=st.sampled_from([None, 300, 1000]),
+        restartable=st.booleans(),
+    )
+    @precondition(lambda self: Job.objects.count() < 12)
+    def arrive_for_a_part(self, share: float, memory: int | None, restartable: bool) -> None:
+        gpus = {"share": share} | ({} if memory is None else {"memory": memory})
+        self.world.submit(gpus=gpus, restartable=restartable, retry={"limit": 1, "backoff_s": 0})
 
     @rule()
     def a_round(self) -> None:
@@ -192,7 +202,9 @@ class History(RuleBasedStateMachine):
         resume_node(actor=None, node=Node.objects.get(name=node), now=timezone.now())
 
     @rule(
-        policy=st.sampled_from(["f_scheduling", "fifo_gang", "static_partition", "f_scheduling_exact", "hierarchical"])
+        policy=st.sampled_from(
+            ["f_scheduling", "fifo_gang", "static_partition", "f_scheduling_exact", "hierarchical", "fgd", "tetris"]
+        )
     )
     def the_policy_changes(self, policy: str) -> None:
         administration.set_policy(actor=None, cluster=self.world.cluster, name=policy, parameters={})

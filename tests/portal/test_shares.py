@@ -19,12 +19,19 @@ def world() -> World:
     return World({"a": 1})
 
 
-def hold(world: World, share_percent: int, model: type[Hold] | type[Assignment] = Hold) -> Hold | Assignment:
+def hold(
+    world: World, share_percent: int, model: type[Hold] | type[Assignment] = Hold, memory_mib: int = 0
+) -> Hold | Assignment:
     run = world.run(world.submit())
     gpu = Accelerator.objects.get()
     with transaction.atomic():
         return model.objects.create(
-            run=run, accelerator=gpu, epoch=1, share_percent=share_percent, during=DateTimeTZRange(timezone.now(), None)
+            run=run,
+            accelerator=gpu,
+            epoch=1,
+            share_percent=share_percent,
+            memory_mib=memory_mib,
+            during=DateTimeTZRange(timezone.now(), None),
         )
 
 
@@ -61,3 +68,19 @@ def test_what_has_ended_gives_its_share_back(world: World) -> None:
 def test_a_share_lies_between_one_and_a_hundred_percent(world: World, share: int) -> None:
     with pytest.raises(IntegrityError, match="share_in_percent"):
         hold(world, share)
+
+
+@pytest.mark.parametrize("model", [Hold, Assignment])
+def test_more_than_all_of_its_memory_is_refused(world: World, model: type[Hold] | type[Assignment]) -> None:
+    hold(world, 10, model, 600)
+    hold(world, 10, model, 400)
+    with pytest.raises(IntegrityError, match="would be taken"):
+        hold(world, 10, model, 1)
+
+
+def test_memory_that_turns_out_smaller_stops_nobody_who_leaves(world: World) -> None:
+    first = hold(world, 10, memory_mib=600)
+    hold(world, 10, memory_mib=400)
+    Accelerator.objects.update(memory_mib=500)
+    first.delete()
+    assert Accelerator.objects.get().held_memory_mib == 400

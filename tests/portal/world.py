@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, F, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from accounts.ledger import PriceBook, product_sum
@@ -145,21 +146,28 @@ def check_invariants(world: World) -> None:
 
 
 def _counters_equal_rows() -> None:
+    sums = {"share": Coalesce(Sum("share_percent"), 0), "memory": Coalesce(Sum("memory_mib"), 0)}
     for gpu in Accelerator.objects.all():
-        held = gpu.holds.filter(during__upper_inf=True).aggregate(n=Sum("share_percent"))["n"] or 0
-        planned = gpu.assignments.filter(during__upper_inf=True).aggregate(n=Sum("share_percent"))["n"] or 0
-        assert (gpu.free_share_percent, gpu.unplanned_share_percent) == (100 - held, 100 - planned)
+        held = gpu.holds.filter(during__upper_inf=True).aggregate(**sums)
+        planned = gpu.assignments.filter(during__upper_inf=True).aggregate(**sums)
+        assert (gpu.free_share_percent, gpu.held_memory_mib) == (100 - held["share"], held["memory"])
+        assert (gpu.unplanned_share_percent, gpu.planned_memory_mib) == (100 - planned["share"], planned["memory"])
 
 
 def _held_once(rows: Any) -> None:
-    by_gpu: dict[int, list[Any]] = {}
-    for gpu, during in rows.values_list("accelerator", "during"):
-        by_gpu.setdefault(gpu, []).append(during)
-    for intervals in by_gpu.values():
-        intervals.sort(key=lambda r: r.lower)
-        for before, after in itertools.pairwise(intervals):
-            assert before.upper is not None
-            assert before.upper <= after.lower
+    """At no time more than all of a GPU, and of its memory."""
+    changes: dict[int, list[tuple[datetime, int, int]]] = defaultdict(list)
+    for gpu, during, share, memory in rows.values_list("accelerator", "during", "share_percent", "memory_mib"):
+        changes[gpu].append((during.lower, share, memory))
+        if during.upper is not None:
+            changes[gpu].append((during.upper, -share, -memory))
+    size = dict(Accelerator.objects.values_list("pk", "memory_mib"))
+    for gpu, at_times in changes.items():
+        share = memory = 0
+        for _, more, mib in sorted(at_times):  # at one time whoever leaves goes first
+            share, memory = share + more, memory + mib
+            assert share <= 100
+            assert memory <= size[gpu]
 
 
 def _ledger_equals_holds() -> None:
