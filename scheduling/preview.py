@@ -9,11 +9,12 @@ from math import inf
 from statistics import pvariance
 from typing import Literal
 
-from scheduling.domain import Gang, Job, Move, Plan, Reason, Snapshot
+from scheduling.domain import WHOLE, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.forecast.forecast import in_order
 from scheduling.forecast.sim import speed_on
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
+from scheduling.sharing import taken
 
 Verdict = Literal["now", "later", "never"]
 #: Reasons of rounds that nothing but a change of the cluster or of the job file takes away.
@@ -107,7 +108,7 @@ def preview(without: Planned, snapshot: Snapshot, policy: Policy, newcomers: Seq
         reason=plan.reasons[first.id],
         gang=own.gang if own else None,
         gpu_ids=own.gpu_ids if own else (),
-        from_others=own is not None and bool(_held(snapshot).intersection(own.gpu_ids)),
+        from_others=own is not None and _is_taken(snapshot, first, own.gpu_ids),
         starting=sum(job.id in moves for job in newcomers),
         position=_position(joined, policy, first) if waits else None,
         change=compare(without, plan, newcomers),
@@ -120,8 +121,10 @@ def _verdict(own: Move | None, reason: Reason) -> Verdict:
     return "never" if reason.token in _NEVER else "later"
 
 
-def _held(snapshot: Snapshot) -> set[int]:
-    return {gpu for job in snapshot.jobs for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
+def _is_taken(snapshot: Snapshot, job: Job, gpus: Sequence[int]) -> bool:
+    """Others have so much of one of the GPUs that there is no room beside them."""
+    shares = taken(snapshot.jobs)
+    return any(gpu in snapshot.blocked_gpu_ids or shares[gpu] + job.gpu_milli > WHOLE for gpu in gpus)
 
 
 def _position(joined: Snapshot, policy: Policy, first: Job) -> int:

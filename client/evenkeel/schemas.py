@@ -355,6 +355,7 @@ class ForeseenEnd(TypedDict):
 class Gang(TypedDict):
     type: str
     count: int
+    share_percent: int
 
 
 class GpuRange(TypedDict):
@@ -928,6 +929,7 @@ class PersonRef(TypedDict):
 class PlannedAllocation(TypedDict):
     type: str
     count: int
+    share_percent: int
     gpus: list[GpuRef]
     from_others: bool
 
@@ -1939,6 +1941,7 @@ class HoldSpan(TypedDict):
     job: OthersJob
     epoch: int
     count: int
+    share_percent: int
     from_at: str
     to_at: str | None
     kind: Literal["launching", "protected", "running", "moving"]

@@ -110,6 +110,7 @@ def _hold_spans(holds: list[Hold], project_ids: set[int], from_at: datetime, to_
             "job": others_job(hold.run.job, project_ids),
             "epoch": hold.epoch,
             "count": counts[launch],
+            "share_percent": hold.share_percent,
         }
         for part in split(hold.started_at, hold.during.upper, changes.get(launch, [])):
             end = part["to_at"]

@@ -83,7 +83,7 @@ def foresee_question(cluster: Cluster, question: Question) -> dict[str, Any]:
     return {
         "as_of": iso(basis.at),
         "start": starts.describe_start(said),
-        "gang": previews.describe_gang(gang),
+        "gang": previews.describe_gang(gang, first.gpu_milli // 10),
         **_end(said, gang, question),
         "delayed": [
             {"job": key, "later_s": round(later_s, 1), "start_before_at": iso(basis.at + timedelta(seconds=before_s))}

@@ -106,7 +106,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
         "reason": {"token": said.reason.token, "text": said.reason.text},
         "would_change": _would_change(cluster, said),
         "as_of": iso(basis.at),
-        "allocation": _allocation(said),
+        "allocation": _allocation(said, newcomers[0]),
         "prepares": _prepares(wish.job_file),
         "jobs": costs["jobs"],
         "starting": said.starting,
@@ -265,7 +265,7 @@ def _would_change(cluster: Cluster, said: Preview) -> str | None:
     return None if said.verdict == "now" else way_out(cluster, said.reason.token, said.reason.detail)
 
 
-def _allocation(said: Preview) -> dict[str, Any] | None:
+def _allocation(said: Preview, first: domain.Job) -> dict[str, Any] | None:
     if said.gang is None:
         return None
     gpus = Accelerator.objects.filter(pk__in=said.gpu_ids).order_by("node__name", "index")
@@ -273,6 +273,7 @@ def _allocation(said: Preview) -> dict[str, Any] | None:
     return {
         "type": said.gang.type,
         "count": said.gang.count,
+        "share_percent": first.gpu_milli // 10,
         "gpus": places,
         "from_others": said.from_others,
     }
@@ -287,8 +288,8 @@ def _describe_change(user: User, change: Change, policy: Policy) -> dict[str, An
             {
                 "job": others_job(jobs[effect.job], mine),
                 "holds": effect.holds,
-                "before": describe_gang(effect.before),
-                "after": describe_gang(effect.after),
+                "before": describe_gang(effect.before, jobs[effect.job].gpu_share_percent),
+                "after": describe_gang(effect.after, jobs[effect.job].gpu_share_percent),
                 "slowdown_before": _rounded(effect.slowdown_before),
                 "slowdown_after": _rounded(effect.slowdown_after),
                 "later_s": _rounded(effect.later_s, 1),
@@ -310,8 +311,8 @@ def _jobs(ids: Sequence[str]) -> dict[str, Job]:
     return {str(job.pk): job for job in rows}
 
 
-def describe_gang(gang: domain.Gang | None) -> dict[str, Any] | None:
-    return {"type": gang.type, "count": gang.count} if gang else None
+def describe_gang(gang: domain.Gang | None, share_percent: int) -> dict[str, Any] | None:
+    return {"type": gang.type, "count": gang.count, "share_percent": share_percent} if gang else None
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:

@@ -154,10 +154,12 @@ def state_text(job: schemas.Job) -> str:
 
 
 def gpus_text(job: schemas.Job) -> str:
-    """What it holds, of what it may: `2 of 1-6 titan_xp`."""
+    """What it holds, of what it may: `2 of 1-6 titan_xp`, or `50% of 1 titan_xp`."""
+    held, percent = job["allocation"], job["gpus"]["share_percent"]
+    if percent < 100:
+        return f"{percent}% of 1 {held['type']}" if held else f"0 of {percent}%"
     low, high = job["gpus"]["min"], job["gpus"]["max"]
     span = f"{low} or more" if high is None else str(low) if low == high else f"{low}-{high}"
-    held = job["allocation"]
     return f"{held['count']} of {span} {held['type']}" if held else f"0 of {span}"
 
 

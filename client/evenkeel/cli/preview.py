@@ -69,7 +69,7 @@ def _verdict_rows(found: schemas.Preview) -> list[tuple[str, object]]:
     if given is not None:
         nodes = ", ".join(sorted({gpu["node"] for gpu in given["gpus"]}))
         others = ", once others have left them" if given["from_others"] else ""
-        words = f"{words}, on {given['count']} × {given['type']} ({nodes}){others}"
+        words = f"{words}, on {_gang(given)} ({nodes}){others}"
     if found["jobs"] > 1:
         words = f"{words}; {found['starting']} of {found['jobs']} jobs start"
     return [
@@ -106,7 +106,7 @@ def _forecast_rows(
             ("Cost", f"{low} to {high} {found['estimate']['currency']}" if low else ""),
         ]
     end, cost, gang = forecast["end"], forecast["cost"], forecast["gang"]
-    on = f" on {gang['count']} × {clean(gang['type'])}" if gang else ""
+    on = f" on {clean(_gang(gang))}" if gang else ""
     return [
         ("Start", "" if found["verdict"] == "now" else start_text(forecast["start"], long=True)),
         ("Runs", f"{span_text(end['duration_s'])}{on}" if end else ""),
@@ -145,7 +145,10 @@ def _job(job: schemas.OthersJob) -> str:
 
 
 def _gang(gang: schemas.Gang | None) -> str:
-    return f"{gang['count']} × {gang['type']}" if gang else "none"
+    if gang is None:
+        return "none"
+    part = "" if gang["share_percent"] == 100 else f"{gang['share_percent']}% of "
+    return f"{part}{gang['count']} × {gang['type']}"
 
 
 def _later(seconds: float | None) -> str:

@@ -45,7 +45,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("file", required=False, metavar=""),
         click.option("--model", metavar="TYPE", help="A program of the catalogue (model_type)."),
         click.option("--steps", type=click.IntRange(min=1), help="Steps to train (total_steps)."),
-        click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4."),
+        click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4, or a part of one, as 0.5."),
         click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs."),
         click.option("--project", help="Key of the project that pays."),
         click.option("--partition", help="Set of nodes to run on."),
@@ -163,7 +163,9 @@ def job_file_of(
     given["partition"] = partition
     job |= {key: value for key, value in given.items() if value is not None}
     if gpus is not None:
-        job["gpus"] = _mapping(job, "gpus") | _gpus(gpus)
+        given_before = job.get("gpus")
+        kept = given_before if isinstance(given_before, dict) else {}
+        job["gpus"] = {key: value for key, value in kept.items() if key not in ("min", "max", "share")} | _gpus(gpus)
     if dependency is not None:
         job["dependencies"] = _dependencies(dependency)
     for setting in settings:
@@ -210,10 +212,14 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, (date, datetime)) else value
 
 
-def _gpus(text: str) -> dict[str, int]:
+def _gpus(text: str) -> dict[str, int | float]:
+    if re.fullmatch(r"0?\.\d+", text):
+        return {"share": float(text)}
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     if not match:
-        raise click.BadParameter(f"{text!r} is neither a number nor a range as 1-6", param_hint="--gpus")
+        raise click.BadParameter(
+            f"{text!r} is neither a number, nor a range as 1-6, nor a part as 0.5", param_hint="--gpus"
+        )
     return {"min": int(match[1]), "max": int(match[2] or match[1])}
 
 

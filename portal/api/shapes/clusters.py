@@ -25,6 +25,7 @@ class HoldSpan(Shape):
     job: OthersJob
     epoch: int
     count: int = Field(description="GPUs of the job in this launch.")
+    share_percent: int = Field(description="Of this GPU.")
     from_at: datetime
     to_at: datetime | None
     kind: HoldKind

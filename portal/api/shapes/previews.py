@@ -16,6 +16,7 @@ from portal.api.shapes.money import Estimate
 class Gang(Shape):
     type: str
     count: int
+    share_percent: int = Field(description="Of each.")
 
 
 class PlannedAllocation(Gang):
