@@ -31,7 +31,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "step": 0,
         "progress": 0.0,
         "batch_size": 90,
-        "gpus": {"min": 1, "max": 6, "types": []},
+        "gpus": {"min": 1, "max": 6, "types": [], "share_percent": 100, "memory_mib": None},
         "priority": 0,
         "nice": 0,
         "qos": None,
@@ -77,6 +77,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "runs": [],
         "checkpoints": [],
         "links": [],
+        "sharing": None,
         "curve": {},
     }
     return {**job, **parts}

@@ -26,6 +26,7 @@ def gpu(index: int, job: schemas.OthersJob | None) -> schemas.NodeAccelerator:
         "state": "held" if job else "free",
         "kind": "running" if job else None,
         "job": job,
+        "parts": [{"job": job, "kind": "running", "share_percent": 100}] if job else [],
     }
 
 

@@ -34,16 +34,16 @@ def after(snapshot: Snapshot, policy: str) -> dict[str, tuple[int, ...]]:
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    nodes = tuple(
-        replace(node, gpu_memory_mib=draw(st.sampled_from([None, 16_000])))
-        for node in make_nodes(*draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
-    )
-    jobs, free = [], {gpu: WHOLE for node in nodes for gpu in node.gpu_ids}
+    memory, sizes = draw(st.sampled_from([None, 16_000])), draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    nodes = tuple(replace(node, gpu_memory_mib=memory) for node in make_nodes(*sizes))
+    jobs: list[Job] = []
+    free = {gpu: WHOLE for node in nodes for gpu in node.gpu_ids}
     for number in range(1, draw(st.integers(1, 10)) + 1):
         milli = draw(st.sampled_from([200, 340, 500, 700, WHOLE]))
         changes: dict[str, Any] = {"number": number, "gpu_milli": milli, "priority": draw(st.integers(0, 2))}
         room = [gpu for gpu, left in free.items() if left >= milli]
-        if room and draw(st.booleans()):
+        holds = draw(st.booleans())
+        if holds and room:
             gpu = draw(st.sampled_from(room))
             free[gpu] -= milli
             state = draw(st.sampled_from([State.RUNNING, State.RUNNING, State.LAUNCHING, State.STANDBY]))

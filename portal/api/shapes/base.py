@@ -25,6 +25,9 @@ class Page(Shape):
     previous: str | None
 
 
+SharePercent = Annotated[int, Field(ge=1, le=100, examples=[100], description="Of each of its GPUs; 100: whole ones.")]
+
+
 class GpuRef(Shape):
     node: str
     index: int

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, RootModel
 
-from portal.api.shapes.base import Detail, Money, OthersJob, Shape
+from portal.api.shapes.base import Detail, Money, OthersJob, Shape, SharePercent
 from portal.api.shapes.jobs import Curve, HoldKind, Rescale
 from portal.api.shapes.nodes import Drain
 
@@ -25,7 +25,7 @@ class HoldSpan(Shape):
     job: OthersJob
     epoch: int
     count: int = Field(description="GPUs of the job in this launch.")
-    share_percent: int = Field(description="Of this GPU.")
+    share_percent: SharePercent
     from_at: datetime
     to_at: datetime | None
     kind: HoldKind
@@ -86,7 +86,7 @@ class AcceleratorTypes(RootModel[list[AcceleratorType]]):
 class AcceleratorPart(Shape):
     job: OthersJob
     kind: HoldKind
-    share_percent: int
+    share_percent: SharePercent
 
 
 class NodeAccelerator(Shape):

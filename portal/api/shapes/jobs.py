@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from portal.api.shapes.base import Detail, GpuRef, JobRef, JobState, Money, Page, RunState, Shape, Source
+from portal.api.shapes.base import Detail, GpuRef, JobRef, JobState, Money, Page, RunState, Shape, SharePercent, Source
 
 SECONDS = "POSIX seconds"
 Emulated = Annotated[bool, Field(description="It runs, or would run, on emulated accelerators.")]
@@ -38,7 +38,7 @@ class GpuRange(Shape):
     min: int
     max: int | None
     types: list[str]
-    share_percent: int = Field(ge=1, le=100, description="Of each; below 100 it has one, and others may have the rest.")
+    share_percent: SharePercent
     memory_mib: int | None = Field(description="Of each GPU; null: it claims none.")
 
 
@@ -47,7 +47,7 @@ class JobAllocation(Shape):
     count: int
     epoch: int
     gpus: list[GpuRef]
-    share_percent: int
+    share_percent: SharePercent
 
 
 class Throughput(Shape):
@@ -273,14 +273,14 @@ class Neighbour(Shape):
 
     number: int
     project: str
-    share_percent: int
+    share_percent: SharePercent
     state: JobState
 
 
 class Sharing(Shape):
     """Of a job with a part of a GPU: who else is there, and what that costs it."""
 
-    share_percent: int
+    share_percent: SharePercent
     memory_mib: int | None
     whole_steps_per_s: float | None = Field(description="On the whole GPU; null where that is not known.")
     expected_slowdown: float | None = Field(description="Against the whole GPU, where others fill what it leaves.")

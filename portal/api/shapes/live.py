@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field, create_model
 
-from portal.api.shapes.base import Detail, JobState, Money, Shape
+from portal.api.shapes.base import Detail, JobState, Money, Shape, SharePercent
 from portal.api.shapes.jobs import Event, HoldKind, Job
 
 
@@ -77,7 +77,7 @@ class Tiles(Shape):
 class CellPart(Shape):
     job: int
     kind: HoldKind
-    share_percent: int
+    share_percent: SharePercent
 
 
 class Cell(Shape):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from portal.api.shapes.base import GpuRef, Money, OthersJob, Shape
+from portal.api.shapes.base import GpuRef, Money, OthersJob, Shape, SharePercent
 from portal.api.shapes.jobs import Curve, ExpectedStart, Reason
 from portal.api.shapes.money import Estimate
 
@@ -16,7 +16,7 @@ from portal.api.shapes.money import Estimate
 class Gang(Shape):
     type: str
     count: int
-    share_percent: int = Field(description="Of each.")
+    share_percent: SharePercent
 
 
 class PlannedAllocation(Gang):
