@@ -103,6 +103,7 @@ def launch(place: Path, portal: Portal, program: str = SLOW, **changes: Any) -> 
         "cuda_visible_devices": "",
         "emulated_devices": "",
         "gpu_sharing": "",
+        "limits_in_words": "",
         "pace_steps_per_s": None,
         "environment": environment | changes.pop("environment", {}),
         "env": {},
@@ -375,7 +376,7 @@ def spec(**changes: Any) -> LaunchSpec:
         "workers": 1, "cuda_visible_devices": "", "environment": {"PATH": here + ":/usr/bin:/bin"}, "env": {},
         "total_steps": 1, "max_duration_s": None, "memory_mib": None, "api_url": "", "report_interval_s": 1.0,
         "limits": {}, "log_bytes": 1, "secret_variables": [], "emulated_devices": "", "pace_steps_per_s": None,
-        "gpu_sharing": "",
+        "gpu_sharing": "", "limits_in_words": "",
     }  # fmt: skip
     return LaunchSpec(**(content | changes))
 

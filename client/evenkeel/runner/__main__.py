@@ -1,11 +1,11 @@
-"""`python -m evenkeel.runner EPOCH_DIR [--detach] [--lock-fd N] [--secrets-fd N]`"""
+"""`python -m evenkeel.runner EPOCH_DIR [--detach] [--lock-fd N] [--secrets-fd N] [--gate-fd N]`"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from evenkeel.runner.entry import detach, run_epoch
+from evenkeel.runner.entry import Handed, detach, run_epoch
 
 
 def main() -> None:
@@ -14,11 +14,12 @@ def main() -> None:
     parser.add_argument("--detach", action="store_true", help="leave the caller's session first")
     parser.add_argument("--lock-fd", type=int, help="closed once runner.json is written")
     parser.add_argument("--secrets-fd", type=int, help="where the secrets can be read, once")
+    parser.add_argument("--gate-fd", type=int, help="where to wait until our processes are limited")
     options = parser.parse_args()
     epoch_dir = options.epoch_dir.resolve()
     if options.detach:
         detach()
-    run_epoch(epoch_dir, lock_fd=options.lock_fd, secrets_fd=options.secrets_fd, can_fork=False)
+    run_epoch(epoch_dir, Handed(options.lock_fd, options.secrets_fd, options.gate_fd), can_fork=False)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.runner.engine import Runner
@@ -18,6 +20,8 @@ from evenkeel.runner.verdict import Order
 
 log = logging.getLogger(__name__)
 
+GATE_TIMEOUT_S = 30.0
+
 
 def detach() -> None:
     """Become a child of init in a session of its own."""
@@ -26,15 +30,24 @@ def detach() -> None:
     os.setsid()
 
 
-def run_epoch(epoch_dir: Path, *, lock_fd: int | None, can_fork: bool, secrets_fd: int | None = None) -> None:
-    """The whole life of a runner. `lock_fd` holds the launch lock until `runner.json` is written, so
-    nobody can take a launch that is under way for one that never happened. Never returns."""
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Descriptors from the executor: the launch lock, held until `runner.json` is written, so that nobody can take
+    a launch that is under way for one that never happened; the secrets; a gate to wait at before any worker starts."""
+
+    lock: int | None = None
+    secrets: int | None = None
+    gate: int | None = None
+
+
+def run_epoch(epoch_dir: Path, handed: Handed, *, can_fork: bool) -> None:
+    """The whole life of a runner. Never returns."""
     code = 1
     try:
         os.chdir(epoch_dir)
         _redirect(epoch_dir / "logs" / "runner.log")
         if not (epoch_dir / "runner.json").exists():
-            _claim_and_run(epoch_dir, lock_fd, can_fork, secrets_fd)
+            _claim_and_run(epoch_dir, handed, can_fork)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -43,25 +56,38 @@ def run_epoch(epoch_dir: Path, *, lock_fd: int | None, can_fork: bool, secrets_f
         os._exit(code)
 
 
-def _claim_and_run(epoch_dir: Path, lock_fd: int | None, can_fork: bool, secrets_fd: int | None) -> None:
+def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     spec = LaunchSpec.read(epoch_dir)
     set_name(f"ek-runner-{spec.epoch}")
     adopt_orphans()
     forbid_new_privileges()
     limit_resources(spec.limits)
-    secrets = Secrets.read(secrets_fd)
+    secrets = Secrets.read(handed.secrets)
     runner = Runner(epoch_dir, spec, can_fork=can_fork, secrets=secrets)
     signal.signal(signal.SIGTERM, lambda *_: runner.order(Order.STOP))
     signal.signal(signal.SIGUSR1, lambda *_: runner.order(Order.KILL))
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # ignoring would be inherited by the workers
     write_atomically(epoch_dir / "runner.json", identity())
-    if lock_fd is not None:
-        os.close(lock_fd)
-    if spec.gpu_sharing:
-        log.info("%s", spec.gpu_sharing)
+    if handed.lock is not None:
+        os.close(handed.lock)
+    for line in (_pass(handed.gate) or spec.limits_in_words, spec.gpu_sharing):
+        if line:
+            log.info("%s", line)
     with secrets.files_in(epoch_dir / "secrets"):
         runner.run()
+
+
+def _pass(gate: int | None) -> str:
+    """Waits until the executor has put us where our processes are limited, and returns what it says of that:
+    nothing where it failed, or is gone. Should another process of its keep the pipe open, we do not wait for ever."""
+    if gate is None:
+        return ""
+    try:
+        ready, _, _ = select.select([gate], [], [], GATE_TIMEOUT_S)
+        return os.read(gate, 4096).decode() if ready else ""
+    finally:
+        os.close(gate)
 
 
 def _redirect(path: Path) -> None:

@@ -44,6 +44,7 @@ class LaunchSpec:
     secret_variables: list[str]  # their names
     emulated_devices: str  # "2 × titan_xp"; empty: real ones
     pace_steps_per_s: float | None
+    limits_in_words: str  # what holds processors and memory where no control group does; empty: nothing is limited
     gpu_sharing: str  # how it shares its GPUs with others, a sentence; empty: it does not
 
     @classmethod

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evenkeel.runner import warm
 from evenkeel.runner.output import Output
-from evenkeel.runner.processes import die_with_parent, signal_quietly
+from evenkeel.runner.processes import die_first_for_memory, die_with_parent, signal_quietly
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
 
@@ -83,7 +83,7 @@ def _spawn(command: list[str], environment: dict[str, str], workdir: str, output
         stdout=output,
         stderr=output,
         process_group=0,
-        preexec_fn=lambda: die_with_parent(parent),
+        preexec_fn=lambda: _at_the_mercy_of(parent),
     )
     process.returncode = 0  # reaped by the runner's loop, not by Popen
     return process.pid
@@ -96,7 +96,7 @@ def _fork(program: Callable[[], None], output: int) -> int:
         return pid
     try:
         os.setpgid(0, 0)
-        die_with_parent(parent)
+        _at_the_mercy_of(parent)
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123
             os.dup2(nothing.fileno(), 0)
         os.dup2(output, 1)
@@ -105,6 +105,11 @@ def _fork(program: Callable[[], None], output: int) -> int:
         program()
     finally:
         os._exit(1)
+
+
+def _at_the_mercy_of(runner: int) -> None:
+    die_with_parent(runner)
+    die_first_for_memory()
 
 
 def free_port() -> int:

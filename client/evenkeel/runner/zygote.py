@@ -1,8 +1,8 @@
 """The fork server: an interpreter with the framework imported, which forks runners on request.
 
 `python -m evenkeel.runner.zygote --listen-fd N`; the executor owns the socket, so only it can connect.
-One connection is one launch: we say `ready <pid>`, it sends the epoch directory, the launch lock and the
-secrets, we fork and answer with the runner's pid. Until it hears `ready` the executor has asked for nothing,
+One connection is one launch: we say `ready <pid>`, it sends the epoch directory and descriptors (`Handed`),
+we fork and answer with the runner's pid. Until it hears `ready` the executor has asked for nothing,
 so it may give up waiting and start cold.
 """
 
@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from evenkeel.runner.entry import detach, run_epoch
+from evenkeel.runner.entry import Handed, detach, run_epoch
 from evenkeel.runner.processes import forbid_new_privileges, set_name
 
 LOOK_AROUND_S = 5.0
@@ -57,18 +57,18 @@ def serve(listener: socket.socket, idle_s: float) -> None:
 
 def _answer(connection: socket.socket, listener: socket.socket) -> None:
     connection.sendall(f"ready {os.getpid()}\n".encode())
-    data, fds, _, _ = socket.recv_fds(connection, 4096, 2)
+    data, fds, _, _ = socket.recv_fds(connection, 4096, 3)
     if not data:
         return
     try:
-        epoch_dir = Path(json.loads(data)["epoch_dir"])
+        asked = json.loads(data)
+        handed = Handed(**dict(zip(asked["fds"], fds, strict=True)))
         pid = os.fork()
         if pid == 0:
             connection.close()
             listener.close()
             os.setsid()
-            lock_fd, secrets_fd = (*fds, None, None)[:2]
-            run_epoch(epoch_dir, lock_fd=lock_fd, secrets_fd=secrets_fd, can_fork=True)
+            run_epoch(Path(asked["epoch_dir"]), handed, can_fork=True)
         connection.sendall(f"{pid}\n".encode())
     finally:
         for fd in fds:

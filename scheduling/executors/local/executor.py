@@ -17,6 +17,8 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
 from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
+from scheduling.executors.local.admitting import Gate
+from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
 from scheduling.executors.local.inventory import declared_nodes, real_node
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
@@ -50,6 +52,7 @@ class LocalExecutor:
         warm_start: bool = True,
         warm_idle_s: float = 1800.0,
         preload: tuple[str, ...] = PRELOAD,
+        cgroup: str = NAME,
     ) -> None:
         if isolation not in ISOLATION:
             raise ExecutorError(f"isolation is one of {', '.join(ISOLATION)}, not {isolation!r}", permanent=True)
@@ -63,6 +66,7 @@ class LocalExecutor:
         self._zygotes = Zygotes(
             self._layout.own / "warm", self._layout.jobs, preload=preload, idle_s=warm_idle_s, enabled=warm_start
         )
+        self._cgroups = Cgroups(find_parents(name=cgroup))
         self._swept: set[Path] = set()
 
     def _find_isolation_problem(self, separate: bool) -> str | None:
@@ -87,21 +91,22 @@ class LocalExecutor:
         account = self._accounts.of_project(request.project_key)
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), account.uid)
         epoch_dir = self._layout.epoch_dir(record, request.epoch)
-        with self._layout.locked(record.run_id) as lock_fd:
-            if not self._may_launch(record, request.epoch, epoch_dir):
-                return
-            self._layout.remember(record)
-            self._end_earlier(record, request.epoch)
-            launching.make_job_dir(self._layout, record.job_id, account)
-            with _as_executor_error("prepare"), account.files():
-                launching.prepare(self._layout, request, devices, epoch_dir)
-            with _as_executor_error("begin"):
-                self._layout.begin(record.run_id, request.epoch)
-            with _as_executor_error("start"):
-                launching.start(epoch_dir, account, lock_fd, self._zygotes, request.secrets)
-        with _as_executor_error("await"):
-            launching.await_runner(self._layout, record.run_id, epoch_dir, account)
-        self._runner(record, request.epoch)
+        with Gate(self._cgroups, request, emulated=all(device.emulated for device in devices)) as gate:
+            with self._layout.locked(record.run_id) as lock_fd:
+                if not self._may_launch(record, request.epoch, epoch_dir):
+                    return
+                self._layout.remember(record)
+                self._end_earlier(record, request.epoch)
+                launching.make_job_dir(self._layout, record.job_id, account)
+                with _as_executor_error("prepare"), account.files():
+                    launching.prepare(self._layout, request, devices, epoch_dir)
+                with _as_executor_error("begin"):
+                    self._layout.begin(record.run_id, request.epoch)
+                with _as_executor_error("start"):
+                    launching.start(epoch_dir, account, lock_fd, self._zygotes, request.secrets, gate.open())
+            with _as_executor_error("await"):
+                launching.await_runner(self._layout, record.run_id, epoch_dir, account)
+            gate.admit(self._runner(record, request.epoch), account)
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
@@ -186,6 +191,7 @@ class LocalExecutor:
             stray = mark and mark not in live and Path(mark).is_relative_to(self._layout.jobs)
             if stray and process.age_s > min_age_s:
                 signal_quietly(process.pid, signal.SIGKILL)
+        self._cgroups.sweep(known, min_age_s)
         return reaped
 
     # Launching
@@ -228,6 +234,8 @@ class LocalExecutor:
         runners = {path: self._runner(other, older) for path, (other, older) in earlier.items()}
         Prey(record.account, runners).end_for_certain()
         for path, (other, older) in earlier.items():
+            if self._layout.record(other.run_id) == other:
+                self._cgroups.remove(other.run_id, older)
             self._leave_exit(other, older, path, "runner_lost", "ended to make way for a later launch")
 
     # Looking and ending
@@ -270,6 +278,7 @@ class LocalExecutor:
             return
         runner = self._runner(record, epoch)
         Prey(record.account, {epoch_dir: runner}).end_for_certain()
+        self._cgroups.remove(record.run_id, epoch)
         with record.account.files():
             shutil.rmtree(epoch_dir / "secrets", ignore_errors=True)  # of a runner that was killed
         self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)

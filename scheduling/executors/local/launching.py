@@ -23,6 +23,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest, Secret
 from scheduling.executors.local import sharing
 from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.admitting import limits_in_words
 from scheduling.executors.local.layout import Layout
 from scheduling.executors.local.preparing import code_dir, environment_dir
 from scheduling.executors.local.resuming import bring_checkpoint
@@ -130,6 +131,7 @@ def _launch_content(
         "environment": environment | shared,
         "gpu_sharing": sharing.in_words(request, devices, shared),
         "limits": limits,
+        "limits_in_words": limits_in_words(request, {}, [], emulated=emulated),
         "log_bytes": LOG_BYTES,
         "emulated_devices": _in_words(devices) if emulated else "",
         "secret_variables": [secret.env for secret in request.secrets if secret.env],
@@ -166,14 +168,23 @@ def _job_environment(request: LaunchRequest, job_dir: Path, epoch_dir: Path) -> 
     }
 
 
-def start(epoch_dir: Path, account: Account, lock_fd: int, zygotes: Zygotes, secrets: tuple[Secret, ...] = ()) -> None:
+def start(
+    epoch_dir: Path,
+    account: Account,
+    lock_fd: int,
+    zygotes: Zygotes,
+    secrets: tuple[Secret, ...] = (),
+    gate_fd: int | None = None,
+) -> None:
     """Secrets travel in memory: a file without a name whose descriptor the runner inherits."""
     with account.files():
         warm = LaunchSpec.read(epoch_dir).python_arguments() is not None
     with _in_memory(secrets) as secrets_fd:
-        if warm and zygotes.fork_runner(account, epoch_dir, lock_fd, secrets_fd):
+        named = {"lock": lock_fd, "secrets": secrets_fd, "gate": gate_fd}
+        fds = {name: fd for name, fd in named.items() if fd is not None}
+        if warm and zygotes.fork_runner(account, epoch_dir, fds):
             return
-        _start_cold(epoch_dir, account, lock_fd, secrets_fd)
+        _start_cold(epoch_dir, account, fds)
 
 
 @contextlib.contextmanager
@@ -189,15 +200,15 @@ def _in_memory(secrets: tuple[Secret, ...]) -> Iterator[int | None]:
         yield fd
 
 
-def _start_cold(epoch_dir: Path, account: Account, lock_fd: int, secrets_fd: int | None) -> None:
-    more = ["--secrets-fd", str(secrets_fd)] if secrets_fd is not None else []
+def _start_cold(epoch_dir: Path, account: Account, fds: dict[str, int]) -> None:
+    handed = [f"--{name}-fd={fd}" for name, fd in fds.items()]
     result = subprocess.run(
-        [sys.executable, "-m", "evenkeel.runner", str(epoch_dir), "--detach", "--lock-fd", str(lock_fd), *more],
+        [sys.executable, "-m", "evenkeel.runner", str(epoch_dir), "--detach", *handed],
         env=own_environment(),
         cwd="/",
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        pass_fds=(lock_fd,) if secrets_fd is None else (lock_fd, secrets_fd),
+        pass_fds=tuple(fds.values()),
         start_new_session=True,
         timeout=START_TIMEOUT_S,
         umask=0o077,

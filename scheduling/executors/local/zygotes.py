@@ -35,7 +35,7 @@ class Zygotes:
         self._directory, self._cwd = directory, cwd
         self._preload, self._idle_s, self.enabled = preload, idle_s, enabled
 
-    def fork_runner(self, account: Account, epoch_dir: Path, lock_fd: int, secrets_fd: int | None = None) -> bool:
+    def fork_runner(self, account: Account, epoch_dir: Path, fds: dict[str, int]) -> bool:
         """True once a fork of the interpreter has become the runner; False when nothing was begun."""
         if not self.enabled:
             return False
@@ -54,8 +54,8 @@ class Zygotes:
             # From here on it may have forked, whatever happens: a second runner would see the launch
             # lock or runner.json, but we shall not start one.
             connection.settimeout(FORK_TIMEOUT_S)
-            fds = [lock_fd] if secrets_fd is None else [lock_fd, secrets_fd]
-            socket.send_fds(connection, [json.dumps({"epoch_dir": str(epoch_dir)}).encode()], fds)
+            asked = {"epoch_dir": str(epoch_dir), "fds": list(fds)}
+            socket.send_fds(connection, [json.dumps(asked).encode()], list(fds.values()))
             with contextlib.suppress(OSError):
                 connection.recv(64)
         return True

@@ -1,0 +1,187 @@
+"""Processors and memory of an epoch, limited by control groups where the administrator gave the portal one.
+
+A group named `evenkeel`, beside or above the portal's own, is taken as given; none is made unasked. Groups belong to
+whoever manages the tree (systemd, a container's runtime), and a job that left the portal's group without being asked
+to would leave the limits that hold the portal. Below it each (run, epoch) has a group of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+NAME = "evenkeel"
+PERIOD_US = 100_000
+REMOVE_TIMEOUT_S = 1.0
+CONTROLLERS = ("cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One hierarchy as it is mounted: of version 2, or of version 1 with its controllers."""
+
+    version: int
+    controllers: frozenset[str]
+    root: str  # of the hierarchy what is to be seen here
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The group that was given to us, for one controller."""
+
+    version: int
+    path: Path
+
+
+def parse_mounts(mountinfo: str) -> list[Mount]:
+    """Of /proc/self/mountinfo the lines about control groups."""
+    found = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2) if after.count(" ") >= 2 else ("", "", "")
+        if kind in ("cgroup", "cgroup2"):
+            root, path = before.split(" ")[3:5]
+            controllers = frozenset(options.split(",")) & frozenset(CONTROLLERS)
+            found.append(Mount(2 if kind == "cgroup2" else 1, controllers, root, Path(path)))
+    return found
+
+
+def parse_membership(text: str) -> dict[str, str]:
+    """Of /proc/self/cgroup: controller -> our group; that of version 2 under the empty name."""
+    found = {}
+    for line in text.splitlines():
+        _, names, path = line.split(":", 2)
+        found.update(dict.fromkeys(names.split(","), path))
+    return found
+
+
+def given_group(mount: Mount, own: str, name: str) -> Path | None:
+    """The nearest group of that name from our own group upwards."""
+    below = os.path.relpath(own, mount.root) if Path(own).is_relative_to(mount.root) else "."
+    place = mount.path / below
+    for candidate in (place, *place.parents):
+        if (candidate / name).is_dir():
+            return candidate / name
+        if candidate == mount.path:
+            break
+    return None
+
+
+def find_parents(proc: Path = Path("/proc/self"), name: str = NAME) -> dict[str, Parent]:
+    """By controller the group we may make others in; empty where there is none, or we are not root."""
+    if os.geteuid() != 0:
+        return {}
+    try:
+        mounts = parse_mounts((proc / "mountinfo").read_text())
+        membership = parse_membership((proc / "cgroup").read_text())
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, Parent] = {}
+    for mount in mounts:
+        names = CONTROLLERS if mount.version == 2 else tuple(mount.controllers)
+        for controller in names:
+            own = membership.get("" if mount.version == 2 else controller)
+            path = given_group(mount, own, name) if own is not None else None
+            if path and controller not in found and _usable(path, mount.version, controller):
+                found[controller] = Parent(mount.version, path)
+    return found
+
+
+def _usable(path: Path, version: int, controller: str) -> bool:
+    """Whether groups below it can have this controller."""
+    if not os.access(path, os.W_OK):
+        return False
+    if version == 1:
+        return all((path / name).exists() for name in _limits(1, controller, 1))
+    try:
+        if controller not in (path / "cgroup.controllers").read_text().split():
+            return False
+        (path / "cgroup.subtree_control").write_text(f"+{controller}")
+    except OSError as error:  # it has processes of its own, say
+        log.warning("cgroup %s cannot hand on %s: %s", path, controller, error)
+        return False
+    return True
+
+
+def _limits(version: int, controller: str, amount: int) -> dict[str, str]:
+    """File -> content. `amount`: processors, or MiB."""
+    if controller == "memory":
+        return {"memory.max" if version == 2 else "memory.limit_in_bytes": str(amount << 20)}
+    if version == 2:
+        return {"cpu.max": f"{amount * PERIOD_US} {PERIOD_US}"}
+    return {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(amount * PERIOD_US)}
+
+
+class Cgroups:
+    """The groups of epochs. What fails is left to the other limits, and said: it never keeps a run from starting."""
+
+    def __init__(self, parents: dict[str, Parent]) -> None:
+        self._parents = parents
+
+    def create(self, run_id: str, epoch: int, *, cpus: int | None, memory_mib: int | None) -> dict[str, Parent]:
+        """Groups of the epoch by what they limit: only what is asked for, and can be had."""
+        made: dict[str, Parent] = {}
+        for controller, amount in (("cpu", cpus), ("memory", memory_mib)):
+            parent = self._parents.get(controller)
+            if parent is None or amount is None:
+                continue
+            path = parent.path / _name(run_id, epoch)
+            try:
+                path.mkdir(mode=0o755, exist_ok=True)
+                for name, content in _limits(parent.version, controller, amount).items():
+                    (path / name).write_text(content)
+            except OSError as error:
+                log.warning("run %s epoch %s: no cgroup for its %s: %s", run_id, epoch, controller, error)
+            else:
+                made[controller] = Parent(parent.version, path)
+        return made
+
+    def remove(self, run_id: str, epoch: int) -> None:
+        """Once the processes are gone; what is still leaving gets a moment."""
+        for path in {parent.path / _name(run_id, epoch) for parent in self._parents.values()}:
+            give_up_at = time.monotonic() + REMOVE_TIMEOUT_S
+            while not _remove(path):
+                if time.monotonic() > give_up_at:
+                    log.warning("cgroup %s cannot be removed yet", path)
+                    break
+                time.sleep(0.02)
+
+    def sweep(self, known: Iterable[tuple[str, int]], min_age_s: float) -> None:
+        """Removes empty groups that nobody knows; the kernel removes no group that has processes."""
+        names = {_name(run_id, epoch) for run_id, epoch in known}
+        for parent in {parent.path for parent in self._parents.values()}:
+            with contextlib.suppress(OSError):
+                for path in [path for path in parent.iterdir() if path.is_dir() and path.name not in names]:
+                    if time.time() - path.stat().st_mtime > min_age_s:
+                        _remove(path)
+
+
+def _name(run_id: str, epoch: int) -> str:
+    return f"{run_id}.{int(epoch)}"
+
+
+def _remove(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def in_words(cpu: str | None, memory: str | None) -> str:
+    """What holds processors and memory, each None where no limit was asked for."""
+    if cpu and cpu == memory:
+        return f"CPU and memory are limited by {cpu}"
+    parts = [f"CPUs are limited by {cpu}"] if cpu else []
+    parts += [f"memory is limited by {memory}"] if memory else []
+    return "; ".join(part[0].upper() + part[1:] if not index else part for index, part in enumerate(parts))
