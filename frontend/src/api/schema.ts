@@ -2628,6 +2628,16 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AcceleratorPart: {
+            job: components["schemas"]["OthersJob"];
+            /** @enum {string} */
+            kind: "launching" | "protected" | "running" | "moving";
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
+        };
         AcceleratorType: {
             name: string;
             title: string;
@@ -2939,16 +2949,20 @@ export interface components {
             /** @enum {string} */
             kind?: "launching" | "protected" | "running" | "moving";
             next?: number;
-            utilisation?: number;
-            /** @description Where it is held in parts: the largest first. */
+            /** @description Where several may have it: who has how much, the largest part first. */
             parts?: components["schemas"]["CellPart"][];
-            /** @description Where it is held in parts: what nobody has of it. */
+            /** @description What none of these has. */
             free_percent?: number;
+            utilisation?: number;
         };
         CellPart: {
             job: number;
             /** @enum {string} */
             kind: "launching" | "protected" | "running" | "moving";
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
             share_percent: number;
         };
         Change: {
@@ -3620,21 +3634,29 @@ export interface components {
         Gang: {
             type: string;
             count: number;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
         };
         GpuRange: {
             min: number;
             max: number | null;
             types: string[];
-            /** @description Of each GPU; 100 is all of it. */
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
             share_percent: number;
-            /** @description Of each GPU. */
+            /** @description Of each GPU; null: it claims none. */
             memory_mib: number | null;
         };
         GpuRef: {
             node: string;
             index: number;
         };
-        /** @description How many GPUs, all of one type at a time. */
+        /** @description How many GPUs, all of one type at a time, or a part of one. A number alone is that many, or 0.5 of one. */
         Gpus: {
             /**
              * @description The job does not start with fewer.
@@ -3652,15 +3674,13 @@ export interface components {
              */
             types: string[];
             /**
-             * @description A part of one GPU; empty: whole ones.
+             * @description Part of one GPU, in steps of 0.01; others may have the rest. Empty: whole.
              * @default null
-             * @example 0.5
              */
             share: number | null;
             /**
-             * @description Memory of each GPU, MiB or as 6GiB; of a part, empty: its share of the smallest allowed type's.
+             * @description MiB of each GPU, or as 6GiB; of a part by default its share of the smallest GPU allowed.
              * @default null
-             * @example 6GiB
              */
             memory: number | string | null;
         };
@@ -3734,6 +3754,11 @@ export interface components {
             epoch: number;
             /** @description GPUs of the job in this launch. */
             count: number;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
             /** Format: date-time */
             from_at: string;
             to_at: string | null;
@@ -3905,7 +3930,10 @@ export interface components {
             count: number;
             epoch: number;
             gpus: components["schemas"]["GpuRef"][];
-            /** @description Of each GPU; 100 is all of it. */
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
             share_percent: number;
         };
         /** @description Jobs of one file that differ in their index; what is said of them is of those that you may see. */
@@ -4052,7 +4080,7 @@ export interface components {
             curve: {
                 [key: string]: components["schemas"]["Curve"];
             };
-            /** @description Of the GPU that it has a part of; null where it has whole GPUs. */
+            /** @description Null where it has whole GPUs, or none. */
             sharing: components["schemas"]["Sharing"] | null;
         };
         /** @description A training job: a catalogue program or a command, a number of steps, and limits. */
@@ -4106,7 +4134,7 @@ export interface components {
              *       "memory": null
              *     }
              */
-            gpus: components["schemas"]["Gpus"] | number;
+            gpus: components["schemas"]["Gpus"];
             /** @default null */
             cpus: number | null;
             /**
@@ -4419,9 +4447,11 @@ export interface components {
             min: number;
             max?: number;
             types: string[];
-            /** @description Of each GPU; 100 is all of it. */
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
             share_percent: number;
-            /** @description Of each GPU. */
             memory_mib?: number;
         };
         LiveIdle: {
@@ -4514,7 +4544,10 @@ export interface components {
             count: number;
             epoch: number;
             gpus: components["schemas"]["GpuRef"][];
-            /** @description Of each GPU; 100 is all of it. */
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
             share_percent: number;
         };
         LiveJobHold: {
@@ -4548,13 +4581,14 @@ export interface components {
             schedulable: boolean;
             drained: boolean;
             lost: boolean;
+            /** @description Of each accelerator. */
             memory_mib: number;
+            cpus: number;
+            host_memory_mib: number;
             accelerators: {
                 [key: string]: components["schemas"]["Cell"];
             };
             gpus: number;
-            cpus: number;
-            host_memory_mib: number;
             held: number;
             /**
              * @description An amount in the currency.
@@ -4695,6 +4729,18 @@ export interface components {
             runs_seen: number;
         };
         ModelTypes: components["schemas"]["ModelType"][];
+        /** @description Another job on the same GPU. */
+        Neighbour: {
+            number: number;
+            project: string;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
+            /** @enum {string} */
+            state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
+        };
         NewInvitation: {
             id: number;
             email: string;
@@ -4805,7 +4851,10 @@ export interface components {
             /** @enum {string} */
             state: "free" | "held" | "assigned" | "draining";
             kind: ("launching" | "protected" | "running" | "moving") | null;
+            /** @description Who has it, or the largest part of it. */
             job: components["schemas"]["OthersJob"] | null;
+            /** @description All who have it, the largest part first. */
+            parts: components["schemas"]["AcceleratorPart"][];
         };
         Nodes: components["schemas"]["Node"][];
         NoticeDelivery: {
@@ -5103,6 +5152,11 @@ export interface components {
         PlannedAllocation: {
             type: string;
             count: number;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
             gpus: components["schemas"]["GpuRef"][];
             /** @description Some of them have to be left by other jobs first, with a checkpoint. */
             from_others: boolean;
@@ -5894,23 +5948,22 @@ export interface components {
             /** @description Null under Fair Tree, which ranks users alone. */
             factor: number | null;
         };
+        /** @description Of a job with a part of a GPU: who else is there, and what that costs it. */
         Sharing: {
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
             share_percent: number;
             memory_mib: number | null;
-            /** @description Expected of the job alone on a whole GPU. */
+            /** @description On the whole GPU; null where that is not known. */
             whole_steps_per_s: number | null;
-            /** @description Against a whole GPU, as planned: 2 is half as fast. */
+            /** @description Against the whole GPU, where others fill what it leaves. */
             expected_slowdown: number | null;
-            /** @description The same, as measured now. */
+            /** @description Against the whole GPU, by the last reports. */
             measured_slowdown: number | null;
-            neighbours: components["schemas"]["SharingNeighbour"][];
-        };
-        SharingNeighbour: {
-            number: number;
-            project: string;
-            share_percent: number;
-            /** @enum {string} */
-            state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
+            /** @description Those that hold parts of its GPU now, the largest first. */
+            neighbours: components["schemas"]["Neighbour"][];
         };
         SignedIn: {
             id: number;
