@@ -9,7 +9,7 @@ test("labels at the ends of an axis are anchored there, so that none is cut", ()
 });
 
 const hold = (number: number, index: number, from: number, to: number | null, kind: Hold["kind"] = "running"): Hold => ({
-  node: "n", index, job: { number, name: null, project: "p" }, epoch: 1, count: 1, kind, from_at: new Date(from).toISOString(), to_at: to === null ? null : new Date(to).toISOString(),
+  node: "n", index, job: { number, name: null, project: "p" }, epoch: 1, count: 1, share_percent: 100, kind, from_at: new Date(from).toISOString(), to_at: to === null ? null : new Date(to).toISOString(),
 });
 const slots = (...holds: Hold[]) => mergeHolds(holds).sort((a, b) => a.start - b.start || a.job.number - b.job.number).map((bar) => [bar.job.number, bar.slot, bar.slots]);
 
