@@ -199,3 +199,35 @@ def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_porta
     expect(page.get_by_role("row").filter(has_text=number).filter(has_text="array of 6 jobs")).to_contain_text(
         "6 Cancelled"
     )
+
+
+def test_a_part_of_a_gpu_is_asked_for_drawn_and_explained(page: Page, live_portal: LivePortal) -> None:
+    other = live_portal.submit(name="beside", model_type="digits_mlp", total_steps=50_000, gpus=0.25)["number"]
+    live_portal.wait_state(other, "running")
+    page.goto("/submit")
+    page.get_by_role("radio", name=re.compile("digits_mlp")).click()
+    page.get_by_label("Name", exact=True).fill("half")
+    page.get_by_label("Steps", exact=True).fill("50,000")
+    page.get_by_text("Part of one GPU").click()
+    page.get_by_role("textbox", name="Share of one GPU").fill("120")
+    expect(page.get_by_text("A whole number from 1 to 99.")).to_be_visible()
+    page.get_by_role("textbox", name="Share of one GPU").fill("50")
+    page.get_by_label("GPU memory").fill("900GiB")
+    expect(page.get_by_text(re.compile("no GPU that the job may use has"))).to_be_visible()
+    page.get_by_label("GPU memory").fill("4GiB")
+    expect(page.get_by_role("region", name="What it would do")).to_contain_text("50")
+    check_fits_and_is_accessible(page)
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile(r"/jobs/\d+$"))
+    number = int(page.url.rsplit("/", 1)[1])
+    card = page.get_by_role("region", name="Shares its GPU")
+    expect(card).to_contain_text("4 GiB", timeout=60_000)
+    expect(card.get_by_role("link", name=re.compile(f"{other}"))).to_be_visible()
+    expect(card).to_contain_text("2.00")  # half as fast as alone, as planned
+    check_fits_and_is_accessible(page)
+    page.goto("/")
+    grid = page.get_by_role("region", name="Accelerators")
+    expect(grid.get_by_role("group", name=re.compile(rf"#{number} 50.%, #{other} 25.%, 25.% free"))).to_be_visible()
+    check_fits_and_is_accessible(page)
+    for one in (number, other):
+        cancel(live_portal, one)

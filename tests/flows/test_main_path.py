@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import psutil
 import pytest
@@ -109,3 +110,28 @@ def test_training_outlives_the_control_plane() -> None:
         assert again["run"] == {"id": job["run"]["id"], "attempt": 1, "epoch": 1}
         done = portal.wait_state(job["number"], "succeeded", "failed", timeout_s=240)
         assert (done["state"], done["run"]["attempt"], done["rescales"]) == ("succeeded", 1, 0)
+
+
+def test_two_halves_train_on_one_gpu_at_half_the_pace_and_half_the_cost(live_portal: LivePortal) -> None:
+    both = [live_portal.submit(**GENTLE, total_steps=60, gpus=0.5)["number"] for _ in range(2)]
+
+    def together() -> Any:
+        jobs = [live_portal.job(number) for number in both]
+        return jobs if all(job["sharing"] and job["step"] and job["sharing"]["neighbours"] for job in jobs) else None
+
+    first, second = live_portal.wait_for("both to train", together, 120)
+    assert first["allocation"]["gpus"] == second["allocation"]["gpus"]
+    assert [one["number"] for one in first["sharing"]["neighbours"]] == [second["number"]]
+    assert first["throughput"]["predicted_steps_per_s"] == pytest.approx(0.5 * 0.4 * 20)
+    for number in both:
+        job = live_portal.wait_state(number, "succeeded", "failed", timeout_s=180)
+        assert (job["state"], job["step"], job["run"]["attempt"]) == ("succeeded", 60, 1)
+    rows = live_portal.rows(
+        "select e.quantity, h.accelerator_id from accounts_ledgerentry e join jobs_hold h on h.id = e.hold_id "
+        f"join jobs_run r on r.id = h.run_id join jobs_job j on j.id = r.job_id where j.number in {tuple(both)}"
+    )
+    assert {hundredths for hundredths, _ in rows} == {50}
+    assert len({gpu for _, gpu in rows}) == 1
+    with live_portal.api() as api:
+        log = api.get(f"jobs/{both[0]}/logs", headers={"Accept": "text/plain"}).text
+    assert "Shares its GPU, emulated: paced to 50 %" in log
