@@ -1,11 +1,12 @@
-"""Jobs that cannot write checkpoints never give GPUs back, so they borrow none that are guaranteed to others."""
+"""Jobs that cannot write checkpoints, or share a GPU, never give GPUs back, so they borrow none that are guaranteed to
+others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
 from scheduling._guaranteed import Book
-from scheduling.domain import Gang, Guarantee, Job, Reason, Snapshot, plain_type
+from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot, plain_type
 from scheduling.policies._view import View, counted, view
 from scheduling.policies.base import Policy
 
@@ -23,7 +24,7 @@ def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
     if policy.timed or not snapshot.guarantees:
         return kept
     field = view(snapshot)
-    waiting = [job for job in field.queued if not job.restartable]
+    waiting = [job for job in field.queued if _is_rigid(job)]
     if not waiting:
         return kept
     book = Book(snapshot)
@@ -38,7 +39,7 @@ def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
             continue
         room = min(spare["", ""], max(spare.get(("", plain_type(name)), 0) for name in spans))
         if room < spans.least:
-            kept.changed[job.id], kept.reasons[job.id] = None, _reason(max(0, room), spans.least)
+            kept.changed[job.id], kept.reasons[job.id] = None, _reason(job, max(0, room), spans.least)
             continue
         types = tuple(name for name, span in spans.items() if span.low <= spare["", plain_type(name)])
         most = min(room, job.max_gpus or room)
@@ -47,6 +48,10 @@ def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
         for name in {plain_type(name) for name in types}:
             spare["", name] -= most
     return kept
+
+
+def _is_rigid(job: Job) -> bool:
+    return not job.restartable or job.gpu_milli < WHOLE
 
 
 def _spare(field: View, book: Book) -> dict[tuple[str, str], int]:
@@ -64,8 +69,10 @@ def _spare(field: View, book: Book) -> dict[tuple[str, str], int]:
         if ("", kind) not in spare:
             spare["", kind] = -sum(row.gpus for row in rows if row.type == kind)
         spare["", kind] += field.total[name]
+    shared = set[tuple[int, ...]]()
     for job, gang in book.holders:
-        if not job.restartable and not book.within.get(job.id):
+        if _is_rigid(job) and not book.within.get(job.id) and job.gpu_ids not in shared:
+            shared |= {job.gpu_ids} if job.gpu_milli < WHOLE else set()  # one GPU, however many have parts of it
             spare["", ""] -= gang.count
             kind = plain_type(gang.type)
             spare["", kind] = spare.get(("", kind), 0) - gang.count
@@ -76,9 +83,10 @@ def _sum(rows: list[Guarantee], *, typed: bool) -> int:
     return sum(row.gpus for row in rows if bool(row.type) is typed)
 
 
-def _reason(room: int, needs: int) -> Reason:
+def _reason(job: Job, room: int, needs: int) -> Reason:
+    why = "It cannot write checkpoints" if not job.restartable else "It would share a GPU with others to its end"
     text = (
-        f"It cannot write checkpoints, so it may not borrow what others are guaranteed: {counted(room, 'GPU')} "
+        f"{why}, so it may not borrow what others are guaranteed: {counted(room, 'GPU')} "
         f"{'is' if room == 1 else 'are'} left beside that and it needs {needs}."
     )
     return Reason("may_not_borrow", text, {"needs": needs, "free": room})

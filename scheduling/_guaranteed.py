@@ -10,7 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from scheduling.domain import Gang, Guarantee, Job, Snapshot, plain_type
+from scheduling.domain import WHOLE, Gang, Guarantee, Job, Snapshot, plain_type
 from scheduling.policies._known import fleet
 from scheduling.policies._view import present_gang
 
@@ -22,7 +22,7 @@ class Book:
         self.rows: dict[str, list[Guarantee]] = defaultdict(list)
         for row in snapshot.guarantees:
             self.rows[row.project].append(row)
-        self.used = Counter[Guarantee]()
+        self.used = Counter[Guarantee]()  # thousandths of GPUs
         #: Job -> levels at which it runs within a guarantee.
         self.within: dict[str, set[str]] = defaultdict(set)
         types = fleet(snapshot.nodes).every_type
@@ -35,9 +35,9 @@ class Book:
         for job, gang in self.holders:
             for level in self.chain(job.project):
                 for row in self.covering(level, gang):
-                    self.used[row] += gang.count
-                    if filled[row] + gang.count <= row.gpus:
-                        filled[row] += gang.count
+                    self.used[row] += _milli(job, gang)
+                    if filled[row] + _milli(job, gang) <= WHOLE * row.gpus:
+                        filled[row] += _milli(job, gang)
                         self.within[job.id].add(level)
 
     def chain(self, project: str) -> tuple[str, ...]:
@@ -64,13 +64,16 @@ class Book:
         for level in self.chain(job.project):
             rows = self.covering(level, gang) if level not in others else []
             if rows:
-                return next((row for row in rows if self.used[row] + gang.count <= row.gpus), None)
+                return next((row for row in rows if self._fits(row, job, gang)), None)
         return None
 
     def has_room(self, job: Job, gang: Gang) -> bool:
         """Whether a guarantee of any of its levels is large enough for the gang beside what is used of it."""
         rows = (row for level in self.chain(job.project) for row in self.covering(level, gang))
-        return any(self.used[row] + gang.count <= row.gpus for row in rows)
+        return any(self._fits(row, job, gang) for row in rows)
+
+    def _fits(self, row: Guarantee, job: Job, gang: Gang) -> bool:
+        return self.used[row] + _milli(job, gang) <= WHOLE * row.gpus
 
     def rows_of(self, job: Job) -> list[Guarantee]:
         return [row for level in self.chain(job.project) for row in self.rows.get(level, ())]
@@ -82,7 +85,7 @@ class Book:
     def book(self, job: Job, gang: Gang, sign: int = 1) -> None:
         for level in self.chain(job.project):
             for row in self.covering(level, gang):
-                self.used[row] += sign * gang.count
+                self.used[row] += sign * _milli(job, gang)
 
     def outermost(self) -> list[Guarantee]:
         """Guarantees of levels that lie within no other guaranteed one."""
@@ -92,6 +95,10 @@ class Book:
             if not any(above in self.rows for above in self.chain(level)[:-1])
             for row in rows
         ]
+
+
+def _milli(job: Job, gang: Gang) -> int:
+    return gang.count * job.gpu_milli
 
 
 def urgency(snapshot: Snapshot, job: Job) -> tuple[int, int]:

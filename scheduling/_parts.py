@@ -1,27 +1,35 @@
 """Parts of GPUs under policies that give whole ones.
 
-Whoever has a part keeps it to its end, beside whatever the policy does with the other GPUs. Of those that wait, whoever
-finds room on a GPU that is shared already starts there, before the policy is asked: it takes no whole GPU from anybody.
-The others are bundled, as many as one GPU has room for; the policy is shown the first of each bundle as a job of one
-GPU, and where that starts the rest of its bundle starts beside it.
+Whoever has a part keeps it, beside whatever the policy does with the other GPUs. Of those that wait, whoever finds room
+on a GPU that is shared already starts there, before the policy is asked. The others are bundled, as many as one GPU has
+room for; the policy is shown the first of each bundle as a job of one GPU, and where that starts the rest of its bundle
+starts beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from scheduling._reclaim import in_order
 from scheduling._telling import Layout
 from scheduling.domain import WHOLE, Curve, Gang, Job, Node, Reason, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies._known import fleet
+from scheduling.policies._known import ByShape, fleet
 from scheduling.policies._limits import Rooms
 from scheduling.policies._packing import demands_of, part
 from scheduling.policies._view import View, view
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
+from scheduling.policies.base import Policy
+from scheduling.pools import latest_end
 from scheduling.throughput import trial_curve
+
+#: Without the types whose GPUs have too little memory.
+_CURVES: ByShape[Mapping[str, Curve]] = ByShape(most=4096)
 
 
 def as_whole(snapshot: Snapshot) -> Snapshot:
@@ -35,11 +43,15 @@ def as_whole(snapshot: Snapshot) -> Snapshot:
 def _as_whole(job: Job, memory: Mapping[str, int]) -> Job:
     if job.gpu_milli < WHOLE and job.resizable:
         job = replace(job, resizable=False)
-    small = [kind for kind, mib in memory.items() if mib < job.gpu_memory_mib]
+    small = tuple(kind for kind, mib in memory.items() if mib < job.gpu_memory_mib)
     if not small:
         return job
-    known = job.curves or {kind: trial_curve(job.min_gpus) for kind in memory}
-    return replace(job, curves={**known, **dict.fromkeys(small, Curve((0.0,)))})
+
+    def without(job: Job) -> Mapping[str, Curve]:
+        known = job.curves or {kind: trial_curve(job.min_gpus) for kind in memory}
+        return {**known, **dict.fromkeys(small, Curve((0.0,)))}
+
+    return replace(job, curves=_CURVES.of((small, tuple(memory))).get(job, without))
 
 
 def _least_memory(nodes: Iterable[Node]) -> dict[str, int]:
@@ -78,6 +90,23 @@ class Parts:
     #: How the policy sees these jobs; None: not at all.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
 
+    def untied(self, field: View, counts: Mapping[str, Gang]) -> Parts:
+        """Where the first of a bundle is given nothing (its limits may bar it) and GPUs stay idle, the others of its
+        bundle are each for themselves. `field`: what the policy saw when it gave `counts`."""
+        free = Counter(field.free)
+        for job in field.taking_part:
+            if job.id in counts:
+                free[counts[job.id].type] -= counts[job.id].count
+        bundles, changed = list[_Bundle](), dict(self.changed)
+        for bundle in self.bundles:
+            idle = any(free[kind] > 0 for kind in self.seen.spans(bundle.first))
+            if not bundle.others or bundle.first.id in counts or not idle:
+                bundles.append(bundle)
+                continue
+            bundles += [_Bundle(job, 0, 0) for job in (bundle.first, *bundle.others)]
+            changed |= {job.id: job for job in bundle.others}
+        return self if len(bundles) == len(self.bundles) else replace(self, bundles=tuple(bundles), changed=changed)
+
     def complete(self, layout: Layout) -> tuple[Layout, dict[str, Reason]]:
         """With those who start beside others, and why jobs that wait for parts start or do not."""
         if not self.joined and not self.bundles:
@@ -91,104 +120,161 @@ class Parts:
         for key, gang in gangs.items():
             if key in jobs:
                 rooms.book(jobs[key], gang)
+        yard: Yard | None = None
         for bundle in self.bundles:
             where = gpus.get(bundle.first.id)
-            if where:
-                reasons[bundle.first.id] = _begins(bundle.first, gangs[bundle.first.id])
+            if not where:
+                reasons |= {job.id: _waits(job, bundle.first) for job in bundle.others}
+                continue
+            gang = gangs[bundle.first.id]
+            reasons[bundle.first.id] = _begins(bundle.first, gang)
+            yard = yard or Yard(self.snapshot, self._with(gpus))
             for job in bundle.others:
-                why = _waits(job, bundle.first) if not where else _why_not(job, where[0], kinds[where[0]], rooms)
-                reasons[job.id] = why or _joins(job, gangs[bundle.first.id])
-                if where and why is None:
-                    gpus[job.id], gangs[job.id] = where, gangs[bundle.first.id]
-                    rooms.book(job, gangs[job.id])
+                demand = Demand.of(job)
+                barred = rooms.reason(job, [gang]) or _no_room(yard, demand, where[0], job)
+                reasons[job.id] = barred or _joins(job, gang)
+                if barred is None:
+                    gpus[job.id], gangs[job.id] = where, gang
+                    rooms.book(job, gang)
+                    yard.book(demand, where)
         return Layout(gpus, gangs), reasons
 
+    def _with(self, gpus: Mapping[str, tuple[int, ...]]) -> Iterator[Job]:
+        """All who hold GPUs once these are given."""
+        yield from self.seen.fixed
+        for job in self.seen.taking_part:
+            if gpus.get(job.id):
+                yield replace(job, gpu_ids=gpus[job.id])
 
-def share(snapshot: Snapshot, may_stay: Collection[str] = ()) -> Parts:
-    """Of the jobs that wait for a part of a GPU, in queue order: who joins, and who is bundled with whom. `may_stay`:
-    those that leave what they have only where the policy has a GPU for them."""
+
+def share(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Parts:
+    """Of the jobs that wait for a part of a GPU, in the policy's order: who joins, and who is bundled with whom.
+    `may_stay`: those that leave what they have only where the policy has a GPU for them."""
     seen = view(snapshot)
-    waiting = [job for job in seen.queued if job.gpu_milli < WHOLE]
-    if not waiting:
+    if not any(job.gpu_milli < WHOLE for job in seen.queued):
         return Parts(snapshot, seen)
-    joined = _join(snapshot, seen, [job for job in waiting if job.id not in may_stay])
-    bundles = _bundle(snapshot, seen, [job for job in waiting if job.id not in joined], may_stay)
+    queue = in_order(policy, snapshot, seen)
+    joined = _join(snapshot, seen, [job for job in queue if job.id not in may_stay])
+    waiting = [job for job in queue if job.gpu_milli < WHOLE and job.id not in joined]
+    bundles = _bundle(snapshot, seen, waiting, may_stay)
     types = fleet(snapshot.nodes).type_of
     changed: dict[str, Job | None] = {
         job.id: replace(job, state=State.STANDBY, gpu_ids=(gpu,), gang=Gang(types[gpu], 1))
-        for job in waiting
+        for job in queue
         if (gpu := joined.get(job.id)) is not None
     }
     changed |= {job.id: None for bundle in bundles for job in bundle.others}
     return Parts(snapshot, seen, joined, tuple(bundles), changed)
 
 
-def _join(snapshot: Snapshot, seen: View, waiting: Iterable[Job]) -> dict[str, int]:
-    """Each on the GPU that it leaves the least of, among those on which others have parts."""
-    yard, rooms, joined = Yard(snapshot, (*seen.fixed, *seen.running)), Rooms(seen), dict[str, int]()
+def _join(snapshot: Snapshot, seen: View, queue: Iterable[Job]) -> dict[str, int]:
+    """Each on the GPU that it leaves the least of, among those on which others have parts.
+
+    Where somebody ahead of it waits for GPUs of the type, it joins only who has at least as long to go as it has:
+    otherwise jobs that keep coming would keep a GPU shared for ever.
+    """
+    yard, joined = Yard(snapshot, (*seen.fixed, *seen.running)), dict[str, int]()
+    if not ((yard.gpu > 0) & (yard.gpu < WHOLE)).any():
+        return joined
+    rooms, free, awaited, failed = Rooms(seen), dict(seen.free), set[str](), set[Demand]()
+    ends = _ends(snapshot, yard, (*seen.fixed, *seen.running))
     for job in seen.running:
         if job.gang is not None:
             rooms.book(job, job.gang)
-    for job in waiting:
-        for demand in demands_of(seen, job):
-            gpu = _tightest(yard, demand)
-            gang = None if gpu is None else Gang(yard.nodes[yard.place[gpu][0]].type, 1)
-            if gpu is not None and gang is not None and rooms.over(job, gang) is None:
-                yard.book(demand, (gpu,))
-                rooms.book(job, gang)
-                joined[job.id] = gpu
-                break
+            free[job.gang.type] = free.get(job.gang.type, 0) - job.gang.count
+    for job in queue:
+        gpu = _beside(snapshot, seen, job, yard, ends, awaited, failed) if job.gpu_milli < WHOLE else None
+        gang = None if gpu is None else Gang(yard.nodes[yard.place[gpu][0]].type, 1)
+        if gpu is not None and gang is not None and rooms.over(job, gang) is None:
+            yard.book(Demand.of(job), (gpu,))
+            rooms.book(job, gang)
+            joined[job.id] = gpu
+            row, column = yard.place[gpu]
+            ends[row, column] = max(ends[row, column], latest_end(job, gang.type, snapshot.now))
+            continue
+        spans = seen.spans(job)
+        kind = next((kind for kind, span in spans.items() if span.low <= free[kind]), None)
+        if kind is None:
+            awaited.update(spans)
+        else:
+            free[kind] -= spans[kind].low
     return joined
 
 
-def _tightest(yard: Yard, demand: Demand) -> int | None:
-    rows = yard.fitting(demand)
-    shared = yard.devices(demand)[rows] & (yard.gpu[rows] < WHOLE)
-    if not shared.any():
-        return None
-    left = np.where(shared, yard.gpu[rows], WHOLE)
-    at, column = np.unravel_index(int(left.argmin()), left.shape)
-    return yard.nodes[int(rows[at])].gpu_ids[int(column)]
+def _beside(
+    snapshot: Snapshot,
+    seen: View,
+    job: Job,
+    yard: Yard,
+    ends: NDArray[np.float64],
+    awaited: Collection[str],
+    failed: set[Demand],
+) -> int | None:
+    """The GPU; `failed`: who found no room before, as in this round there only gets less."""
+    for demand in demands_of(seen, job):
+        if demand in failed:
+            continue
+        shared = yard.devices(demand) & (yard.gpu < WHOLE)
+        if not shared.any():
+            failed.add(demand)
+            continue
+        end = max((latest_end(job, kind, snapshot.now) for kind in demand.types if kind in awaited), default=0.0)
+        rows = yard.fitting(demand)
+        waited = np.isin(yard.kind[rows], [n for n, kind in enumerate(yard.types) if kind in awaited])
+        fits = shared[rows] & (~waited[:, None] | (ends[rows] >= end))
+        if fits.any():
+            left = np.where(fits, yard.gpu[rows], WHOLE)
+            at, column = np.unravel_index(int(left.argmin()), left.shape)
+            return yard.nodes[int(rows[at])].gpu_ids[int(column)]
+    return None
+
+
+def _ends(snapshot: Snapshot, yard: Yard, holding: Iterable[Job]) -> NDArray[np.float64]:
+    """[node, device]: when the last of those that have parts of it ends, at the latest."""
+    ends = np.full(yard.gpu.shape, -np.inf)
+    for job in holding:
+        for gpu in job.gpu_ids if job.gpu_milli < WHOLE else ():
+            if gpu in yard.place:
+                row, column = yard.place[gpu]
+                ends[row, column] = max(ends[row, column], latest_end(job, yard.nodes[row].type, snapshot.now))
+    return ends
 
 
 def _bundle(snapshot: Snapshot, seen: View, waiting: Iterable[Job], may_stay: Collection[str]) -> list[_Bundle]:
-    """Each in the fullest bundle that has room for it, of those for types of which it may use every one."""
+    """Each in the fullest bundle for the same types that has room for it."""
     memory = _least_memory(fleet(snapshot.nodes).usable)
     bundles: list[_Bundle] = []
     open_ones: dict[frozenset[str], dict[int, list[_Bundle]]] = {}
     for job in waiting:
         types = frozenset(seen.spans(job))
-        found = None if job.id in may_stay else _with_room(open_ones, job, types)
+        by_milli = open_ones.setdefault(types, {}) if types and job.id not in may_stay else {}
+        found = _with_room(by_milli, job)
         if found is None:
             least = min((memory[kind] for kind in types), default=UNBOUNDED)
-            found = types, _Bundle(job, WHOLE - job.gpu_milli, least - job.gpu_memory_mib)
-            bundles.append(found[1])
+            found = _Bundle(job, WHOLE - job.gpu_milli, least - job.gpu_memory_mib)
+            bundles.append(found)
         else:
-            open_ones[found[0]][found[1].milli].remove(found[1])
-            found[1].add(job)
-        if types:
-            open_ones.setdefault(found[0], {}).setdefault(found[1].milli, []).append(found[1])
+            by_milli[found.milli].remove(found)
+            found.add(job)
+        by_milli.setdefault(found.milli, []).append(found)
     return bundles
 
 
-def _with_room(
-    open_ones: Mapping[frozenset[str], Mapping[int, list[_Bundle]]], job: Job, types: frozenset[str]
-) -> tuple[frozenset[str], _Bundle] | None:
-    for kinds, by_milli in open_ones.items():
-        if kinds <= types:
-            for milli in sorted(left for left, some in by_milli.items() if some and left >= job.gpu_milli):
-                bundle = by_milli[milli][0]
-                if bundle.memory >= job.gpu_memory_mib:
-                    return kinds, bundle
+def _with_room(by_milli: Mapping[int, list[_Bundle]], job: Job) -> _Bundle | None:
+    for milli in sorted(left for left, some in by_milli.items() if some and left >= job.gpu_milli):
+        if by_milli[milli][0].memory >= job.gpu_memory_mib:
+            return by_milli[milli][0]
     return None
 
 
-def _why_not(job: Job, gpu: int, kind: str, rooms: Rooms) -> Reason | None:
+def _no_room(yard: Yard, demand: Demand, gpu: int, job: Job) -> Reason | None:
     """What keeps it off the GPU of its bundle."""
-    if gpu in job.excluded_gpus:
-        text = "It may not use the GPU that it would have shared; it is placed anew in the next round."
-        return Reason("waits_to_share", text)
-    return rooms.reason(job, [Gang(kind, 1)])
+    row, _ = yard.place[gpu]
+    fits = yard.has_room(demand, (gpu,)) and yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory
+    if fits and gpu not in job.excluded_gpus:
+        return None
+    text = "The GPU that it would have shared has no room for it, or may not be used; it is placed anew next round."
+    return Reason("waits_to_share", text)
 
 
 def _begins(job: Job, gang: Gang) -> Reason:

@@ -26,7 +26,17 @@ _OTHER_CAUSES = frozenset({
 _NO_TYPE = frozenset({"no_type"})
 #: Too few GPUs are free.
 _FULL = frozenset(
-    {"no_room", "resources", "no_slot", "no_layout", "next_round", "solver_failed", "waits", "others_end_sooner"}
+    {
+        "no_room",
+        "resources",
+        "no_slot",
+        "no_layout",
+        "next_round",
+        "solver_failed",
+        "waits",
+        "waits_to_share",
+        "others_end_sooner",
+    }
 )
 
 

@@ -8,6 +8,7 @@ that runs within a guarantee of its own. The policy then plans around it; it may
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -58,8 +59,8 @@ class Reclaim:
 
 
 def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> Reclaim:
-    """`given`: whom the policy gives GPUs without it. Parts of GPUs are taken from nobody, and where the policy itself
-    places such parts nothing is: GPUs are counted whole here."""
+    """`given`: whom the policy gives GPUs without it. A GPU that several share is taken from nobody, and where the
+    policy itself places parts none is: GPUs are counted whole here."""
     places_parts = getattr(policy, "shares_gpus", False) and any(job.gpu_milli < WHOLE for job in snapshot.jobs)
     if policy.timed or not snapshot.guarantees or places_parts:
         return Reclaim()
@@ -78,6 +79,7 @@ class _Reclaiming:
         held = {gpu for job in snapshot.jobs for gpu in job.gpu_ids}
         self.board = Board(snapshot.nodes, held | snapshot.blocked_gpu_ids)
         self.usable = fleet(snapshot.nodes).type_of
+        self.users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)
         self.coming = [self.usable.get(gpu) for gpu in snapshot.blocked_gpu_ids]
         self.borrowers = sorted((job for job, _ in self.book.holders if self._may_go(job)), key=self._worth)
         self.shared = {key for job in self.borrowers for key in job.limits}
@@ -169,7 +171,7 @@ class _Reclaiming:
 
     def _may_go(self, job: Job) -> bool:
         states = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)
-        movable = job.gpu_milli == WHOLE and job.restartable and not job.held
+        movable = self.users[job.gpu_ids[0]] == 1 and job.restartable and not job.held  # else others are beside it
         return movable and job.state in states and self.usable.keys() >= set(job.gpu_ids)
 
     def _gives(self, job: Job, kind: str) -> int:

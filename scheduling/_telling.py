@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -76,13 +76,16 @@ def moves_of(
             move = _move(job, layout, reasons[job.id])
             moves += [move] if move else []
     held = {job.id: job.gpu_ids for job in changed}
-    gets = {gpu: move.job_id for move in moves for gpu in set(move.gpu_ids).difference(held[move.job_id])}
+    gets: dict[int, list[str]] = defaultdict(list)
+    for move in moves:
+        for gpu in set(move.gpu_ids).difference(held[move.job_id]):
+            gets[gpu].append(move.job_id)
     return tuple(replace(move, taken_by=_takers(held[move.job_id], move, gets)) for move in moves)
 
 
-def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, str]) -> tuple[str, ...]:
+def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, list[str]]) -> tuple[str, ...]:
     """Those that get the most of what it leaves first."""
-    takers = [gets[gpu] for gpu in had if gpu in gets and gpu not in move.gpu_ids]
+    takers = [key for gpu in had if gpu in gets and gpu not in move.gpu_ids for key in gets[gpu]]
     return tuple(key for key, _ in Counter(takers).most_common()) if len(takers) > 1 else tuple(takers)
 
 

@@ -150,7 +150,9 @@ class _Jobs:
         stays = self.pools.stays_in(job) is not None
         known = mine if own is None or own in mine else [*mine, own]
         allowed = known if stays else mine  # where it may be given GPUs, once all that it has were taken from it
-        return replace(job, curves=self._of(job, known), types=_names(allowed), gang=gang, resizable=stays)
+        return replace(
+            job, curves=self._of(job, known), types=_names(allowed), gang=gang, resizable=stays and job.resizable
+        )
 
     def _of(self, job: Job, pools: Sequence[Pool]) -> dict[str, Curve]:
         """Of jobs that share their curves one mapping, since much is remembered by its identity."""

@@ -46,13 +46,18 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     # 1 take jobs off lost, drained and reserved nodes, and those whose hard budget is used up off their GPUs
     displaced = displace(snapshot)
     parked = park(snapshot)
-    kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
-    displaced = displaced.change({**kept.changed, **parked.changed})
-    parts = None if getattr(policy, "shares_gpus", False) else share(displaced.snapshot, displaced.may_stay)
+    displaced = displaced.change(parked.changed)
+    parts = None if getattr(policy, "shares_gpus", False) else share(displaced.snapshot, policy, displaced.may_stay)
     if parts is not None:
         displaced = displaced.change(parts.changed)
+    kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
+    displaced = displaced.change(kept.changed)
     # 2 ask the policy; a job that cannot leave a drained node yet stays there, and the policy plans around it
     allocation, displaced = _allocate(displaced, policy)
+    if parts is not None and (untied := parts.untied(view(displaced.snapshot), allocation.counts or {})) is not parts:
+        parts, displaced = untied, displaced.change(untied.changed)
+        kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
+        allocation, displaced = _allocate(displaced.change(kept.changed), policy)
     # 3 take back what is guaranteed to those whom it leaves waiting, and have it plan around them
     given = {*(allocation.counts or allocation.placements or ()), *displaced.may_stay}
     back = reclaim(displaced.all_staying.snapshot, policy, given)
@@ -71,7 +76,8 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
         layout = _across_pools(pools, displaced.snapshot, policy, layout)
     layout, beside = parts.complete(layout) if parts is not None else (layout, {})
     # 6 say what changes and why
-    own = {**beside, **kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
+    own = {key: reason for key, reason in beside.items() if key not in displaced.leaving}
+    own |= {**kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
     words = PoolWords(pools, field, layout.gangs) if pools else None
     reasons = reasons_of(displaced, field, allocation, layout, rejected, own, words)
     moves = moves_of(snapshot, displaced, field, layout, reasons)

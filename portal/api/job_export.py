@@ -26,8 +26,8 @@ MAX_ROWS = 200_000
 _BATCH = 1_000
 COLUMNS = (
     "number", "name", "array", "project", "owner", "state", "reason", "program", "partition", "qos", "priority",
-    "labels", "gpus_min", "gpus_max", "gpus_held", "accelerator_type", "total_steps", "step", "progress",
-    "steps_per_s", "slowdown", "queueing_s", "launching_s", "running_s", "rescales", "cost", "currency",
+    "labels", "gpus_min", "gpus_max", "gpu_share_percent", "gpus_held", "accelerator_type", "total_steps", "step",
+    "progress", "steps_per_s", "slowdown", "queueing_s", "launching_s", "running_s", "rescales", "cost", "currency",
     "submitted_at", "started_at", "finished_at", "exit", "emulated",
 )  # fmt: skip
 
@@ -93,6 +93,7 @@ def _line(job: dict[str, Any]) -> list[Any]:
         harmless(" ".join(f"{key}={value}" for key, value in job["labels"].items())),
         job["gpus"]["min"],
         job["gpus"]["max"],
+        job["gpus"]["share_percent"],
         held["count"] if held else 0,
         held["type"] if held else "",
         job["total_steps"],

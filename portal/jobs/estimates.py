@@ -58,7 +58,7 @@ def known_of(wish: Wish, now: datetime) -> Known:
     [job] = wish.jobs([(0, wish.job_file.array.numbers[0] if wish.job_file.array else None)], now)
     assert job.run is not None
     types = gpus_by_type(job.partition)
-    measured = profiles.measured_numbers([profiles.workload_of(job)])
+    measured = profiles.measured_numbers(profiles.workloads_of(job))
     known = dict(sorted(profiles.profiles_of(job, types, measured).items()))
     return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), _largest_nodes(), now)
 

@@ -64,6 +64,7 @@ _WAYS_OUT = {
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
     "no_slot": "It starts when a job ends and leaves its slot.",
     "behind": "It starts after the job ahead of it.",
+    "waits_to_share": "It starts when a shared GPU has room for it or a GPU is free; a smaller part finds room sooner.",
     "held_user": "It queues again when it is released.",
     "held_admin": "It queues again when an administrator releases it.",
     "held_idle": "It queues again when it is released, and goes on from its checkpoint.",

@@ -72,6 +72,10 @@ def _entry(job: Job, known: Mapping[str, Profile], start: datetime) -> dict[str,
         "max_gpus": job.max_gpus,
         "types": list(job.accelerator_types),
         "restartable": job.restartable and run.uses_sdk is not False,
+        "gpu_milli": 10 * job.gpu_share_percent,
+        "gpu_memory_mib": job.gpu_memory_mib,
+        "cpu_milli": 1_000 * (job.spec.get("cpus") or 0),
+        "memory_mib": job.spec.get("memory") or 0,
         "throughputs": {
             kind: {
                 "steps_per_s": list(profile.curve.steps_per_s),

@@ -31,11 +31,11 @@ def gpus_there() -> dict[str, int]:
 
 
 def gpus_used(rows: Iterable[Guarantee]) -> Mapping[int, Counter[str]]:
-    """project id -> what its jobs and those below it have, by type."""
+    """project id -> GPUs on which its jobs and those below it are, by type."""
     levels, held = Levels.load(), Counter[tuple[int, str]]()
     now = Assignment.objects.filter(during__upper_inf=True).order_by()
     columns = now.values_list("run__job__project_id", "accelerator__node__accelerator_type")
-    for project, kind, count in columns.annotate(count=Count("pk")):
+    for project, kind, count in columns.annotate(count=Count("accelerator", distinct=True)):
         for level in levels.chain(project):
             held[level, kind] += count
     wanted = {row.project_id for row in rows}

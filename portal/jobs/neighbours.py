@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from portal.jobs.describe import people_state
@@ -21,22 +22,23 @@ def sharing(job: Job) -> dict[str, Any] | None:
     gpu = gpus.select_related("node").first()
     if gpu is None:
         return None
-    whole = _whole_steps_per_s(job, gpu.node.accelerator_type)
+    alone = copy(job)
+    alone.gpu_share_percent = WHOLE_PERCENT
+    whole, part = (_steps_per_s(one, gpu.node.accelerator_type) for one in (alone, job))
     measured = run.steps_per_s if State(run.state) in TRAINING else None
     return {
         "share_percent": job.gpu_share_percent,
         "memory_mib": job.gpu_memory_mib or None,
         "whole_steps_per_s": whole,
-        "expected_slowdown": round(WHOLE_PERCENT / job.gpu_share_percent, 4),
+        "expected_slowdown": round(whole / part if whole and part else WHOLE_PERCENT / job.gpu_share_percent, 4),
         "measured_slowdown": round(whole / measured, 4) if whole and measured else None,
         "neighbours": _neighbours(gpu, run),
     }
 
 
-def _whole_steps_per_s(job: Job, accelerator_type: str) -> float | None:
+def _steps_per_s(job: Job, accelerator_type: str) -> float | None:
     known = job_profiles([job], {accelerator_type: 1})[job.pk]
-    speed = steps_per_s_at(known.get(accelerator_type), 1)
-    return speed * WHOLE_PERCENT / job.gpu_share_percent if speed else None
+    return steps_per_s_at(known.get(accelerator_type), 1)
 
 
 def _neighbours(gpu: Accelerator, run: Run) -> list[dict[str, Any]]:

@@ -67,6 +67,7 @@ def _jobs(cluster: Cluster, partition_names: Mapping[int | None, str]) -> Iterab
         "hold_kind",
         "qos__name",
         "partition_id",
+        "gpu_share_percent",
     ):
         holds = held.get(row["run_id"])
         yield domain.Job(
@@ -88,6 +89,7 @@ def _jobs(cluster: Cluster, partition_names: Mapping[int | None, str]) -> Iterab
             held=bool(row["hold_kind"]),
             waits_for=waits.sentence(row["pk"]),
             qos=row["qos__name"] or "",
+            gpu_milli=10 * row["gpu_share_percent"],
             partition=partition_names.get(row["partition_id"], ""),
         )
 

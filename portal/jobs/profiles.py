@@ -35,8 +35,18 @@ def own_workload(job: Job) -> str:
     return f"job:{job.pk}"
 
 
+def of_share(workload: str, job: Job) -> str:
+    """What a job with a part of a GPU makes beside others says nothing of whole ones, and is filed apart."""
+    return workload if job.gpu_share_percent == WHOLE_PERCENT else f"{workload}@{job.gpu_share_percent}%"
+
+
 def workloads_of(job: Job) -> set[str]:
-    """Under what measurements of it may be found."""
+    """Under what measurements of it, and of whole GPUs, may be found."""
+    wholes = _whole_workloads(job)
+    return wholes | {of_share(name, job) for name in wholes}
+
+
+def _whole_workloads(job: Job) -> set[str]:
     return {workload_of(job), own_workload(job)} if is_emulated() else {workload_of(job)}
 
 
@@ -113,16 +123,7 @@ def profiles_of(
             profiles[kind] = merge(sources, limit=limit, spread=user.get(kind) or published.get(kind))
         elif not published and not user:
             profiles[kind] = Profile(trial_curve(job.min_gpus), {})
-    part = job.gpu_share_percent / WHOLE_PERCENT
-    return profiles if part == 1 else {kind: _of_part(profile, part) for kind, profile in profiles.items()}
-
-
-def _of_part(profile: Profile, part: float) -> Profile:
-    """Of a share of a GPU that others fill: then it is slower by as much. One on trial stays that."""
-    if profile.curve.source == "trial":
-        return profile
-    numbers = {n: replace(number, steps_per_s=number.steps_per_s * part) for n, number in profile.numbers.items()}
-    return Profile(scale(profile.curve, part), numbers)
+    return profiles
 
 
 def _known(
@@ -132,13 +133,20 @@ def _known(
     measured: Mapping[tuple[str, int, str], Mapping[int, Number]],
 ) -> dict[str, list[dict[int, Number]]]:
     """By type, what each source says; types of which none says anything have an empty list."""
-    factor, workloads = speedup(), workloads_of(job)
+    share = job.gpu_share_percent / WHOLE_PERCENT
+    factor, wholes = speedup() * share, _whole_workloads(job)
     known = {}
     for kind in kinds:
-        sources = [dict(measured.get((workload, job.batch_size, kind), {})) for workload in workloads]
+        of_part = [measured.get((of_share(name, job), job.batch_size, kind), {}) for name in wholes]
+        of_whole = [_times(measured.get((name, job.batch_size, kind), {}), share) for name in wholes]
+        sources = [dict(numbers) for numbers in of_part] if any(of_part) else of_whole
         sources += [numbers_of(scale(own[kind], factor)) for own in curves if kind in own]
         known[kind] = [source for source in sources if source]
     return known
+
+
+def _times(numbers: Mapping[int, Number], factor: float) -> dict[int, Number]:
+    return {count: replace(number, steps_per_s=number.steps_per_s * factor) for count, number in numbers.items()}
 
 
 def _estimated(

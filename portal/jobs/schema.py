@@ -7,12 +7,14 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isfinite
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from evenkeel.yaml_loader import Loader
 from pydantic import (
     AfterValidator,
+    AllowInfNan,
     AwareDatetime,
     BaseModel,
     Field,
@@ -67,7 +69,7 @@ class Gpus(Part):
     min: int = Field(1, ge=1, le=100_000, description="The job does not start with fewer.")
     max: int | None = Field(None, ge=1, le=100_000, description="It never grows beyond; empty: as far as it gains.")
     types: list[Word] = Field([], max_length=20, description="Accelerator types allowed; empty: any it can run on.")
-    share: float | None = Field(
+    share: Annotated[float, AllowInfNan(False)] | None = Field(
         None, ge=0.01, le=1, description="Part of one GPU, in steps of 0.01; others may have the rest. Empty: whole."
     )
     memory: Memory | None = Field(
@@ -77,7 +79,7 @@ class Gpus(Part):
     @model_validator(mode="before")
     @classmethod
     def _of_number(cls, given: Any) -> Any:
-        if not isinstance(given, int | float) or isinstance(given, bool):
+        if not isinstance(given, int | float) or isinstance(given, bool) or not isfinite(given):
             return given
         if 0 < given < 1:
             return {"share": given}
@@ -90,7 +92,7 @@ class Gpus(Part):
         if self.max is not None and self.max < self.min:
             raise ValueError(f"max ({self.max}) must not be below min ({self.min})")
         if self.share is not None and abs(100 * self.share - self.share_percent) > 1e-6:
-            raise ValueError(f"share is in steps of 0.01, not {self.share}")
+            raise ValueError("share is in steps of 0.01")
         if self.share_percent < WHOLE_PERCENT and (self.min, self.max or 1) != (1, 1):
             raise ValueError("share is a part of one GPU: leave min and max out, or the share")
         return self

@@ -152,7 +152,7 @@ def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
     present = Accelerator.objects.filter(node__cluster=cluster, present=True).order_by("index")
     for pk, node_id, mib in present.values_list("pk", "node_id", "memory_mib"):
         gpus[node_id].append(pk)
-        memory[node_id] = min(mib, memory.get(node_id, mib))
+        memory[node_id] = min(filter(None, (mib, memory.get(node_id))), default=0)  # 0: not known
     return tuple(
         domain.Node(
             name=node.name,

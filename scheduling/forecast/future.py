@@ -22,6 +22,7 @@ from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 from scheduling.priority.decay import held
 from scheduling.rounds import plan_round
+from scheduling.sharing import taken as taken_parts
 
 #: A round is shown steps and times that are at most this part of what is left out of date.
 _STALE = 0.01
@@ -91,7 +92,7 @@ class Future:
         self._usable = {gpu: node.type for node in base.nodes if node.schedulable for gpu in node.gpu_ids}
         taken = self._blocked.union(*(job.gpu_ids for job in base.jobs))
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
-        self._users = Counter(gpu for job in base.jobs for gpu in job.gpu_ids)  # several where it is shared
+        self._taken = taken_parts(base.jobs)  # thousandths of each GPU
         self.planned = 0  # rounds
         self._started_in = 0  # the latest of them that let one start who waits now
         self.cost = 0.0  # of those
@@ -179,8 +180,9 @@ class Future:
         return any(sim.gang is None and self._fits(sim.job) for sim in self._live.values())
 
     def _fits(self, job: Job) -> bool:
-        room = (free >= job.min_gpus and may_use(job, kind) for kind, free in self._free.items())
-        return job.gpu_milli < WHOLE or any(room)
+        if any(free >= job.min_gpus and may_use(job, kind) for kind, free in self._free.items()):
+            return True
+        return job.gpu_milli < WHOLE and job.gpu_milli <= WHOLE - min(filter(None, self._taken.values()), default=0)
 
     def _settle(self) -> None:
         """What is under way when the future begins."""
@@ -237,22 +239,21 @@ class Future:
 
     def _end(self, sim: Sim, at: float) -> None:
         self._forget_gpus(sim, at)
-        self._release(self._vacate(sim.gpus), at)
+        self._release(self._vacate(sim, sim.gpus), at)
         sim.epoch += 1
         del self._live[sim.job.id]
 
-    def _vacate(self, gpus: Collection[int]) -> list[int]:
-        """One fewer has them: those that nobody has any more."""
-        self._users.subtract(gpus)
-        return [gpu for gpu in gpus if not self._users[gpu]]
+    def _vacate(self, sim: Sim, gpus: Collection[int]) -> list[int]:
+        """It has them no more: those that nobody has then."""
+        self._taken.subtract(dict.fromkeys(gpus, sim.job.gpu_milli))
+        return [gpu for gpu in gpus if not self._taken[gpu]]
 
     def _unused(self, gpus: Iterable[int]) -> int:
-        return sum(not self._users[gpu] for gpu in gpus)
+        return sum(not self._taken[gpu] for gpu in gpus)
 
-    def _occupy(self, gpus: Collection[int]) -> None:
-        """One more has them."""
-        self._free.subtract(kind for gpu in gpus if not self._users[gpu] and (kind := self._usable.get(gpu)))
-        self._users.update(gpus)
+    def _occupy(self, sim: Sim, gpus: Collection[int]) -> None:
+        self._free.subtract(kind for gpu in gpus if not self._taken[gpu] and (kind := self._usable.get(gpu)))
+        self._taken.update(dict.fromkeys(gpus, sim.job.gpu_milli))
 
     def _release(self, gpus: Sequence[int], at: float) -> None:
         self._passed += 1
@@ -343,14 +344,14 @@ class Future:
                 self.gangs[sim.job.id] = move.gang
             begins = at + times.launch_s
             sim.job = replace(sim.job, held_since=at)
-            self._occupy(move.gpu_ids)
+            self._occupy(sim, move.gpu_ids)
         else:
             more = set(move.gpu_ids).difference(sim.gpus)
             if move.gang is not None:
                 self._take(move.gang.type, self._unused(more))
-            self._occupy(more)
+            self._occupy(sim, more)
             sim.count(now)
-            left = set(self._vacate(set(sim.gpus) - set(move.gpu_ids)))
+            left = set(self._vacate(sim, set(sim.gpus) - set(move.gpu_ids)))
             self._blocked |= left
             self._at(now + times.stop_s, self._unblock(frozenset(left)))
             begins = now + times.stop_s + times.launch_s

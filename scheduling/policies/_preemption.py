@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduling._guaranteed import Book
-from scheduling.domain import WHOLE, Gang, Job, Qos, Reason, Snapshot
+from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies._stock import Stock
 from scheduling.policies._view import View, words
@@ -30,7 +31,9 @@ def make_room(
     if not levels or not any(job.qos in levels for job in queue):
         return field, {}
     stock, book, out = Stock(snapshot, field), Book(snapshot), dict[str, Reason]()
-    candidates = [*field.running, *(job for job in field.fixed if _only_as_a_whole(job))]
+    users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)  # who shares a GPU leaves it to the others
+    whole = (job for job in field.fixed if _only_as_a_whole(job) and users[job.gpu_ids[0]] == 1)
+    candidates = [*field.running, *whole]
     for job in queue:
         gangs = [gang for gang in sizes(job) if stock.allows(job, gang)]
         fits = [gang for gang in gangs if gang.count <= stock.free[gang.type]]
@@ -58,8 +61,7 @@ def make_room(
 
 
 def _only_as_a_whole(job: Job) -> bool:
-    whole = job.gpu_milli == WHOLE  # others may have the rest of its GPU
-    return whole and job.state is State.RUNNING and job.restartable and not (job.resizable or job.held)
+    return job.state is State.RUNNING and job.restartable and not (job.resizable or job.held)
 
 
 def _gpus(jobs: Sequence[Job]) -> int:

@@ -253,9 +253,17 @@ class TestLooking:
             assert name not in run("show", "2").stdout
 
     def test_a_job_without_a_most_of_gpus_takes_so_many_or_more(self, run: Run, portal: Portal) -> None:
-        portal.jobs[1] = make_job(1, gpus={"min": 2, "max": None, "types": []})
+        portal.jobs[1] = make_job(1, gpus={"min": 2, "max": None, "types": [], "share_percent": 100})
         assert "0 of 2 or more" in run("show", "1").stdout
         assert "0 of 2 or more" in run("ls").stdout
+
+    def test_a_part_of_a_gpu_is_named_as_one(self, run: Run, portal: Portal) -> None:
+        portal.jobs[1] = make_job(1, gpus={"min": 1, "max": 1, "types": [], "share_percent": 25, "memory_mib": 3072})
+        assert "0 of 25%" in run("show", "1").stdout
+        held = {"type": "v100", "count": 1, "epoch": 1, "gpus": [{"node": "n", "index": 0}], "share_percent": 25}
+        portal.jobs[1] |= {"allocation": held, "state": "running"}
+        assert "25% of 1 v100" in run("ls").stdout
+        assert "25% of 1 v100" in run("show", "1").stdout
 
     def test_show_a_job_of_nobody_that_ended_without_a_word(self, run: Run, portal: Portal) -> None:
         silent = {"reason": None, "message": None, "exit_code": None, "signal": 9}

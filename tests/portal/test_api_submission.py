@@ -50,7 +50,7 @@ def nothing_stored() -> bool:
         ({"command": None}, "model_type"),
         ({"project": "no-such"}, "project"),
         ({"project": "../etc"}, "project"),
-        ({"gpus": 4}, "gpus"),
+        ({"gpus": 4.5}, "gpus"),
         ({"gpus": {"min": 3, "max": 2}}, "gpus"),
         ({"gpus": {"min": -1}}, "gpus.min"),
         ({"gpus": {"max": 10**9}}, "gpus.max"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 
 import pytest
@@ -59,7 +59,7 @@ def test_a_job_file_names_a_part_or_a_number(given: object, kept: dict[str, obje
         ({"share": 0.5, "min": 2}, "gpus", "part of one GPU"),
         ({"share": 0.5, "max": 2}, "gpus", "part of one GPU"),
         ({"share": 0.005}, "gpus.share", "greater than or equal to 0.01"),
-        ({"share": 0.333}, "gpus", "steps of 0.01, not 0.333"),
+        ({"share": 0.333}, "gpus", "steps of 0.01"),
         ({"share": 1.2}, "gpus.share", "less than or equal to 1"),
     ],
 )
@@ -76,8 +76,16 @@ def test_memory_is_of_what_there_is(world: World) -> None:
     assert (part.gpu_share_percent, part.gpu_memory_mib, part.max_gpus) == (25, 250, 1)
     assert world.submit(gpus={"share": 0.25, "memory": 900}).gpu_memory_mib == 900
     assert world.submit(gpus=1).gpu_memory_mib == 0
-    with pytest.raises(Problems, match="no GPU that the job may use has 1001 MiB: the largest has 1000"):
+    with pytest.raises(Problems, match="no type of GPU that the job may use has 1001 MiB: the largest has 1000"):
         world.submit(gpus={"memory": 1001})
+
+
+def reports(run: Run, now: datetime) -> None:
+    """Ten steps a second."""
+    points = ((10 * n, now + timedelta(seconds=n)) for n in range(8))
+    MetricPoint.objects.bulk_create(
+        MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values={}) for step, at in points
+    )
 
 
 @pytest.mark.parametrize("policy", WHOLE_POLICIES + PACKING)
@@ -103,7 +111,7 @@ def test_whoever_comes_later_joins_and_whoever_leaves_makes_room(world: World, p
     for _ in range(2):
         world.round()
     assert [world.state(job) for job in (first, second)] == [State.LAUNCHING, State.WAITING_FOR_INITIAL_RESOURCE]
-    third = world.submit(gpus=0.3)
+    third = world.submit(gpus=0.3, steps=100)  # over before the one that it joins
     world.round()
     assert world.state(third) is State.LAUNCHING
     world.ready(first)
@@ -184,10 +192,7 @@ def test_what_runs_beside_others_says_nothing_of_a_whole_gpu(world: World) -> No
     def measure(job: Job) -> None:
         world.ready(job)
         run, now = world.run(job), timezone.now()
-        MetricPoint.objects.bulk_create(
-            MetricPoint(run=run, epoch=run.epoch, step=10 * n, at=now + timedelta(seconds=n), values={})
-            for n in range(8)
-        )
+        reports(run, now)
         measurement.update(run, now)
 
     part, whole = world.submit(gpus=0.5), world.submit(gpus=1)
@@ -195,7 +200,20 @@ def test_what_runs_beside_others_says_nothing_of_a_whole_gpu(world: World) -> No
     for job in (part, whole):
         measure(job)
     assert world.run(part).steps_per_s == pytest.approx(10.0)
-    assert set(ThroughputSample.objects.values_list("run__job", flat=True)) == {whole.pk}
+    filed = dict(ThroughputSample.objects.values_list("run__job", "workload"))
+    assert filed == {part.pk: f"job:{part.pk}@50%", whole.pk: f"job:{whole.pk}"}
+
+
+def test_a_part_on_trial_is_known_once_it_was_measured() -> None:
+    world = World({"a": 1}, emulated=False)
+    part = world.submit(gpus=0.5, throughput={})
+    world.round()
+    world.ready(part)
+    assert described(part)["throughput"]["predicted_steps_per_s"] is None  # type: ignore[index]
+    run, now = world.run(part), timezone.now()
+    reports(run, now)
+    measurement.update(run, now)
+    assert described(part)["throughput"]["predicted_steps_per_s"] == pytest.approx(10.0)  # type: ignore[index]
 
 
 def test_the_page_of_a_job_names_its_neighbours(world: World) -> None:

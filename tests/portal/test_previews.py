@@ -67,7 +67,7 @@ def test_it_starts_now_where_gpus_are_free() -> None:
     assert said["effects"] == []
     assert said["throughput"]["k1"]["steps_per_s"] == CURVES["fast"]
     seen = forecast(world, said)
-    assert seen["gang"] == {"type": "k1", "count": 4}
+    assert seen["gang"] == {"type": "k1", "count": 4, "share_percent": 100}
     assert abs(at(seen["start"]["p90_at"])) < 10
     assert at(seen["end"]["at"]) == pytest.approx(100, abs=10)
     assert seen["end"]["duration_s"] == 100
@@ -117,7 +117,7 @@ def test_it_waits_for_who_is_ahead_and_the_forecast_says_until_when() -> None:
     seen = forecast(world, said)
     assert at(seen["start"]["p50_at"]) == pytest.approx(1_000, rel=0.15)
     assert seen["start"]["run_time"] == "steps"
-    assert seen["gang"] == {"type": "k1", "count": 2}
+    assert seen["gang"] == {"type": "k1", "count": 2, "share_percent": 100}
     assert at(seen["end"]["at"]) - at(seen["start"]["p50_at"]) == pytest.approx(100)
     assert at(seen["end"]["low_at"]) < at(seen["end"]["at"]) < at(seen["end"]["high_at"])
 

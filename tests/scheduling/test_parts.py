@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import WHOLE, Guarantee, Job, Limit, Partition, Snapshot
+from scheduling.domain import WHOLE, Guarantee, Job, Limit, Partition, Qos, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.preview import Planned, preview
@@ -53,6 +53,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         if milli < WHOLE:
             changes |= {"min_gpus": 1, "max_gpus": 1, "gpu_memory_mib": 2_000}
         jobs.append(make_job(**changes))
+    if draw(st.booleans()):
+        inside = frozenset(node.name for node in nodes if draw(st.booleans()))
+        place = {gpu: node.name for node in nodes for gpu in node.gpu_ids}
+        inner = [place[job.gpu_ids[0]] in inside if job.gpu_ids else draw(st.booleans()) for job in jobs]
+        jobs = [replace(job, partition="p" if here else "") for job, here in zip(jobs, inner, strict=True)]
+        return make_snapshot(*jobs, nodes=nodes, partitions={"p": Partition(inside)})
     return make_snapshot(*jobs, nodes=nodes)
 
 
@@ -124,6 +130,54 @@ def test_limits_bind_who_joins_and_who_is_bundled() -> None:
     assert sum(bool(gpus) for gpus in has.values()) == 2
 
 
+def test_who_may_not_start_holds_up_nobody_of_its_bundle() -> None:
+    limits = {"full": Limit("running_jobs", 1, level="project Speech")}
+    held = make_job(gpus=1, holds=(0,), limits=("full",), restartable=False)
+    first, second = part(300, limits=("full",), priority=1), part(300)
+    for policy in ("fifo_gang", "f_scheduling", "max_min_fairness"):
+        has = after(make_snapshot(held, first, second, nodes=make_nodes(2), limits=limits), policy)
+        assert (has[first.id], has[second.id]) == ((), (1,))
+
+
+def test_bundles_follow_the_policy_and_hold_equal_types_only() -> None:
+    curves = {"titan_xp": make_curve(), "v100": make_curve()}
+    taken = make_job(gpus=1, holds=(1,), type="v100", restartable=False)
+    nodes = (*make_nodes(1), *make_nodes(1, type="v100", first_id=1))
+    picky, easy = part(300, curves={"v100": make_curve()}), part(300, curves=curves)
+    has = after(make_snapshot(taken, picky, easy, nodes=nodes), "multifactor")
+    assert (has[picky.id], has[easy.id]) == ((), (0,))
+    long, short = part(600, remaining_steps=1e6), part(600, remaining_steps=10.0)
+    has = after(make_snapshot(long, short, nodes=make_nodes(1)), "shortest_remaining_time")
+    assert (has[long.id], has[short.id]) == ((), (0,))
+
+
+@pytest.mark.parametrize("policy", FEW[:3])
+def test_whoever_is_ahead_is_not_kept_from_a_gpu_by_those_who_keep_joining(policy: str) -> None:
+    holds = part(500, holds=(0,), remaining_steps=100.0)
+    whole = make_job(gpus=1, priority=100)
+    long, short = part(400, remaining_steps=10_000.0), part(400, remaining_steps=50.0)
+    has = after(make_snapshot(holds, whole, long, short, nodes=make_nodes(1)), policy)
+    assert (has[whole.id], has[long.id], has[short.id]) == ((), (), (0,))
+
+
+def test_processors_of_the_node_bound_a_bundle() -> None:
+    node = replace(make_nodes(1)[0], cpu_milli=8_000)
+    jobs = [part(300, cpu_milli=8_000), part(300, cpu_milli=8_000), part(300, cpu_milli=0)]
+    has = after(make_snapshot(*jobs, nodes=(node,)), "fifo_gang")
+    assert [bool(has[job.id]) for job in jobs] == [True, False, True]
+
+
+def test_parts_on_a_lost_node_are_told_of_the_node() -> None:
+    lost, other = make_nodes(1, schedulable=False, lost=True), make_nodes(1, first_id=1, type="v100")
+    jobs = [part(600, holds=(0,), curves={"titan_xp": make_curve(), "v100": make_curve()}) for _ in range(2)]
+    jobs[1] = replace(jobs[1], gpu_milli=400)
+    full = part(500, holds=(1,), type="v100")
+    plan = plan_round(make_snapshot(*jobs, full, nodes=(*lost, *other)), load_policy("fifo_gang", {}))
+    assert {move.job_id: move.reason.token for move in plan.moves} == dict.fromkeys(
+        (job.id for job in jobs), "node_lost"
+    )
+
+
 def test_jobs_of_two_partitions_share_no_gpu() -> None:
     nodes = make_nodes(1, 1)
     partitions = {name: Partition(frozenset({node.name})) for name, node in zip("ab", nodes, strict=True)}
@@ -143,13 +197,39 @@ def test_a_part_on_a_drained_node_leaves_where_there_is_room_and_else_stays() ->
     assert has[stays.id] == (0,)
 
 
-def test_what_is_guaranteed_is_taken_from_whole_jobs_only() -> None:
+def test_what_is_guaranteed_is_not_taken_from_who_shares_a_gpu() -> None:
     guarantees = (Guarantee("vision", 1, reclaim_within_s=0.0),)
     shared = [part(500, holds=(0,)), part(500, holds=(0,))]
     whole, claims = make_job(gpus=1, holds=(1,)), make_job(gpus=1, project="vision")
     has = after(make_snapshot(*shared, whole, claims, nodes=make_nodes(2), guarantees=guarantees), "fifo_gang")
     assert [has[job.id] for job in shared] == [(0,), (0,)]
     assert (has[whole.id], has[claims.id]) == ((), (1,))
+    alone = part(990, holds=(0,))
+    has = after(make_snapshot(alone, claims, nodes=make_nodes(1), guarantees=guarantees), "fifo_gang")
+    assert (has[alone.id], has[claims.id]) == ((), (0,))
+
+
+def test_parts_count_in_guarantees_by_their_share_and_borrow_nothing() -> None:
+    guarantees = (Guarantee("vision", 2, reclaim_within_s=0.0),)
+    quarters = [part(250, holds=(0,), project="vision") for _ in range(4)]
+    borrows, claims = make_job(gpus=1, holds=(1,)), make_job(gpus=1, project="vision")
+    snapshot = make_snapshot(*quarters, borrows, claims, nodes=make_nodes(2), guarantees=guarantees)
+    assert after(snapshot, "fifo_gang")[claims.id] == (1,)
+    evades = [part(990) for _ in range(2)]
+    guarantees = (Guarantee("vision", 1, reclaim_within_s=0.0),)
+    has = after(make_snapshot(*evades, nodes=make_nodes(2), guarantees=guarantees), "fifo_gang")
+    assert sum(bool(has[job.id]) for job in evades) == 1
+
+
+def test_a_higher_level_puts_out_who_is_alone_on_a_gpu_only() -> None:
+    qos = {"urgent": Qos(10, ("normal",)), "normal": Qos()}
+    urgent = make_job(gpus=1, qos="urgent", priority=10)
+    alone = part(500, holds=(0,), qos="normal")
+    has = after(make_snapshot(alone, urgent, nodes=make_nodes(1), qos=qos), "multifactor")
+    assert has[alone.id] == ()
+    beside = part(500, holds=(0,), qos="normal")
+    has = after(make_snapshot(alone, beside, urgent, nodes=make_nodes(1), qos=qos), "multifactor")
+    assert (has[alone.id], has[beside.id]) == ((0,), (0,))
 
 
 def test_a_preview_says_that_a_part_would_start_beside_others() -> None:

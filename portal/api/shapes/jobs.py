@@ -283,7 +283,9 @@ class Sharing(Shape):
     share_percent: SharePercent
     memory_mib: int | None
     whole_steps_per_s: float | None = Field(description="On the whole GPU; null where that is not known.")
-    expected_slowdown: float | None = Field(description="Against the whole GPU, where others fill what it leaves.")
+    expected_slowdown: float | None = Field(
+        description="Against the whole GPU; until such a part was measured, as if others filled the rest."
+    )
     measured_slowdown: float | None = Field(description="Against the whole GPU, by the last reports.")
     neighbours: list[Neighbour] = Field(description="Those that hold parts of its GPU now, the largest first.")
 

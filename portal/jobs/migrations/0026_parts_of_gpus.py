@@ -28,6 +28,21 @@ DROP TRIGGER {function} ON {table};
 CREATE TRIGGER {function} AFTER INSERT OR DELETE OR UPDATE OF during, share_percent, memory_mib, accelerator_id
   ON {table} FOR EACH ROW EXECUTE FUNCTION {function}();
 """
+BEFORE = """
+CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP <> 'INSERT' AND upper_inf(OLD.during) THEN
+    UPDATE jobs_accelerator SET {share} = {share} + OLD.share_percent WHERE id = OLD.accelerator_id;
+  END IF;
+  IF TG_OP <> 'DELETE' AND upper_inf(NEW.during) THEN
+    UPDATE jobs_accelerator SET {share} = {share} - NEW.share_percent WHERE id = NEW.accelerator_id;
+  END IF;
+  RETURN NULL;
+END $$;
+DROP TRIGGER {function} ON {table};
+CREATE TRIGGER {function} AFTER INSERT OR DELETE OR UPDATE OF during, share_percent, accelerator_id
+  ON {table} FOR EACH ROW EXECUTE FUNCTION {function}();
+"""
 KEPT = [
     {
         "table": "jobs_hold",
@@ -65,5 +80,5 @@ class Migration(migrations.Migration):
                 name="job_part_is_of_one_gpu",
             ),
         ),
-        *(migrations.RunSQL(COUNTERS.format(**kept)) for kept in KEPT),
+        *(migrations.RunSQL(COUNTERS.format(**kept), BEFORE.format(**kept)) for kept in KEPT),
     ]

@@ -7,8 +7,7 @@ from itertools import islice, pairwise
 
 from portal.jobs import events
 from portal.jobs.models import Accelerator, JobEvent, MetricPoint, Run, ThroughputSample
-from portal.jobs.profiles import own_workload, workload_of
-from portal.jobs.schema import WHOLE_PERCENT
+from portal.jobs.profiles import of_share, own_workload, workload_of
 from scheduling.throughput import Number, Sample, measure
 
 #: Below this share of its pace an emulated run counts as one that cannot keep it.
@@ -30,9 +29,8 @@ def update(run: Run, now: datetime) -> None:
     Run.objects.filter(pk=run.pk).update(steps_per_s=now_steps_per_s or run.steps_per_s)
     if measured:
         _mark_pace(run, measured, now)
-        if run.job.gpu_share_percent == WHOLE_PERCENT:  # beside others it says nothing of how fast a GPU is
-            row = _sample_row(run, measured, gpus, points[-1].at)
-            ThroughputSample.objects.update_or_create(run=run, epoch=run.epoch, defaults=row)
+        row = _sample_row(run, measured, gpus, points[-1].at)
+        ThroughputSample.objects.update_or_create(run=run, epoch=run.epoch, defaults=row)
 
 
 def _samples(run: Run, points: list[MetricPoint], accelerator_type: str, count: int) -> list[Sample]:
@@ -56,7 +54,7 @@ def _samples(run: Run, points: list[MetricPoint], accelerator_type: str, count: 
 
 def _workload(run: Run) -> str:
     """What runs on emulated devices is filed as the job's own: no other job may count on it."""
-    return own_workload(run.job) if run.emulated else workload_of(run.job)
+    return of_share(own_workload(run.job) if run.emulated else workload_of(run.job), run.job)
 
 
 def _sample_row(run: Run, measured: Number, gpus: list[Accelerator], measured_at: datetime) -> dict[str, object]:

@@ -105,9 +105,11 @@ def gpus_by_type(partition: Partition | None) -> dict[str, int]:
     return dict(gpus_in(partition).values_list("node__accelerator_type").annotate(count=Count("pk")))
 
 
-def gpus_in(partition: Partition | None) -> QuerySet[Accelerator]:
-    """What of it is present; without one, what is in no partition."""
-    present = Accelerator.objects.filter(present=True, node__lost=False).order_by()
+def gpus_in(partition: Partition | None, *, lost: bool = False) -> QuerySet[Accelerator]:
+    """What of it is present; without one, what is in no partition. `lost`: on lost nodes, too."""
+    present = Accelerator.objects.filter(present=True).order_by()
+    if not lost:
+        present = present.filter(node__lost=False)
     if partition is not None:
         return present.filter(_inside(partition))
     for one in Partition.objects.all():

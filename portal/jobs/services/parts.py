@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from django.db.models import Min
+
 from portal.jobs.models import Partition
 from portal.jobs.schema import WHOLE_PERCENT, FieldProblem, Gpus, Problems
 from portal.jobs.services.partitions import gpus_in
@@ -15,18 +17,22 @@ class Parts(TypedDict):
 
 
 def parts_of(gpus: Gpus, partition: Partition | None) -> Parts:
-    """Raises Problems where no GPU that it may use has so much memory.
+    """Raises Problems where no type of GPU that it may use has so much memory on all nodes: rounds place by type.
 
-    A part without a memory of its own takes its share of the smallest GPU that it may be given, so that whoever
-    shares a GPU never takes more of its memory than there is. Nothing is claimed where memories are not known.
+    A part without a memory of its own takes its share of the smallest GPU that it may be given, so that all who share
+    one fit. Nothing is claimed where memories are not known.
     """
-    there = gpus_in(partition).filter(memory_mib__gt=0)
+    share = gpus.share_percent
+    if share == WHOLE_PERCENT and gpus.memory is None:
+        return {"gpu_share_percent": share, "gpu_memory_mib": 0}
+    there = gpus_in(partition, lost=True).filter(memory_mib__gt=0)  # what is lost may come back
     if gpus.types:
         there = there.filter(node__accelerator_type__in=gpus.types)
-    sizes = sorted(set(there.values_list("memory_mib", flat=True)))
+    sizes = sorted(
+        there.values_list("node__accelerator_type").annotate(least=Min("memory_mib")).values_list("least", flat=True)
+    )
     if gpus.memory is not None and sizes and gpus.memory > sizes[-1]:
-        text = f"no GPU that the job may use has {gpus.memory} MiB: the largest has {sizes[-1]}"
+        text = f"no type of GPU that the job may use has {gpus.memory} MiB: the largest has {sizes[-1]}"
         raise Problems([FieldProblem("gpus.memory", text, "too_large")])
-    share = gpus.share_percent
-    own = sizes[0] * share // 100 if sizes and share < WHOLE_PERCENT else 0
+    own = sizes[0] * share // WHOLE_PERCENT if sizes else 0
     return {"gpu_share_percent": share, "gpu_memory_mib": own if gpus.memory is None else gpus.memory}
