@@ -15,7 +15,13 @@ from typing import Any
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
 from evenkeel.runner.listening import Listener
-from evenkeel.runner.processes import descendants, kernel_oom_kills, proportional_mib, signal_quietly
+from evenkeel.runner.processes import (
+    descendants,
+    group_oom_kills,
+    kernel_oom_kills,
+    proportional_mib,
+    signal_quietly,
+)
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
@@ -103,7 +109,8 @@ class Runner:
         self._end_descendants()
         self._listener.listen()
         limits = {"memory_mib": self._spec.memory_mib, "max_duration_s": self._max_duration_s}
-        self._finish(judge(self._workers, self._heard, self._order, limits, self._oom))
+        in_group = group_oom_kills(f"{self._spec.run_id}.{self._spec.epoch}") > 0
+        self._finish(judge(self._workers, self._heard, self._order, limits, self._oom, in_group))
 
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector, woken_by_signals() as signals:
@@ -148,7 +155,7 @@ class Runner:
 
     def _after_end_of(self, worker: Worker) -> None:
         now = time.monotonic()
-        if worker.signal == signal.SIGKILL and not worker.signalled:
+        if worker.killed and not worker.signalled:
             self._oom = kernel_oom_kills() > self._oom_kills
         if worker.failed and self._order is None:
             self._end_by(now + ECHO_S, 3.0)

@@ -116,11 +116,36 @@ def signal_quietly(pid: int, number: int) -> None:
 def kernel_oom_kills() -> int:
     """How often this kernel has killed for want of memory; 0 where it does not say."""
     try:
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
+        return _counted("oom_kill", Path("/proc/vmstat"))
     except OSError:
-        pass
+        return 0
+
+
+def group_oom_kills(name: str, proc: Path = Path("/proc/self")) -> int:
+    """How often the kernel has killed in our control group of memory; 0 where we are in none of that name."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = [line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines()]
+        own = {controller: group for _, controllers, group in lines for controller in controllers.split(",")}
+        for line in (proc / "mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            kind, _, options = after.split(" ", 2)
+            if kind == "cgroup2":
+                group, file = own.get("", "/"), "memory.events"
+            elif kind == "cgroup" and "memory" in options.split(","):
+                group, file = own.get("memory", "/"), "memory.oom_control"
+            else:
+                continue
+            root, mount = before.split(" ")[3:5]
+            path = Path(mount, os.path.relpath(group, root), file)
+            if Path(group).name == name and path.exists():
+                return _counted("oom_kill", path)
+    return 0
+
+
+def _counted(name: str, path: Path) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith(f"{name} "):
+            return int(line.split()[1])
     return 0
 
 
@@ -163,9 +188,11 @@ def die_with_parent(parent: int) -> None:
 
 
 def die_first_for_memory() -> None:
-    """For a worker: where memory runs out the kernel shall end it, not the runner, which can say what happened."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
-        file.write("500")
+    """For a worker: where memory runs out the kernel shall end it, not the runner, which can say what happened.
+    Relative to the runner, whose own score may have been raised; who raises needs no rights."""
+    score = Path("/proc/self/oom_score_adj")
+    with contextlib.suppress(OSError, ValueError):
+        score.write_text(str(min(1000, int(score.read_text()) + 500)))
 
 
 def set_name(name: str) -> None:

@@ -35,18 +35,26 @@ class Verdict:
     signal: int | None = None
 
 
-def judge(workers: Sequence[Worker], heard: Heard, order: Order | None, limits: dict[str, Any], oom: bool) -> Verdict:
-    """`oom`: the kernel killed something for want of memory around the time a worker was killed."""
+def judge(
+    workers: Sequence[Worker],
+    heard: Heard,
+    order: Order | None,
+    limits: dict[str, Any],
+    oom: bool,
+    in_group: bool = False,
+) -> Verdict:
+    """`oom`: the kernel killed something for want of memory around the time a worker was killed; `in_group`: it did so
+    in the control group of the run, perhaps a worker's child, whose end the worker may tell in any way."""
     if all(worker.exit_code == 0 for worker in workers):
         if order is not None and not heard.done:
             return _as_ordered(order, heard, limits) if order is Order.TIME_LIMIT else Verdict("stopped", exit_code=0)
         return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
     by_itself = [worker for worker in workers if worker.failed and not worker.signalled]
     if by_itself and order not in (Order.KILL, Order.MEMORY):
-        return _failure(_first(by_itself, heard), heard, oom)
+        return _failure(_first(by_itself, heard), heard, oom, in_group)
     if order is not None:
         return _as_ordered(order, heard, limits)
-    return _failure(_first([worker for worker in workers if worker.failed], heard), heard, oom)
+    return _failure(_first([worker for worker in workers if worker.failed], heard), heard, oom, in_group)
 
 
 def _as_ordered(order: Order, heard: Heard, limits: dict[str, Any]) -> Verdict:
@@ -66,22 +74,23 @@ def _first(failed: list[Worker], heard: Heard) -> Worker:
     """The worker whose failure brought the others down: one killed from outside cannot be an echo of
     another's failure, and an error that was told first is older than those that follow from it."""
     told_at = {int(error["rank"]): float(error["t"]) for error in reversed(heard.errors)}
-    killed = signal.SIGKILL
 
     def rank_of(worker: Worker) -> tuple[bool, bool, float, int]:
         memory = _ran_out_of_memory(worker, heard)
         at = told_at.get(worker.rank, worker.ended_at or 0.0)
-        return worker.signal != killed, not memory and worker.signal is None, at, worker.order
+        return not worker.killed, not memory and worker.signal is None, at, worker.order
 
     return min(failed, key=rank_of)
 
 
-def _failure(worker: Worker, heard: Heard, oom: bool) -> Verdict:
+def _failure(worker: Worker, heard: Heard, oom: bool, in_group: bool) -> Verdict:
     where = f"worker {worker.rank}"
+    if in_group or (oom and worker.killed):
+        how = "was killed by the kernel" if worker.killed else "ended after the kernel killed a process of the run"
+        message = f"{where} {how}: out of memory"
+        return Verdict("out_of_memory", message, exit_code=worker.exit_code, signal=worker.signal)
     if worker.signal is not None:
         name = signal.Signals(worker.signal).name if worker.signal in set(signal.Signals) else str(worker.signal)
-        if worker.signal == signal.SIGKILL and oom:
-            return Verdict("out_of_memory", f"{where} was killed by the kernel: out of memory", signal=worker.signal)
         return Verdict("signal", f"{where} was ended by {name}", signal=worker.signal)
     reason = "out_of_memory" if _ran_out_of_memory(worker, heard) else "user_error"
     text = _last_words(worker, heard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -36,6 +37,11 @@ class Worker:
     @property
     def failed(self) -> bool:
         return not self.running and self.exit_code != 0
+
+    @property
+    def killed(self) -> bool:
+        """By SIGKILL, itself or the child of which it only passes on the end, as a shell does."""
+        return self.signal == signal.SIGKILL or self.exit_code == 128 + signal.SIGKILL
 
     def end(self, status: int, order: int) -> None:
         code = os.waitstatus_to_exitcode(status)
