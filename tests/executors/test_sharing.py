@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest
-from scheduling.executors.local import sharing
+from scheduling.executors.local import launching, sharing
 from scheduling.executors.local.executor import LocalExecutor
 from tests.executors.contract import ended, reason
 
 REAL = tuple(AcceleratorInfo(i, "titan_xp", f"GPU-{i}", 12_196, emulated=False) for i in range(2))
+EPOCH_DIR = Path("/data/jobs/a/runs/b/1")
+ALONE = {"CUDA_MPS_PIPE_DIRECTORY": "/data/jobs/a/runs/b/1/no-mps"}
 VIRTUAL = tuple(dataclasses.replace(device, emulated=True) for device in REAL)
 
 
@@ -55,17 +57,18 @@ def daemon(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def told(request: LaunchRequest, devices: tuple[AcceleratorInfo, ...], environ: dict[str, str]) -> str:
-    return sharing.in_words(request, devices, sharing.variables(request, devices, environ))
+    return sharing.in_words(request, devices, sharing.variables(request, devices, EPOCH_DIR, environ))
 
 
-def test_a_whole_device_is_nothing_to_speak_of(daemon: dict[str, str]) -> None:
-    assert sharing.variables(make_request(), REAL, daemon) == {}
+def test_a_whole_device_is_nothing_to_speak_of_and_its_run_joins_no_daemon(daemon: dict[str, str]) -> None:
+    assert sharing.variables(make_request(), REAL, EPOCH_DIR, daemon) == ALONE
+    assert sharing.variables(make_request(), VIRTUAL, EPOCH_DIR, daemon) == {}
     assert told(make_request(), REAL, daemon) == ""
 
 
 def test_where_mps_listens_it_is_told_the_part(daemon: dict[str, str]) -> None:
     request = make_request(gpu_share_percent=50, gpu_memory_mib=4_096)
-    assert sharing.variables(request, REAL[:1], daemon) == {
+    assert sharing.variables(request, REAL[:1], EPOCH_DIR, daemon) == {
         "EVENKEEL_GPU_SHARE_PERCENT": "50",
         "EVENKEEL_GPU_MEMORY_MIB": "4096",
         "CUDA_MPS_PIPE_DIRECTORY": daemon["CUDA_MPS_PIPE_DIRECTORY"],
@@ -77,14 +80,16 @@ def test_where_mps_listens_it_is_told_the_part(daemon: dict[str, str]) -> None:
 
 def test_each_device_that_the_job_sees_has_the_limit(daemon: dict[str, str]) -> None:
     request = make_request(gpu_share_percent=25, gpu_memory_mib=1_000)
-    assert sharing.variables(request, REAL, daemon)["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=1000M,1=1000M"
-    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in sharing.variables(make_request(gpu_share_percent=25), REAL, daemon)
+    found = sharing.variables(request, REAL, EPOCH_DIR, daemon)
+    assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=1000M,1=1000M"
+    found = sharing.variables(make_request(gpu_share_percent=25), REAL, EPOCH_DIR, daemon)
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in found
     assert told(request, REAL, daemon) == "Shares each of its GPUs by MPS (at most 25 % of its threads)"
 
 
 def test_memory_of_a_device_that_is_not_shared_is_limited_too(daemon: dict[str, str]) -> None:
     request = make_request(gpu_memory_mib=4_096)
-    found = sharing.variables(request, REAL[:1], daemon)
+    found = sharing.variables(request, REAL[:1], EPOCH_DIR, daemon)
     assert found["EVENKEEL_GPU_MEMORY_MIB"] == "4096"
     assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M"
     assert "EVENKEEL_GPU_SHARE_PERCENT" not in found
@@ -96,13 +101,13 @@ def test_without_mps_devices_are_shared_by_time_slicing(tmp_path: Path) -> None:
     request = make_request(gpu_share_percent=50)
     for place in (tmp_path, tmp_path / "nowhere"):
         environ = {"CUDA_MPS_PIPE_DIRECTORY": str(place)}
-        assert sharing.variables(request, REAL[:1], environ) == {"EVENKEEL_GPU_SHARE_PERCENT": "50"}
+        assert sharing.variables(request, REAL[:1], EPOCH_DIR, environ) == {"EVENKEEL_GPU_SHARE_PERCENT": "50"} | ALONE
         assert told(request, REAL[:1], environ).startswith("Shares its GPU by time slicing")
 
 
 def test_emulated_devices_are_shared_by_their_pace(daemon: dict[str, str]) -> None:
     request = make_request(gpu_share_percent=50, pace_steps_per_s=2.0)
-    assert sharing.variables(request, VIRTUAL[:1], daemon) == {"EVENKEEL_GPU_SHARE_PERCENT": "50"}
+    assert sharing.variables(request, VIRTUAL[:1], EPOCH_DIR, daemon) == {"EVENKEEL_GPU_SHARE_PERCENT": "50"}
     assert told(request, VIRTUAL[:1], daemon) == "Shares its GPU, emulated: paced to 50 %"
     unpaced = dataclasses.replace(request, pace_steps_per_s=None)
     assert told(unpaced, VIRTUAL[:1], daemon) == "Shares its GPU, emulated: without a given pace"
@@ -138,3 +143,29 @@ def test_a_daemon_that_the_job_cannot_reach_is_none(tmp_path: Path, daemon: dict
         with Account(2_100_099).files():
             assert sharing.mps_directory(daemon) is None
     assert sharing.mps_directory(daemon) == str(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("name", [".", "control"])
+def test_a_daemon_of_another_account_is_none(tmp_path: Path, daemon: dict[str, str], name: str) -> None:
+    os.chown(tmp_path / name, 2_100_099, 2_100_099)
+    assert sharing.mps_directory(daemon) is None
+
+
+def test_a_daemon_where_anybody_may_write_is_none(tmp_path: Path, daemon: dict[str, str]) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    assert sharing.mps_directory({"CUDA_MPS_PIPE_DIRECTORY": str(link)}) is None
+    tmp_path.chmod(0o777)
+    assert sharing.mps_directory(daemon) is None
+
+
+def test_a_job_names_no_daemon_of_its_own(tmp_path: Path) -> None:
+    """What the executor says comes last."""
+    env = {"CUDA_MPS_PIPE_DIRECTORY": "/somewhere"}
+    for name in ("work", "1"):
+        (tmp_path / name).mkdir()
+    content = launching._launch_content(make_request(env=env), list(REAL), tmp_path, tmp_path / "work", tmp_path / "1")
+    named = Path(content["environment"]["CUDA_MPS_PIPE_DIRECTORY"])
+    assert named.parent == tmp_path / "1"
+    assert not named.exists()

@@ -122,7 +122,7 @@ def _launch_content(
         environment["GLOO_SOCKET_IFNAME"] = "lo"
         if request.pace_steps_per_s:
             environment["EVENKEEL_PACE_STEPS_PER_S"] = repr(request.pace_steps_per_s)
-    shared = sharing.variables(request, devices)
+    shared = sharing.variables(request, devices, epoch_dir)
     limits = LIMITS | ({"data": request.memory_mib << 20} if request.memory_mib and emulated else {})
     return content | {
         "workdir": str(workdir),

@@ -11,20 +11,27 @@ from pathlib import Path
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest
 
 MPS_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108  # nosec B108 (where NVIDIA's daemon listens unless told otherwise)
+NO_MPS = "no-mps"  # in the epoch's directory nothing has this name, so that no daemon listens there
 WHOLE = 100
 
 
 def variables(
-    request: LaunchRequest, devices: Sequence[AcceleratorInfo], environ: Mapping[str, str] = os.environ
+    request: LaunchRequest,
+    devices: Sequence[AcceleratorInfo],
+    epoch_dir: Path,
+    environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """Nothing where the run has its devices to itself and no limit to their memory."""
+    """On real devices also which MPS daemon: the driver asks for one by itself, and who has a device alone would wait
+    there behind others."""
     share, memory_mib = request.gpu_share_percent, request.gpu_memory_mib
     found = {} if share >= WHOLE else {"EVENKEEL_GPU_SHARE_PERCENT": str(share)}
     if memory_mib is not None:
         found["EVENKEEL_GPU_MEMORY_MIB"] = str(memory_mib)
-    mps = mps_directory(environ) if found and not _emulated(devices) else None
-    if mps is None:
+    if _emulated(devices):
         return found
+    mps = mps_directory(environ) if found else None
+    if mps is None:
+        return found | {"CUDA_MPS_PIPE_DIRECTORY": str(epoch_dir / NO_MPS)}
     found |= {"CUDA_MPS_PIPE_DIRECTORY": mps, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(min(share, WHOLE))}
     if memory_mib is not None:  # by ordinal among the devices that the job sees
         limits = (f"{ordinal}={memory_mib}M" for ordinal in range(len(devices)))
@@ -41,7 +48,7 @@ def in_words(request: LaunchRequest, devices: Sequence[AcceleratorInfo], given: 
     if _emulated(devices):
         paced = f"paced to {share} %" if request.pace_steps_per_s else "without a given pace"
         return f"Shares {own}, emulated: {paced}"
-    if "CUDA_MPS_PIPE_DIRECTORY" in given:
+    if "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in given:
         return f"Shares {own} by MPS (at most {share} % of its threads)"
     return f"Shares {own} by time slicing (nothing holds it to its {share} %)"
 
@@ -49,11 +56,14 @@ def in_words(request: LaunchRequest, devices: Sequence[AcceleratorInfo], given: 
 def mps_directory(environ: Mapping[str, str]) -> str | None:
     """Where NVIDIA's MPS control daemon listens. Asked with the job's rights: one that the job cannot reach is none
     for it. Connecting would prove that the daemon still runs, but each attempt leaves a complaint in its log; and
-    where it is gone, the driver goes on without it."""
+    where it is gone, the driver goes on without it. Only root's or our own counts: in /tmp anybody, a job too, can
+    make one of that name."""
     directory = environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
     with contextlib.suppress(OSError):
-        mode = Path(directory, "control").stat().st_mode
-        return directory if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode) else None
+        place, control = Path(directory).lstat(), Path(directory, "control").lstat()
+        ours = {place.st_uid, control.st_uid} <= {0, os.geteuid()} and not place.st_mode & stat.S_IWOTH
+        listens = stat.S_ISSOCK(control.st_mode) or stat.S_ISFIFO(control.st_mode)
+        return directory if ours and listens else None
     return None
 
 
