@@ -33,8 +33,12 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
 
 def test_the_workers_own_device_is_limited(limits: list[tuple[float, int]]) -> None:
     settings = read_settings({"EVENKEEL_GPU_MEMORY_MIB": "2048", "LOCAL_RANK": "1"})
-    assert evenkeel.limit_gpu_memory(settings) == 0.25
-    assert limits == [(0.25, 1)]
+    assert evenkeel.limit_gpu_memory(settings) == 0.1875, "less 512 MiB of CUDA's own"
+    assert limits == [(0.1875, 1)]
+
+
+def test_half_of_a_small_limit_is_left_to_the_program(limits: list[tuple[float, int]]) -> None:
+    assert evenkeel.limit_gpu_memory(read_settings({"EVENKEEL_GPU_MEMORY_MIB": "512"})) == 256 / 8_192
 
 
 def test_more_than_there_is_is_all_of_it(limits: list[tuple[float, int]]) -> None:
@@ -52,13 +56,13 @@ def test_a_program_that_hid_all_devices_but_its_own_is_limited_there(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     evenkeel.limit_gpu_memory(read_settings({"EVENKEEL_GPU_MEMORY_MIB": "2048", "LOCAL_RANK": "1"}))
-    assert limits == [(0.25, 0)]
+    assert limits == [(0.1875, 0)]
 
 
 def test_training_sets_the_limit_before_the_program_allocates(limits: list[tuple[float, int]]) -> None:
     settings = read_settings({"EVENKEEL_GPU_MEMORY_MIB": "4096", "EVENKEEL_TOTAL_STEPS": "1"})
     with evenkeel.training(settings=settings) as run:
-        assert limits == [(0.5, 0)]
+        assert limits == [(0.4375, 0)]
         for _ in run.steps():
             pass
 
@@ -72,7 +76,7 @@ def test_the_device_sets_it_where_torch_was_imported_late(
         run = evenkeel.training(settings=settings).__enter__()
     assert limits == []
     assert run.device == "cuda:0"
-    assert limits == [(0.5, 0)]
+    assert limits == [(0.4375, 0)]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with CUDA")
