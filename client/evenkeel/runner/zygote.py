@@ -50,7 +50,7 @@ def serve(listener: socket.socket, idle_s: float) -> None:
         except TimeoutError:
             continue
         last_used = time.monotonic()
-        with connection, contextlib.suppress(OSError, ValueError):
+        with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # what it cannot make out
             connection.settimeout(REQUEST_TIMEOUT_S)
             _answer(connection, listener)
 
@@ -62,13 +62,13 @@ def _answer(connection: socket.socket, listener: socket.socket) -> None:
         return
     try:
         asked = json.loads(data)
-        handed = Handed(**dict(zip(asked["fds"], fds, strict=True)))
+        epoch_dir, handed = Path(asked["epoch_dir"]), Handed(**dict(zip(asked["fds"], fds, strict=True)))
         pid = os.fork()
         if pid == 0:
             connection.close()
             listener.close()
             os.setsid()
-            run_epoch(Path(asked["epoch_dir"]), handed, can_fork=True)
+            run_epoch(epoch_dir, handed, can_fork=True)
         connection.sendall(f"{pid}\n".encode())
     finally:
         for fd in fds:
