@@ -7,19 +7,25 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from evenkeel.runner import entry
+from evenkeel.runner.processes import identity
 
 from scheduling.executors.base import LaunchRequest
 from scheduling.executors.local import admitting, cgroups
+from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.admitting import limits_in_words
 from scheduling.executors.local.cgroups import Cgroups, Mount, Parent
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.local.sweeping import RunnerIdentity
 from tests.executors.contract import ended, reason
 from tests.executors.test_sharing import make_request
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="groups are root's")
 NONE = "the number of threads only"
+PRIVATE = f"evenkeel-test-{os.getpid()}"
 
 
 def make_tree(place: Path, version: int, *, own: str = "/", given: str = "/") -> Path:
@@ -116,15 +122,92 @@ def test_only_what_is_asked_for_is_limited_and_what_fails_is_left_out(tmp_path: 
     assert set(groups.create("r", 1, cpus=1, memory_mib=100)) == {"cpu"}
 
 
-def test_empty_groups_that_nobody_knows_are_swept(tmp_path: Path) -> None:
-    for name in ("known.1", "left.2", "busy.1"):
+@pytest.mark.parametrize(
+    ("version", "file", "content"), [(2, "memory.swap.max", "0"), (1, "memory.memsw.limit_in_bytes", str(512 << 20))]
+)
+def test_what_is_limited_does_not_go_to_swap(tmp_path: Path, version: int, file: str, content: str) -> None:
+    groups = Cgroups({"memory": Parent(version, tmp_path)})
+    [made] = groups.create("uncounted", 1, cpus=None, memory_mib=512).values()
+    assert not (made.path / file).exists(), "a kernel that does not count swap"
+    (tmp_path / "r.1").mkdir()
+    (tmp_path / "r.1" / file).touch()
+    groups.create("r", 1, cpus=None, memory_mib=512)
+    assert (tmp_path / "r.1" / file).read_text() == content
+
+
+def test_empty_groups_of_ours_that_nobody_knows_are_swept(tmp_path: Path) -> None:
+    for name in ("known.1", "left.2", "busy.1", "elsewhere.1", "system.slice"):
         (tmp_path / name).mkdir()
     (tmp_path / "busy.1" / "process").touch()
-    groups = Cgroups({"cpu": Parent(2, tmp_path)})
-    groups.sweep([("known", 1)], min_age_s=60.0)
+    groups, ours = Cgroups({"cpu": Parent(2, tmp_path)}), {"known", "left", "busy"}
+    groups.sweep([("known", 1)], ours, min_age_s=60.0)
     assert (tmp_path / "left.2").exists(), "too young to tell"
-    groups.sweep([("known", 1)], min_age_s=-2.0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["busy.1", "known.1"]
+    groups.sweep([("known", 1)], ours, min_age_s=-2.0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["busy.1", "elsewhere.1", "known.1", "system.slice"]
+
+
+def test_a_group_that_goes_meanwhile_ends_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "left.1").mkdir()
+    monkeypatch.setattr(cgroups, "_groups_in", lambda parent: [parent / "gone.1", parent / "left.1"])
+    Cgroups({"cpu": Parent(2, tmp_path)}).sweep([], {"gone", "left"}, min_age_s=-2.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Admitting
+
+
+@pytest.fixture
+def me() -> RunnerIdentity:
+    found = RunnerIdentity.parse(identity())
+    assert found is not None
+    return found
+
+
+def test_a_runner_joins_each_group_once_and_is_told(
+    tmp_path: Path, me: RunnerIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[Path] = []
+
+    def enter(group: Path, pid: int) -> bool:
+        entered.append(group)
+        return pid == me.pid
+
+    monkeypatch.setattr(admitting, "_enter", enter)
+    groups = Cgroups({name: Parent(2, tmp_path) for name in ("cpu", "memory")})
+    with admitting.Gate(groups, make_request(cpus=1, memory_mib=512), emulated=True) as gate:
+        waiting = os.dup(gate.open() or -1)
+        gate.admit(me, Account(None))
+        assert entry._pass(waiting) == "CPU and memory are limited by cgroups v2"
+    assert entered == [tmp_path / f"{'b' * 32}.1"]
+
+
+def test_a_runner_that_cannot_join_is_told(tmp_path: Path, me: RunnerIdentity) -> None:
+    groups = Cgroups({"memory": Parent(2, tmp_path)})
+    with admitting.Gate(groups, make_request(memory_mib=512), emulated=True) as gate:
+        waiting = os.dup(gate.open() or -1)
+        (tmp_path / f"{'b' * 32}.1" / "cgroup.procs").mkdir()
+        gate.admit(me, Account(None))
+        assert entry._pass(waiting) == "Memory is limited by rlimits: it could not be put into its cgroup"
+
+
+def test_a_runner_that_waits_no_longer_joins_nothing(tmp_path: Path, me: RunnerIdentity) -> None:
+    """Its workers may run already, and would stay outside."""
+    groups = Cgroups({"memory": Parent(2, tmp_path)})
+    with admitting.Gate(groups, make_request(memory_mib=512), emulated=True) as gate:
+        os.close(os.dup(gate.open() or -1))
+        gate.admit(me, Account(None))
+    [group] = tmp_path.iterdir()
+    assert not (group / "cgroup.procs").exists()
+
+
+def test_without_a_group_the_log_says_why() -> None:
+    spec = SimpleNamespace(limits_in_words="Memory is limited by rlimits")
+    assert entry._limits(spec, None) == "Memory is limited by rlimits: no cgroup may be written here"  # type: ignore[arg-type]
+    reading, writing = os.pipe()
+    os.close(writing)
+    failed = "Memory is limited by rlimits: nobody put it into its cgroup in time"
+    assert entry._limits(spec, reading) == failed  # type: ignore[arg-type]
+    assert entry._limits(SimpleNamespace(limits_in_words=""), None) == ""  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -133,8 +216,8 @@ def test_empty_groups_that_nobody_knows_are_swept(tmp_path: Path) -> None:
         (2, 512, ["cpu", "memory"], True, "CPU and memory are limited by cgroups v2"),
         (2, 512, ["cpu"], True, "CPUs are limited by cgroups v2; memory is limited by rlimits"),
         (None, 512, ["memory"], False, "Memory is limited by cgroups v2"),
-        (None, 512, [], True, "Memory is limited by rlimits: no cgroup may be written here"),
-        (2, None, [], False, f"CPUs are limited by {NONE}: no cgroup may be written here"),
+        (None, 512, [], True, "Memory is limited by rlimits"),
+        (2, None, [], False, f"CPUs are limited by {NONE}"),
         (None, None, [], True, ""),
     ],
 )
@@ -157,7 +240,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def executor(place: Path) -> Iterator[LocalExecutor]:
-    made = LocalExecutor(place / "data", "titan_xp:2", preload=("colorsys",))
+    made = LocalExecutor(place / "data", "titan_xp:2", preload=("colorsys",), cgroup=PRIVATE)
     yield made
     made.reap_orphans([], min_age_s=-2.0)
     made.stop_warm_start(["vision"])
@@ -200,7 +283,19 @@ def test_a_runner_that_nobody_admits_goes_on(
     monkeypatch.setattr(cgroups, "REMOVE_TIMEOUT_S", 0.0)
     _, text, log = run(executor, place, "print('went on')", cpus=2, cold=cold)
     assert text == "went on\n"
-    assert f"CPUs are limited by {NONE}: no cgroup may be written here" in log
+    assert f"CPUs are limited by {NONE}: nobody put it into its cgroup in time" in log
+
+
+def test_a_runner_is_admitted_before_it_is_noted(
+    executor: LocalExecutor, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writing durably may take its time, and the workers wait."""
+    noted: list[RunnerIdentity | None] = []
+    layout = executor._layout
+    monkeypatch.setattr(admitting.Gate, "admit", lambda *_: noted.append(layout.runner("b" * 32, 1)))
+    run(executor, place, "pass", cold=True)
+    assert noted == [None]
+    assert layout.runner("b" * 32, 1) is not None
 
 
 CPU = Path("/sys/fs/cgroup/cpu")
@@ -211,7 +306,7 @@ def kernels_group() -> Iterator[Path]:
     """A real group: version 1's of processors, where nobody else's limits hold us there."""
     if os.geteuid() != 0 or cgroups.parse_membership(Path("/proc/self/cgroup").read_text()).get("cpu") != "/":
         pytest.skip("no hierarchy of version 1 for processors that is all ours")
-    path = CPU / f"evenkeel-test-{os.getpid()}"
+    path = CPU / PRIVATE
     try:
         path.mkdir()
     except OSError as error:
@@ -245,3 +340,37 @@ def test_a_killed_run_leaves_no_group(kernels_group: Path, place: Path) -> None:
     executor.kill(request.run_id, 1)
     assert not group.exists()
     assert time.monotonic() - begun < 10
+
+
+@pytest.fixture
+def kernels_memory() -> Iterator[Path]:
+    """A real group of version 1 for memory, below our own so that its limits go on to hold."""
+    mounts = [mount for mount in cgroups.parse_mounts(Path("/proc/self/mountinfo").read_text()) if mount.version == 1]
+    own = cgroups.parse_membership(Path("/proc/self/cgroup").read_text()).get("memory", "/")
+    paths = [
+        mount.path / os.path.relpath(own, mount.root) / PRIVATE for mount in mounts if "memory" in mount.controllers
+    ]
+    if os.geteuid() != 0 or not paths:
+        pytest.skip("no hierarchy of version 1 for memory, or not root")
+    try:
+        paths[0].mkdir()
+    except OSError as error:
+        pytest.skip(f"it cannot be written: {error}")
+    yield paths[0]
+    paths[0].rmdir()
+
+
+def test_what_the_kernel_kills_below_a_shell_ran_out_of_memory(kernels_memory: Path, place: Path) -> None:
+    executor = LocalExecutor(place / "data", "titan_xp:1", warm_start=False, cgroup=kernels_memory.name)
+    greedy = "import mmap; taken = mmap.mmap(-1, 1 << 30); [taken.write(bytes(1 << 20)) for _ in range(1 << 10)]"
+    request = make_request(
+        argv=(f"python -c '{greedy}'; exit 3",),
+        shell=True,
+        placement={executor.inventory()[0].name: (0,)},
+        memory_mib=128,
+    )
+    executor.launch(request)
+    fact = ended(executor, request.run_id)
+    assert fact.exit is not None
+    assert (fact.exit.reason, fact.exit.exit_code) == ("out_of_memory", 3)
+    assert "the kernel killed a process of the run" in fact.exit.message

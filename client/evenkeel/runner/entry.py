@@ -71,11 +71,21 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     write_atomically(epoch_dir / "runner.json", identity())
     if handed.lock is not None:
         os.close(handed.lock)
-    for line in (_pass(handed.gate) or spec.limits_in_words, spec.gpu_sharing):
+    for line in (_limits(spec, handed.gate), spec.gpu_sharing):
         if line:
             log.info("%s", line)
     with secrets.files_in(epoch_dir / "secrets"):
         runner.run()
+
+
+def _limits(spec: LaunchSpec, gate: int | None) -> str:
+    """Which limits hold, and why no control group does where none does."""
+    told, otherwise = _pass(gate), spec.limits_in_words
+    if told or not otherwise:
+        return told
+    return (
+        f"{otherwise}: {'no cgroup may be written here' if gate is None else 'nobody put it into its cgroup in time'}"
+    )
 
 
 def _pass(gate: int | None) -> str:

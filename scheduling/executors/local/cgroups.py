@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,6 +120,13 @@ def _limits(version: int, controller: str, amount: int) -> dict[str, str]:
     return {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(amount * PERIOD_US)}
 
 
+def _swap_limits(version: int, controller: str, amount: int) -> dict[str, str]:
+    """To be written after the limit itself, where the kernel counts swap: memory that was limited would go there."""
+    if controller != "memory":
+        return {}
+    return {"memory.swap.max": "0"} if version == 2 else {"memory.memsw.limit_in_bytes": str(amount << 20)}
+
+
 class Cgroups:
     """The groups of epochs. What fails is left to the other limits, and said: it never keeps a run from starting."""
 
@@ -138,6 +145,9 @@ class Cgroups:
                 path.mkdir(mode=0o755, exist_ok=True)
                 for name, content in _limits(parent.version, controller, amount).items():
                     (path / name).write_text(content)
+                for name, content in _swap_limits(parent.version, controller, amount).items():
+                    if (path / name).exists():
+                        (path / name).write_text(content)
             except OSError as error:
                 log.warning("run %s epoch %s: no cgroup for its %s: %s", run_id, epoch, controller, error)
             else:
@@ -154,18 +164,28 @@ class Cgroups:
                     break
                 time.sleep(0.02)
 
-    def sweep(self, known: Iterable[tuple[str, int]], min_age_s: float) -> None:
-        """Removes empty groups that nobody knows; the kernel removes no group that has processes."""
+    def sweep(self, known: Iterable[tuple[str, int]], ours: Collection[str], min_age_s: float) -> None:
+        """Removes empty groups of our runs that nobody knows: others may be of another portal. The kernel removes no
+        group that has processes."""
         names = {_name(run_id, epoch) for run_id, epoch in known}
         for parent in {parent.path for parent in self._parents.values()}:
-            with contextlib.suppress(OSError):
-                for path in [path for path in parent.iterdir() if path.is_dir() and path.name not in names]:
+            for path in _groups_in(parent):
+                if path.name in names or path.name.rpartition(".")[0] not in ours:
+                    continue
+                with contextlib.suppress(FileNotFoundError):  # somebody else was faster
                     if time.time() - path.stat().st_mtime > min_age_s:
                         _remove(path)
 
 
 def _name(run_id: str, epoch: int) -> str:
     return f"{run_id}.{int(epoch)}"
+
+
+def _groups_in(parent: Path) -> list[Path]:
+    try:
+        return [path for path in parent.iterdir() if path.is_dir()]
+    except OSError:
+        return []
 
 
 def _remove(path: Path) -> bool:

@@ -106,7 +106,10 @@ class LocalExecutor:
                     launching.start(epoch_dir, account, lock_fd, self._zygotes, request.secrets, gate.open())
             with _as_executor_error("await"):
                 launching.await_runner(self._layout, record.run_id, epoch_dir, account)
-            gate.admit(self._runner(record, request.epoch), account)
+            with account.files():
+                runner = facts.read_runner(epoch_dir)
+            gate.admit(runner, account)
+        self._runner(record, request.epoch)  # is noted: the runner waits for none of that
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
@@ -179,8 +182,8 @@ class LocalExecutor:
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was.
         What is younger than `min_age_s` may have been launched after the caller looked."""
-        known, reaped = set(known_live), []
-        for record in self._layout.records():
+        known, reaped, records = set(known_live), [], self._layout.records()
+        for record in records:
             for epoch in self._layout.epochs(record):
                 if (record.run_id, epoch) not in known and self._live_for(record, epoch) > min_age_s:
                     self.kill(record.run_id, epoch)
@@ -191,7 +194,7 @@ class LocalExecutor:
             stray = mark and mark not in live and Path(mark).is_relative_to(self._layout.jobs)
             if stray and process.age_s > min_age_s:
                 signal_quietly(process.pid, signal.SIGKILL)
-        self._cgroups.sweep(known, min_age_s)
+        self._cgroups.sweep(known, {record.run_id for record in records}, min_age_s)
         return reaped
 
     # Launching
