@@ -2057,7 +2057,7 @@ class JobFile(TypedDict):
     environment: NotRequired[EnvironmentRule | None]
     total_steps: int
     batch_size: NotRequired[int | None]
-    gpus: NotRequired[Gpus]
+    gpus: NotRequired[Gpus | int | float]
     cpus: NotRequired[int | None]
     memory: NotRequired[int | str | None]
     checkpoint: NotRequired[CheckpointRule]

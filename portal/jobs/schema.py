@@ -102,6 +102,12 @@ class Gpus(Part):
         return WHOLE_PERCENT if self.share is None else round(100 * self.share)
 
 
+def _or_a_number(schema: dict[str, Any]) -> None:
+    whole = {"type": "integer", "minimum": 1, "description": "So many, neither more nor fewer."}
+    part = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "description": "A part of one."}
+    schema["anyOf"] = [{"$ref": schema.pop("$ref")}, whole, part]
+
+
 class Code(Part):
     """Where the program comes from: a shared path, a git repository, or an uploaded bundle."""
 
@@ -232,7 +238,7 @@ class JobFile(Part):
     environment: EnvironmentRule | None = None
     total_steps: int = Field(ge=1, le=10**12, description="Training steps until the job is done.")
     batch_size: int | None = Field(None, ge=1, le=10_000_000, description="Global batch, over all GPUs.")
-    gpus: Gpus = Gpus()
+    gpus: Gpus = Field(Gpus(), json_schema_extra=_or_a_number)
     cpus: int | None = Field(None, ge=1, le=4_096)
     memory: Memory | None = Field(None, description="MiB per node, or as 8GiB.")
     checkpoint: CheckpointRule = CheckpointRule()
