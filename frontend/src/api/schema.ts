@@ -4134,7 +4134,7 @@ export interface components {
              *       "memory": null
              *     }
              */
-            gpus: components["schemas"]["Gpus"];
+            gpus: components["schemas"]["Gpus"] | number;
             /** @default null */
             cpus: number | null;
             /**
@@ -5958,7 +5958,7 @@ export interface components {
             memory_mib: number | null;
             /** @description On the whole GPU; null where that is not known. */
             whole_steps_per_s: number | null;
-            /** @description Against the whole GPU, where others fill what it leaves. */
+            /** @description Against the whole GPU; until such a part was measured, as if others filled the rest. */
             expected_slowdown: number | null;
             /** @description Against the whole GPU, by the last reports. */
             measured_slowdown: number | null;
