@@ -16,6 +16,7 @@ from portal.dashboard.spans import GangSpan, changes_of, gangs_of, split
 from portal.dashboard.usage import used_hours
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, product_per_us
 from portal.jobs.estimates import describe_price
+from portal.jobs.gang_words import gang_words
 from portal.jobs.holding import book_for, held, product_of
 from portal.jobs.models import Hold, Job, RunActivity
 from scheduling.lifecycle import TERMINAL, TRAINING, State
@@ -138,12 +139,13 @@ def _basis(job: Job, described: dict[str, Any]) -> str:
         return "It has ended: this is what its GPUs were held for, at their rates."
     if not allocation:
         return "It holds no GPUs now, so there is no speed to estimate from."
+    words = gang_words(allocation["count"], allocation["type"], allocation["share_percent"])
     if not speed:
-        return f"Nothing is known yet of its speed on {allocation['count']} × {allocation['type']}."
+        return f"Nothing is known yet of its speed on {words}."
     left = max(0, job.total_steps - job.run.step)
     source = throughput["source"] or "measured"
     age = f", {throughput['age_s'] / 3600:.1f} h old" if throughput["age_s"] is not None else ""
     return (
-        f"{left:,} steps left at {speed:.3g} steps/s ({source}{age}) on {allocation['count']} × {allocation['type']}, "
+        f"{left:,} steps left at {speed:.3g} steps/s ({source}{age}) on {words}, "
         "if it keeps them, at the prices of now."
     )

@@ -17,6 +17,7 @@ from accounts.quotas import gpu_limits, month_budgets_micro, period_of
 from accounts.selectors import member_counts, visible_projects
 from accounts.usage import totals_since
 from portal.jobs.describe import iso
+from portal.jobs.gang_words import gpus_of
 from portal.jobs.holding import book_for, held, open_holds
 from portal.jobs.models import Hold, Run
 from scheduling.lifecycle import LIVE, WAITING
@@ -88,9 +89,9 @@ def _held_now(ids: list[int], month: datetime, now: datetime) -> tuple[dict[int,
     """GPUs held by project, and what open holds cost since the month began (see accounts.pricing)."""
     holds = held(open_holds(Hold.objects.filter(run__job__project__in=ids)), now)
     book = book_for(holds, now)
-    counts: dict[int, int] = {}
+    hundredths: dict[int, int] = {}
     products: dict[int, Decimal] = {}
     for one in holds:
-        counts[one.project_id] = counts.get(one.project_id, 0) + 1
+        hundredths[one.project_id] = hundredths.get(one.project_id, 0) + one.gpu_hundredths
         products[one.project_id] = products.get(one.project_id, Decimal(0)) + book.product(one, month)
-    return counts, products
+    return {project: gpus_of(sum_) for project, sum_ in hundredths.items()}, products

@@ -14,6 +14,7 @@ from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
 from portal.jobs.ends import SPREAD
+from portal.jobs.gang_words import gang_words
 from portal.jobs.models import Accelerator, Job
 from portal.jobs.services.admission import Asked, foresee
 from portal.jobs.services.partitions import gpus_by_type
@@ -126,6 +127,7 @@ def _option(known: Known, kind: str, count: int, profile: Profile) -> dict[str, 
     spread = Decimal(str(SPREAD.get(source, 0.3)))
     price = describe_price(book, job.project_id, kind, now)
     off = f" less {price['discount_percent']} %" if Decimal(price["discount_percent"]) else ""
+    words = gang_words(count, kind, job.gpu_share_percent)
     return {
         "type": kind,
         "gpus": count,
@@ -139,7 +141,7 @@ def _option(known: Known, kind: str, count: int, profile: Profile) -> dict[str, 
         "amount": str(amount(cost)),
         "low": str(amount(cost * (1 - spread))),
         "high": str(amount(cost * (1 + spread))),
-        "basis": f"{known.steps:,} steps at {speed:.3g} steps/s ({source}) on {count} × {kind}, "
+        "basis": f"{known.steps:,} steps at {speed:.3g} steps/s ({source}) on {words}, "
         f"at {price['per_gpu_hour']} {CURRENCY} per GPU-hour{off}",
     }
 

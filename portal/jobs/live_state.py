@@ -21,6 +21,7 @@ from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal import logs
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, settled_times, variance
+from portal.jobs.gang_words import gpus_of
 from portal.jobs.holding import product_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
 from portal.jobs.rivals import Places, could_start, first_by_node
@@ -104,7 +105,8 @@ def _events(condition: Q) -> dict[str, Any]:
 
 
 def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[str, Any]:
-    held = sum(job["allocation"]["count"] for job in jobs.values() if job["allocation"] and job["state"] != "queued")
+    gangs = [job["allocation"] for job in jobs.values() if job["allocation"] and job["state"] != "queued"]
+    held = gpus_of(sum(gang["count"] * gang["share_percent"] for gang in gangs))
     return {
         "project": {"key": project.key, "name": project.name, "gpu_quota": quota, "gpus_held": held},
         "jobs": jobs,

@@ -92,7 +92,7 @@ def nodes(output: str) -> None:
 
 def _node(node: schemas.Node) -> list[object]:
     free = sum(gpu["state"] == "free" for gpu in node["accelerators"])
-    holders = sorted({gpu["job"]["number"] for gpu in node["accelerators"] if gpu["job"]})
+    holders = sorted({part["job"]["number"] for gpu in node["accelerators"] for part in gpu["parts"]})
     return [
         node["name"],
         f"{node['type']}{' (emulated)' if node['emulated'] else ''}",

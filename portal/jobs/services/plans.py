@@ -15,6 +15,7 @@ from psycopg2.extras import DateTimeTZRange
 
 from portal import logs
 from portal.jobs import events
+from portal.jobs.gang_words import gang_words
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.posix import moment
 from portal.jobs.schema import WHOLE_PERCENT
@@ -120,10 +121,7 @@ def _taken(job: Job) -> dict[str, int]:
 
 
 def describe(job: Job, gang: Gang | None) -> str:
-    if gang is None:
-        return "no GPUs"
-    part = f"{job.gpu_share_percent} % of " if job.gpu_share_percent < WHOLE_PERCENT else ""
-    return f"{part}{gang.count} × {gang.type}"
+    return gang_words(gang.count, gang.type, job.gpu_share_percent) if gang else "no GPUs"
 
 
 def _start(run: Run, m: Move, now: datetime) -> None:
