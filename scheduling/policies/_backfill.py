@@ -11,6 +11,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from scheduling.domain import WHOLE, Gang, Job, Reason, Snapshot
@@ -43,34 +44,62 @@ class Backfill:
     kind: Kind
     default_s: float
     sizes: Literal["min", "max"] = "min"
-    tables: dict[str, Timetable] = field(default_factory=dict)
     reasons: dict[str, Reason] = field(default_factory=dict)
     #: Of those that wait for GPUs, by partition: a partition's queue is held up by its own jobs only.
     firsts: dict[str, Job] = field(default_factory=dict)
-    #: Who is expected to leave GPUs of a type, and when; in order of time.
-    leaving: dict[str, list[tuple[float, int, Job]]] = field(default_factory=dict)
+    _taken: dict[str, list[Slot]] = field(default_factory=dict)
+    _tables: dict[str, Timetable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        now = self.snapshot.now
-        of = {gpu: node.type for node in self.snapshot.nodes for gpu in node.gpu_ids}
+        self._free = dict(self.stock.free)
+
+    @cached_property
+    def leaving(self) -> Mapping[str, list[tuple[float, int, Job]]]:
+        """Who is expected to leave GPUs of a type, and when; in order of time."""
+        now, found = self.snapshot.now, dict[str, list[tuple[float, int, Job]]]()
         shared: dict[int, tuple[float, Job]] = {}  # a GPU in parts is free when the last of those on it has left
         for job in (*self.view.running, *self.view.fixed):
-            gang = present_gang(job, of)
+            gang = present_gang(job, self._type_of)
             if gang is not None:
                 left_s = self.duration_s(job, gang)
                 at = now + (left_s if left_s > 0 else _SOON_S)
                 if job.gpu_milli == WHOLE:
-                    self.leaving.setdefault(gang.type, []).append((at, gang.count, job))
+                    found.setdefault(gang.type, []).append((at, gang.count, job))
                 elif job.gpu_ids and at > shared.get(job.gpu_ids[0], (0.0, job))[0]:
                     shared[job.gpu_ids[0]] = at, job
         for gpu, (at, job) in shared.items():
-            self.leaving.setdefault(of[gpu], []).append((at, 1, job))
-        for name in self.view.types:
-            ends = sorted(self.leaving.get(name, ()), key=lambda end: end[:2])
-            self.leaving[name] = ends
-            stopping = sum(of.get(gpu) == name for gpu in self.snapshot.blocked_gpu_ids)
-            ways = [(at, count) for at, count, _ in ends] + [(now + _SOON_S, stopping)]
-            self.tables[name] = Timetable(now, self.stock.free[name], ways)
+            found.setdefault(self._type_of[gpu], []).append((at, 1, job))
+        return {name: sorted(found.get(name, ()), key=lambda end: end[:2]) for name in self.view.types}
+
+    @cached_property
+    def _type_of(self) -> dict[int, str]:
+        return {gpu: node.type for node in self.snapshot.nodes for gpu in node.gpu_ids}
+
+    def _table(self, name: str) -> Timetable:
+        """Made when somebody has to wait: a queue in which all fit needs none."""
+        table = self._tables.get(name)
+        if table is None:
+            stopping = sum(self._type_of.get(gpu) == name for gpu in self.snapshot.blocked_gpu_ids)
+            ways = [(at, count) for at, count, _ in self.leaving[name]] + [(self.snapshot.now + _SOON_S, stopping)]
+            table = self._tables[name] = Timetable(self.snapshot.now, self._free[name], ways)
+            for slot in self._taken.get(name, ()):
+                table.take(slot.gang.count, slot.at, slot.duration_s)
+        return table
+
+    def _take(self, slot: Slot) -> None:
+        name = slot.gang.type
+        self._taken.setdefault(name, []).append(slot)
+        if name in self._tables:
+            self._tables[name].take(slot.gang.count, slot.at, slot.duration_s)
+
+    def _earliest(self, gang: Gang, duration_s: float) -> float:
+        """While nobody waits nothing is reserved, and what is free stays free."""
+        if not self.firsts and gang.type not in self._tables and self._left(gang.type) >= gang.count:
+            return self.snapshot.now
+        return self._table(gang.type).earliest(gang.count, duration_s)
+
+    def _left(self, name: str) -> int:
+        return self._free[name] - sum(slot.gang.count for slot in self._taken.get(name, ()))
 
     def duration_s(self, job: Job, gang: Gang) -> float:
         """Seconds until the job ends on a gang: from its steps and speed, or its time limit; of whom neither is known,
@@ -108,7 +137,8 @@ class Backfill:
         if first is not None and self.kind == "none":
             self.reasons[job.id] = self._behind(first, None)
             return
-        slot = self._slot(job, [Gang(name, count) for name, count in sizes.items()])
+        gangs = [Gang(name, count) for name, count in sizes.items()]
+        slot = self._slot(job, gangs, only_now=first is not None and self.kind == "easy")
         if slot is None:
             self.reasons[job.id] = self.stock.no_room(job, sizes)
             return
@@ -119,20 +149,24 @@ class Backfill:
         else:
             self.reasons[job.id] = self._waits(slot) if first is None else self._behind(first, slot)
         if starts or first is None or self.kind == "conservative":
-            self.tables[slot.gang.type].take(slot.gang.count, slot.at, slot.duration_s)
+            self._take(slot)
         if not starts and first is None:
             self.firsts[job.partition] = job
 
-    def _slot(self, job: Job, gangs: Iterable[Gang]) -> Slot | None:
-        """The gang on which it ends first; starts that a limit forbids now are none."""
+    def _slot(self, job: Job, gangs: Iterable[Gang], *, only_now: bool) -> Slot | None:
+        """The gang on which it ends first; starts that a limit forbids now are none. `only_now`: nothing will be
+        reserved for it, and all the others behind would wait for the same fast GPUs, so what is free counts first."""
         slots = []
         for gang in gangs:
             duration_s = self.duration_s(job, gang)
-            at = self.tables[gang.type].earliest(gang.count, duration_s)
+            at = self._earliest(gang, duration_s)
             now = at <= self.snapshot.now
             if not math.isinf(at) and (not now or self.stock.allows(job, gang)):
                 slots.append(Slot(at, gang, duration_s))
-        return min(slots, key=lambda slot: (slot.at + slot.duration_s, slot.gang.type), default=None)
+        return min(slots, key=lambda slot: self._preference(slot, only_now), default=None)
+
+    def _preference(self, slot: Slot, only_now: bool) -> tuple[bool, float, str]:
+        return only_now and slot.at > self.snapshot.now, slot.at + slot.duration_s, slot.gang.type
 
     def freed_by(self, slot: Slot) -> Job | None:
         """Whose end makes the slot's start possible: the last to leave its type before it."""

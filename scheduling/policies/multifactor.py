@@ -105,6 +105,7 @@ class Multifactor:
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
     elastic: ClassVar[bool] = False
     timed: ClassVar[bool] = False
+    lasting: ClassVar[bool] = True
     preempts: ClassVar[bool] = True
     fair_share: ClassVar[bool] = True
     minds_guarantees: ClassVar[bool] = True

@@ -29,6 +29,7 @@ class StaticPartition:
     Parameters: ClassVar[type[BaseParameters]] = Parameters
     elastic: ClassVar[bool] = False
     timed: ClassVar[bool] = False
+    lasting: ClassVar[bool] = True
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

@@ -45,7 +45,9 @@ class Engine:
         self.occupied = Holdings()
         self.assigned = Holdings()
         self.memory: dict[str, object] = {}
-        self.asked = False  # a round is due at this moment
+        self.asked = False  # a round is due at this moment, or as soon as rounds may follow each other
+        self.gap_s = self.options.coalesce_s if policy.elastic else 0.0
+        self.open_at = float("-inf")  # when the next round may be
         self.wakes: set[float] = set()  # moments at which a round is due anyway
         self.protections: set[float] = set()  # ends of protection; they wake by themselves
         self.ends: list[tuple[float, int, int, Run]] = []  # when trainings end, those of earlier epochs among them
@@ -91,10 +93,10 @@ class Engine:
     # Rounds ----------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Ask for a round at this moment; events of one moment share one."""
+        """Ask for a round at this moment, or when rounds may follow each other; events until then share it."""
         if not self.asked:
             self.asked = True
-            self.clock.after(0.0, self._round)
+            self.clock.after(max(0.0, self.open_at - self.clock.now), self._round)
 
     def _round(self) -> None:
         self.asked = False
@@ -104,6 +106,7 @@ class Engine:
         if plan is None:
             return
         self.outcome.rounds += 1
+        self.open_at = self.clock.now + self.gap_s
         self.memory = dict(plan.memory)
         self._apply_all(plan.moves)
         self.launch_ready()

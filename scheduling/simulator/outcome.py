@@ -33,6 +33,8 @@ class Options:
     seed: int = 0
     noise: float = 0.0  # relative standard deviation of true speeds about the trace's
     keep_holds: bool = False
+    #: Under policies that look at every running job in each round (elastic ones) rounds are at least so far apart.
+    coalesce_s: float = 0.0
     pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
     #: Called now and then with the number of jobs that have ended; True: stop here.
     progress: Callable[[int], bool] | None = None

@@ -84,6 +84,16 @@ class Resting(Whole):
         self.all = True
 
 
+class Lasting(Resting):
+    """Everything, where somebody waits who fits what is idle, or a node was lost: whoever holds GPUs keeps them."""
+
+    def plan(self) -> Plan | None:
+        return self._plan_all() if self.all or any(map(self._fits, self.waiting.values())) else None
+
+    def is_due(self, run: Run | None) -> bool:
+        return self.all or any(map(self._fits, self.waiting.values() if run is None else (run,)))
+
+
 class Placing(Resting):
     """Everything, where somebody waits or a node was lost: under a packing policy whoever holds GPUs keeps them."""
 
@@ -108,4 +118,6 @@ def sight_of(engine: Engine) -> Whole:
         return Ordered(engine)
     if getattr(engine.policy, "shares_gpus", False):
         return Placing(engine)
+    if getattr(engine.policy, "lasting", False):
+        return Lasting(engine)
     return Resting(engine) if getattr(engine.policy, "rests", False) else Whole(engine)

@@ -18,17 +18,20 @@ from tests.scheduling.test_simulator_excerpt import cases
 
 #: Of those that rest: with and without filling, looking at steps or not.
 RESTING = ("max_min_fairness", "finish_time_fairness", "min_cost", "isolated", "shortest_job_first")
+#: Under these whoever holds GPUs keeps them to the end.
+LASTING = ("static_partition", "multifactor")
 
 
 def simulate(name: str, jobs: list[TraceJob], cluster: Cluster, *, whole: bool) -> Outcome:
-    policy = load_policy(name, {"round_seconds": 100.0, "recompute_seconds": 250.0})
+    rounds = {} if name in LASTING else {"round_seconds": 100.0, "recompute_seconds": 250.0}
+    policy = load_policy(name, rounds)
     engine = Engine(jobs, cluster, policy, options=Options(seed=3, keep_holds=True))
     if whole:
         engine.sight = Whole(engine)
     return engine.run()
 
 
-@pytest.mark.parametrize("name", RESTING)
+@pytest.mark.parametrize("name", (*RESTING, *LASTING))
 @settings(max_examples=10, deadline=None)
 @given(case=cases())
 def test_an_excerpt_between_rounds_gives_the_plan_of_the_whole(
