@@ -87,6 +87,10 @@ class ArtifactRule(TypedDict):
     max_bytes: NotRequired[int | None]
 
 
+class AsIs(TypedDict):
+    kind: NotRequired[Literal["as_is"]]
+
+
 class AuditEntry(TypedDict):
     id: int
     position: int | None
@@ -338,6 +342,19 @@ class FairnessPolicy(TypedDict):
     v_bound: float | None
 
 
+class FidelityCurves(TypedDict):
+    recorded: list[list[float]]
+    simulated: list[list[float]]
+
+
+class FidelityRow(TypedDict):
+    key: Literal["jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p95_s", "utilisation", "makespan_s"]
+    label: str
+    recorded: float
+    simulated: float
+    error: float
+
+
 class ForeseenCost(TypedDict):
     low: str
     amount: str
@@ -356,6 +373,21 @@ class Gang(TypedDict):
     type: str
     count: int
     share_percent: int
+
+
+class GanttRow(TypedDict):
+    gpu: int
+    node: str
+    type: str
+
+
+class GanttSpan(TypedDict):
+    job: str
+    project: str
+    gpu_from: int
+    gpu_to: int
+    start_s: float
+    end_s: float
 
 
 class GpuRange(TypedDict):
@@ -400,6 +432,12 @@ class HistoryPoint(TypedDict):
     queued: int
     variance: float | None
     spend_per_hour: str
+
+
+class HistoryWorkload(TypedDict):
+    kind: Literal["history"]
+    from_at: str
+    to_at: str
 
 
 class Holding(TypedDict):
@@ -477,6 +515,18 @@ class JobCheckpoints(TypedDict):
     number: int
     bytes: int
     kept: int
+
+
+class JobDifference(TypedDict):
+    job: str
+    project: str
+    user: str
+    number: int | None
+    wait_base_s: float
+    wait_other_s: float
+    jct_base_s: float
+    jct_other_s: float
+    difference_s: float
 
 
 class JobHold(TypedDict):
@@ -728,6 +778,14 @@ class NewToken(TypedDict):
     secret: str
 
 
+class NodeWish(TypedDict):
+    type: str
+    count: int
+    gpus: int
+    price_per_gpu_hour: NotRequired[str | None]
+    watts: NotRequired[float | None]
+
+
 class NoticeDelivery(TypedDict):
     id: int
     message: str
@@ -965,6 +1023,12 @@ class PolicyChoice(TypedDict):
     parameters: NotRequired[dict[str, Any]]
 
 
+class PolicyWish(TypedDict):
+    name: str
+    parameters: NotRequired[dict[str, Any]]
+    sweep: NotRequired[dict[str, list[Any]]]
+
+
 class Preset(TypedDict):
     name: str
     parameters: dict[str, Any]
@@ -1027,6 +1091,16 @@ class ProjectDetail(TypedDict):
     priority: int | None
 
 
+class ProjectDifference(TypedDict):
+    jobs: int
+    wait_base_s: float
+    wait_other_s: float
+    difference_s: float
+    slowdown_base: float
+    slowdown_other: float
+    project: str
+
+
 class ProjectPage(TypedDict):
     next: str | None
     previous: str | None
@@ -1036,6 +1110,13 @@ class ProjectPage(TypedDict):
 class ProjectRef(TypedDict):
     key: str
     name: str
+
+
+class ProjectSlowdown(TypedDict):
+    project: str
+    mean: float
+    max: float
+    jobs: int
 
 
 class ProjectWish(TypedDict):
@@ -1317,9 +1398,54 @@ class SignedIn(TypedDict):
     is_admin: bool
 
 
+class SimulationFidelity(TypedDict):
+    available: bool
+    why: str
+    policy: str
+    rows: list[FidelityRow]
+    jobs: int
+    notes: list[str]
+    jct_cdf: FidelityCurves
+
+
+class SimulationGantt(TypedDict):
+    trial: str
+    label: str
+    gpus: int
+    rows: list[GanttRow]
+    spans: list[GanttSpan]
+    span_s: float
+
+
+class SimulationProgress(TypedDict):
+    trials: int
+    trials_done: int
+    jobs: int
+    jobs_done: int
+    eta_s: float | None
+
+
+class SimulationTrace(TypedDict):
+    id: str
+    name: str
+    format: str
+    jobs: int
+    left_out: int
+    why_left_out: str
+    span_s: float
+    gpu_hours: float
+
+
 class SingleSignOn(TypedDict):
     name: str
     url: str
+
+
+class SlowdownFigures(TypedDict):
+    mean: float
+    p99: float
+    max: float
+    variance: float
 
 
 class SlowdownSpread(TypedDict):
@@ -1340,6 +1466,12 @@ class SlowedJob(TypedDict):
     waited_s: float
     reason: JobReason
     emulated: bool
+
+
+class Spread(TypedDict):
+    mean: float
+    p50: float
+    p99: float
 
 
 class Standing(TypedDict):
@@ -1381,6 +1513,30 @@ class StorageWish(TypedDict):
 class Stored(TypedDict):
     bytes: int
     quota_bytes: int | None
+
+
+Model: TypeAlias = str
+
+
+class SyntheticWorkload(TypedDict):
+    kind: Literal["synthetic"]
+    jobs: int
+    jobs_per_hour: NotRequired[float | None]
+    multi_gpu: NotRequired[bool]
+    models: NotRequired[list[Model] | None]
+
+
+class TableColumn(TypedDict):
+    key: str
+    label: str
+    unit: str
+    better: Literal["low", "high", "none"]
+
+
+class TableValue(TypedDict):
+    mean: float | None
+    low: float | None
+    high: float | None
 
 
 class Taker(TypedDict):
@@ -1487,6 +1643,17 @@ class TokenWish(TypedDict):
     expires_in_days: NotRequired[int]
 
 
+class TraceWorkload(TypedDict):
+    kind: Literal["trace"]
+    trace_id: str
+
+
+class TrialSlowdowns(TypedDict):
+    trial: str
+    label: str
+    projects: list[ProjectSlowdown]
+
+
 class TypeCost(TypedDict):
     type: str
     gpu_hours: float
@@ -1511,6 +1678,16 @@ class UsageRow(TypedDict):
     jobs: int
     by_type: list[TypeHours]
     cost: str
+
+
+class UserDifference(TypedDict):
+    jobs: int
+    wait_base_s: float
+    wait_other_s: float
+    difference_s: float
+    slowdown_base: float
+    slowdown_other: float
+    user: str
 
 
 class VarianceChange(TypedDict):
@@ -1581,6 +1758,13 @@ class ViewWish(TypedDict):
             ]
         ]
     ]
+
+
+class WaitSpread(TypedDict):
+    mean: float
+    p50: float
+    p95: float
+    p99: float
 
 
 class WantedDrain(TypedDict):
@@ -1659,6 +1843,14 @@ class Wish(TypedDict):
     kind: Literal["gpus", "running_jobs", "queued_jobs", "gpu_hours", "money"]
     accelerator_type: NotRequired[str | None]
     period: NotRequired[Literal["day", "week", "month"] | None]
+
+
+class WorkloadSummary(TypedDict):
+    jobs: int
+    left_out: int
+    from_at: str | None
+    to_at: str | None
+    gpu_hours: float
 
 
 class AcceleratorPart(TypedDict):
@@ -1801,6 +1993,11 @@ class DrainedJob(TypedDict):
     outcome: Literal["ends", "moves", "lost"] | None
     expected_end_at: str | None
     text: str | None
+
+
+class Edited(TypedDict):
+    kind: Literal["edited"]
+    nodes: list[NodeWish]
 
 
 class Effect(TypedDict):
@@ -2411,11 +2608,49 @@ class ShareHistory(TypedDict):
     results: list[ShareCourse]
 
 
+class SimulationCharts(TypedDict):
+    jct_cdf: list[Curve]
+    wait_over_time: list[Curve]
+    utilisation_over_time: list[Curve]
+    utilisation_cdf: list[Curve]
+    slowdown_by_project: list[TrialSlowdowns]
+
+
+class SimulationComparison(TypedDict):
+    base: str
+    other: str
+    projects: list[ProjectDifference]
+    users: list[UserDifference]
+    jobs: list[JobDifference]
+
+
+class Spec(TypedDict):
+    name: NotRequired[str]
+    cluster: NotRequired[str | None]
+    workload: HistoryWorkload | TraceWorkload | SyntheticWorkload
+    hardware: NotRequired[AsIs | Edited]
+    policies: list[PolicyWish]
+    repetitions: NotRequired[int]
+    seed: NotRequired[int]
+    noise: NotRequired[float]
+
+
 class Storage(TypedDict):
     checkpoints: CheckpointStorage
     bundles: Stored
     artifacts: Stored
     environments: Stored
+
+
+class TableRow(TypedDict):
+    policy: str
+    parameters: dict[str, Any]
+    label: str
+    role: Literal["candidate", "as_it_was"]
+    trials: list[str]
+    values: dict[str, TableValue]
+    best: list[str]
+    worst: list[str]
 
 
 class TemplatePage(TypedDict):
@@ -2431,6 +2666,23 @@ class Timeline(TypedDict):
     holds: list[HoldSpan]
     rescales: list[NumberedRescale]
     truncated: bool
+
+
+class TrialMetrics(TypedDict):
+    jobs: int
+    finished: int
+    makespan_s: float
+    jct_s: Spread
+    wait_s: WaitSpread
+    utilisation: float
+    slowdown: SlowdownFigures
+    finish_time_fairness: FairnessFigures
+    restarts: int
+    cost: str
+    energy_kwh: float | None
+    rounds: int
+    fallbacks: int
+    wall_s: float
 
 
 class UsagePage(TypedDict):
@@ -2616,3 +2868,45 @@ class Preview(TypedDict):
     estimate: Estimate
     throughput: dict[str, Curve]
     forecast: str | None
+
+
+class SimulationTable(TypedDict):
+    columns: list[TableColumn]
+    rows: list[TableRow]
+
+
+class SimulationTrial(TypedDict):
+    id: str
+    index: int
+    policy: str
+    parameters: dict[str, Any]
+    given: dict[str, Any]
+    label: str
+    seed: int
+    role: Literal["candidate", "as_it_was"]
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    error: str
+    metrics: TrialMetrics | None
+
+
+class Simulation(TypedDict):
+    id: str
+    number: int
+    name: str
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    reason: str
+    created_by: str
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    cluster: str
+    spec: Spec
+    progress: SimulationProgress
+    workload_summary: WorkloadSummary | None
+    trials: list[SimulationTrial]
+
+
+class SimulationPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Simulation]

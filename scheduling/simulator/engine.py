@@ -104,6 +104,7 @@ class Engine:
         if plan is None:
             return
         self.outcome.rounds += 1
+        self.outcome.fallbacks += "solver_failed" in plan.figures
         self.memory = dict(plan.memory)
         self._apply_all(plan.moves)
         self.launch_ready()
