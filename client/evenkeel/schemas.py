@@ -375,21 +375,6 @@ class Gang(TypedDict):
     share_percent: int
 
 
-class GanttRow(TypedDict):
-    gpu: int
-    node: str
-    type: str
-
-
-class GanttSpan(TypedDict):
-    job: str
-    project: str
-    gpu_from: int
-    gpu_to: int
-    start_s: float
-    end_s: float
-
-
 class GpuRange(TypedDict):
     min: int
     max: int | None
@@ -1112,13 +1097,6 @@ class ProjectRef(TypedDict):
     name: str
 
 
-class ProjectSlowdown(TypedDict):
-    project: str
-    mean: float
-    max: float
-    jobs: int
-
-
 class ProjectWish(TypedDict):
     key: str
     name: str
@@ -1398,6 +1376,32 @@ class SignedIn(TypedDict):
     is_admin: bool
 
 
+class SimulatedSlowdown(TypedDict):
+    project: str
+    mean: float
+    max: float
+    jobs: int
+
+
+class SimulatedSlowdowns(TypedDict):
+    trial: str
+    label: str
+    projects: list[SimulatedSlowdown]
+
+
+class SimulationColumn(TypedDict):
+    key: str
+    label: str
+    unit: str
+    better: Literal["low", "high", "none"]
+
+
+class SimulationCurve(TypedDict):
+    trial: str
+    label: str
+    points: list[list[float]]
+
+
 class SimulationFidelity(TypedDict):
     available: bool
     why: str
@@ -1408,13 +1412,10 @@ class SimulationFidelity(TypedDict):
     jct_cdf: FidelityCurves
 
 
-class SimulationGantt(TypedDict):
-    trial: str
-    label: str
-    gpus: int
-    rows: list[GanttRow]
-    spans: list[GanttSpan]
-    span_s: float
+class SimulationGpu(TypedDict):
+    gpu: int
+    node: str
+    type: str
 
 
 class SimulationProgress(TypedDict):
@@ -1423,6 +1424,15 @@ class SimulationProgress(TypedDict):
     jobs: int
     jobs_done: int
     eta_s: float | None
+
+
+class SimulationSpan(TypedDict):
+    job: str
+    project: str
+    gpu_from: int
+    gpu_to: int
+    start_s: float
+    end_s: float
 
 
 class SimulationTrace(TypedDict):
@@ -1436,16 +1446,15 @@ class SimulationTrace(TypedDict):
     gpu_hours: float
 
 
+class SimulationValue(TypedDict):
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
 class SingleSignOn(TypedDict):
     name: str
     url: str
-
-
-class SlowdownFigures(TypedDict):
-    mean: float
-    p99: float
-    max: float
-    variance: float
 
 
 class SlowdownSpread(TypedDict):
@@ -1466,12 +1475,6 @@ class SlowedJob(TypedDict):
     waited_s: float
     reason: JobReason
     emulated: bool
-
-
-class Spread(TypedDict):
-    mean: float
-    p50: float
-    p99: float
 
 
 class Standing(TypedDict):
@@ -1524,19 +1527,6 @@ class SyntheticWorkload(TypedDict):
     jobs_per_hour: NotRequired[float | None]
     multi_gpu: NotRequired[bool]
     models: NotRequired[list[Model] | None]
-
-
-class TableColumn(TypedDict):
-    key: str
-    label: str
-    unit: str
-    better: Literal["low", "high", "none"]
-
-
-class TableValue(TypedDict):
-    mean: float | None
-    low: float | None
-    high: float | None
 
 
 class Taker(TypedDict):
@@ -1648,10 +1638,29 @@ class TraceWorkload(TypedDict):
     trace_id: str
 
 
-class TrialSlowdowns(TypedDict):
-    trial: str
-    label: str
-    projects: list[ProjectSlowdown]
+class TrialFairness(TypedDict):
+    max: float
+    jain: float
+
+
+class TrialSlowdown(TypedDict):
+    mean: float
+    p99: float
+    max: float
+    variance: float
+
+
+class TrialSpread(TypedDict):
+    mean: float
+    p50: float
+    p99: float
+
+
+class TrialWait(TypedDict):
+    mean: float
+    p50: float
+    p95: float
+    p99: float
 
 
 class TypeCost(TypedDict):
@@ -1758,13 +1767,6 @@ class ViewWish(TypedDict):
             ]
         ]
     ]
-
-
-class WaitSpread(TypedDict):
-    mean: float
-    p50: float
-    p95: float
-    p99: float
 
 
 class WantedDrain(TypedDict):
@@ -2609,11 +2611,11 @@ class ShareHistory(TypedDict):
 
 
 class SimulationCharts(TypedDict):
-    jct_cdf: list[Curve]
-    wait_over_time: list[Curve]
-    utilisation_over_time: list[Curve]
-    utilisation_cdf: list[Curve]
-    slowdown_by_project: list[TrialSlowdowns]
+    jct_cdf: list[SimulationCurve]
+    wait_over_time: list[SimulationCurve]
+    utilisation_over_time: list[SimulationCurve]
+    utilisation_cdf: list[SimulationCurve]
+    slowdown_by_project: list[SimulatedSlowdowns]
 
 
 class SimulationComparison(TypedDict):
@@ -2622,6 +2624,31 @@ class SimulationComparison(TypedDict):
     projects: list[ProjectDifference]
     users: list[UserDifference]
     jobs: list[JobDifference]
+
+
+class SimulationGantt(TypedDict):
+    trial: str
+    label: str
+    gpus: int
+    rows: list[SimulationGpu]
+    spans: list[SimulationSpan]
+    span_s: float
+
+
+class SimulationRow(TypedDict):
+    policy: str
+    parameters: dict[str, Any]
+    label: str
+    role: Literal["candidate", "as_it_was"]
+    trials: list[str]
+    values: dict[str, SimulationValue]
+    best: list[str]
+    worst: list[str]
+
+
+class SimulationTable(TypedDict):
+    columns: list[SimulationColumn]
+    rows: list[SimulationRow]
 
 
 class Spec(TypedDict):
@@ -2640,17 +2667,6 @@ class Storage(TypedDict):
     bundles: Stored
     artifacts: Stored
     environments: Stored
-
-
-class TableRow(TypedDict):
-    policy: str
-    parameters: dict[str, Any]
-    label: str
-    role: Literal["candidate", "as_it_was"]
-    trials: list[str]
-    values: dict[str, TableValue]
-    best: list[str]
-    worst: list[str]
 
 
 class TemplatePage(TypedDict):
@@ -2672,11 +2688,11 @@ class TrialMetrics(TypedDict):
     jobs: int
     finished: int
     makespan_s: float
-    jct_s: Spread
-    wait_s: WaitSpread
+    jct_s: TrialSpread
+    wait_s: TrialWait
     utilisation: float
-    slowdown: SlowdownFigures
-    finish_time_fairness: FairnessFigures
+    slowdown: TrialSlowdown
+    finish_time_fairness: TrialFairness
     restarts: int
     cost: str
     energy_kwh: float | None
@@ -2868,11 +2884,6 @@ class Preview(TypedDict):
     estimate: Estimate
     throughput: dict[str, Curve]
     forecast: str | None
-
-
-class SimulationTable(TypedDict):
-    columns: list[TableColumn]
-    rows: list[TableRow]
 
 
 class SimulationTrial(TypedDict):

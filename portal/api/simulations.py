@@ -140,7 +140,7 @@ class SimulationTracesView(APIView):
         length = str(request.META.get("CONTENT_LENGTH") or "0")
         if not length.isdecimal() or int(length) > MOST_BYTES + 65_536:
             raise Refused(413, f"A trace may have {MOST_BYTES // 1024**2} MiB at most.")
-        file, name = request.FILES.get("file"), str(request.data.get("format") or "")
+        file, name = request.FILES.get("file"), str(request.POST.get("format") or "")
         if file is None:
             raise Problems([FieldProblem("file", "is missing", "missing")])
         return Response(describe_trace(store_trace(actor=signed_in(request), file=file, format=name)), status=201)

@@ -24,12 +24,11 @@ def export_rows(row: Simulation) -> Iterator[list[Any]]:
 def export_document(row: Simulation) -> dict[str, Any]:
     """`traces` by seed (of all seeds under "") and `cluster` are files of the simulator's own formats."""
     packed = Simulation.objects.only("inputs").get(pk=row.pk).inputs
-    inputs: dict[str, Any] = unpack(packed) if packed else {"workloads": {}, "cluster": None, "coalesce_s": 0.0}
+    inputs: dict[str, Any] = unpack(packed) if packed else {"workloads": {}, "cluster": None}
     traces = {seed: {"schema": SCHEMA, "jobs": jobs} for seed, jobs in inputs["workloads"].items()}
     return {
         "schema": "evenkeel-simulation/1",
         "simulation": describe_simulation(row),
         "cluster": inputs["cluster"],
         "traces": traces,
-        "coalesce_s": inputs["coalesce_s"],
     }

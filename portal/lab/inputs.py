@@ -28,9 +28,6 @@ from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob
 from scheduling.throughput import catalogue
 
-#: From so many jobs on elastic policies decide at most so often.
-MANY_JOBS, COALESCE_S = 1_000, 60.0
-
 
 @dataclass
 class Inputs:
@@ -50,10 +47,6 @@ class Inputs:
         entries = workloads.get(str(seed)) or workloads[""]
         return own.parse({"jobs": entries}, "trace", Context())
 
-    @property
-    def coalesce_s(self) -> float:
-        return float(self.document["coalesce_s"])
-
 
 def build(row: Simulation) -> tuple[dict[str, Any], dict[str, Any]]:
     """(document, summary of the workload). Raises InvalidInput where there is nothing to simulate."""
@@ -72,7 +65,6 @@ def build(row: Simulation) -> tuple[dict[str, Any], dict[str, Any]]:
         "own_cluster": own_cluster,
         "workloads": workloads,
         "recorded": recorded,
-        "coalesce_s": COALESCE_S if len(some) > MANY_JOBS else 0.0,
     }
     history = isinstance(spec.workload, HistoryWorkload)
     summary = {
@@ -149,6 +141,8 @@ def _recorded(cluster: Cluster, spec: Spec) -> dict[str, Any]:
     held: defaultdict[Any, float] = defaultdict(float)
     holds = Hold.objects.filter(run__in=runs.values("pk"), during__upper_inf=False)
     for run_id, during, share in holds.values_list("run_id", "during", "share_percent"):
+        assert during.lower is not None
+        assert during.upper is not None
         held[run_id] += (during.upper - during.lower).total_seconds() * share / 100
     found: dict[str, list[float]] = {}
     for run in runs.order_by("job_id", "attempt"):

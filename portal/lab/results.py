@@ -219,7 +219,7 @@ def _groups(both: list[tuple[Row, Row]], name: str) -> list[dict[str, Any]]:
     of: dict[str, list[tuple[Row, Row]]] = defaultdict(list)
     for pair in both:
         of[pair[0][name]].append(pair)
-    found = []
+    found: list[dict[str, Any]] = []
     for key, pairs in of.items():
         waits = [fmean(pair[side]["wait_s"] for pair in pairs) for side in (0, 1)]
         slow = [fmean(pair[side]["slowdown"] or 0.0 for pair in pairs) for side in (0, 1)]

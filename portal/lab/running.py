@@ -120,7 +120,7 @@ class _Running:
             self.why = "cancel"
         elif now > self.until:
             self.why = "late"
-        elif worker.should_stop not in (None, False) or worker.should_terminate not in (None, False):
+        elif _is_told_to_end():
             self.why = "stopping"
         return bool(self.why)
 
@@ -137,9 +137,17 @@ class _Running:
         )
 
 
+def _is_told_to_end() -> bool:
+    """Celery's own notes of a signal: an exit status, which may be 0, or nothing."""
+    return any(
+        getattr(worker, name, None) is not None and getattr(worker, name) is not False
+        for name in ("should_stop", "should_terminate")
+    )
+
+
 def trial_of(trial: Trial, inputs: Inputs, noise: float) -> trials.Trial:
     cluster = inputs.own_cluster if trial.role == "as_it_was" else inputs.cluster
-    options = Options(trial.seed, noise, keep_holds=True, coalesce_s=inputs.coalesce_s)
+    options = Options(trial.seed, noise, keep_holds=True)
     return trials.Trial(str(trial.pk), inputs.jobs(trial.seed), cluster, trial.policy, trial.given, options)
 
 

@@ -110,8 +110,8 @@ def policy_then(cluster: Cluster, start: datetime, end: datetime) -> tuple[str, 
     within = [change for change in changes if change.changed_at > start]
     spans: list[tuple[float, PolicyChange]] = []
     standing = [*before[-1:], *within]
-    for change, following in zip(standing, [*standing[1:], None], strict=True):
-        until = following.changed_at if following else end
+    ends = [*(change.changed_at for change in standing[1:]), end]
+    for change, until in zip(standing, ends[-len(standing) :] if standing else [], strict=True):
         spans.append(((until - max(start, change.changed_at)).total_seconds(), change))
     if not spans:
         return cluster.policy_name, dict(cluster.policy_parameters), 1

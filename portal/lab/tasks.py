@@ -10,7 +10,7 @@ from portal.lab import running
 from portal.lab.models import UNFINISHED, Simulation
 
 
-@shared_task(name="evenkeel.run_simulations", ignore_result=True, time_limit=None)
+@shared_task(name="evenkeel.run_simulations", ignore_result=True, time_limit=3_900)
 def run_simulations() -> None:
     """One simulation, the oldest that waits; then the message is sent anew, so that others on the queue get a turn."""
     running.take_up_the_dead()

@@ -151,17 +151,14 @@ def _row(run: Run) -> list[Any]:
 def _spans(made: Simulation) -> list[list[Any]]:
     """[job's place, first GPU, last GPU, from, to]; the longest where they are too many."""
     place = {run.job.number: index for index, run in enumerate(made.outcome.runs)}
-    spans = []
+    spans: list[list[Any]] = []
     for number, gpus, start, end in made.outcome.holds:
-        first = last = None
-        for gpu in sorted(gpus):
-            if last is not None and gpu != last + 1:
-                spans.append([place[number], first, last, round(start, 3), round(end, 3)])
-                first = None
-            first, last = gpu if first is None else first, gpu
-        if last is not None:
+        ordered = sorted(gpus)
+        firsts = [gpu for before, gpu in zip([-2, *ordered], ordered, strict=False) if gpu != before + 1]
+        lasts = [gpu for gpu, after in zip(ordered, [*ordered[1:], -2], strict=True) if after != gpu + 1]
+        for first, last in zip(firsts, lasts, strict=True):
             spans.append([place[number], first, last, round(start, 3), round(end, 3)])
-    spans.sort(key=lambda span: span[3] - span[4])
+    spans.sort(key=lambda span: float(span[3]) - float(span[4]))
     return sorted(spans[:MOST_SPANS], key=lambda span: (span[3], span[1]))
 
 

@@ -3922,20 +3922,6 @@ export interface components {
              */
             share_percent: number;
         };
-        GanttRow: {
-            gpu: number;
-            node: string;
-            type: string;
-        };
-        GanttSpan: {
-            job: string;
-            project: string;
-            gpu_from: number;
-            /** @description The last of them. */
-            gpu_to: number;
-            start_s: number;
-            end_s: number;
-        };
         GpuRange: {
             min: number;
             max: number | null;
@@ -5777,12 +5763,6 @@ export interface components {
             key: string;
             name: string;
         };
-        ProjectSlowdown: {
-            project: string;
-            mean: number;
-            max: number;
-            jobs: number;
-        };
         ProjectStanding: {
             /** @description Jobs that have GPUs, or get them just now. */
             holding: number;
@@ -6327,6 +6307,18 @@ export interface components {
             name: string;
             is_admin: boolean;
         };
+        SimulatedSlowdown: {
+            project: string;
+            mean: number;
+            max: number;
+            jobs: number;
+        };
+        SimulatedSlowdowns: {
+            /** Format: uuid */
+            trial: string;
+            label: string;
+            projects: components["schemas"]["SimulatedSlowdown"][];
+        };
         Simulation: {
             /** Format: uuid */
             id: string;
@@ -6347,11 +6339,18 @@ export interface components {
             trials: components["schemas"]["SimulationTrial"][];
         };
         SimulationCharts: {
-            jct_cdf: components["schemas"]["Curve"][];
-            wait_over_time: components["schemas"]["Curve"][];
-            utilisation_over_time: components["schemas"]["Curve"][];
-            utilisation_cdf: components["schemas"]["Curve"][];
-            slowdown_by_project: components["schemas"]["TrialSlowdowns"][];
+            jct_cdf: components["schemas"]["SimulationCurve"][];
+            wait_over_time: components["schemas"]["SimulationCurve"][];
+            utilisation_over_time: components["schemas"]["SimulationCurve"][];
+            utilisation_cdf: components["schemas"]["SimulationCurve"][];
+            slowdown_by_project: components["schemas"]["SimulatedSlowdowns"][];
+        };
+        SimulationColumn: {
+            key: string;
+            label: string;
+            unit: string;
+            /** @enum {string} */
+            better: "low" | "high" | "none";
         };
         SimulationComparison: {
             /** Format: uuid */
@@ -6361,6 +6360,12 @@ export interface components {
             projects: components["schemas"]["ProjectDifference"][];
             users: components["schemas"]["UserDifference"][];
             jobs: components["schemas"]["JobDifference"][];
+        };
+        SimulationCurve: {
+            /** Format: uuid */
+            trial: string;
+            label: string;
+            points: number[][];
         };
         SimulationFidelity: {
             available: boolean;
@@ -6376,9 +6381,14 @@ export interface components {
             trial: string;
             label: string;
             gpus: number;
-            rows: components["schemas"]["GanttRow"][];
-            spans: components["schemas"]["GanttSpan"][];
+            rows: components["schemas"]["SimulationGpu"][];
+            spans: components["schemas"]["SimulationSpan"][];
             span_s: number;
+        };
+        SimulationGpu: {
+            gpu: number;
+            node: string;
+            type: string;
         };
         SimulationPage: {
             /** @description Address of the next page. */
@@ -6393,9 +6403,33 @@ export interface components {
             jobs_done: number;
             eta_s: number | null;
         };
+        SimulationRow: {
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            label: string;
+            /** @enum {string} */
+            role: "candidate" | "as_it_was";
+            trials: string[];
+            values: {
+                [key: string]: components["schemas"]["SimulationValue"];
+            };
+            best: string[];
+            worst: string[];
+        };
+        SimulationSpan: {
+            job: string;
+            project: string;
+            gpu_from: number;
+            /** @description The last of them. */
+            gpu_to: number;
+            start_s: number;
+            end_s: number;
+        };
         SimulationTable: {
-            columns: components["schemas"]["TableColumn"][];
-            rows: components["schemas"]["TableRow"][];
+            columns: components["schemas"]["SimulationColumn"][];
+            rows: components["schemas"]["SimulationRow"][];
         };
         SimulationTrace: {
             /** Format: uuid */
@@ -6428,6 +6462,11 @@ export interface components {
             error: string;
             metrics: components["schemas"]["TrialMetrics"] | null;
         };
+        SimulationValue: {
+            mean: number | null;
+            low: number | null;
+            high: number | null;
+        };
         SingleSignOn: {
             name: string;
             /**
@@ -6435,12 +6474,6 @@ export interface components {
              * @example /accounts/oidc/sso/login/
              */
             url: string;
-        };
-        SlowdownFigures: {
-            mean: number;
-            p99: number;
-            max: number;
-            variance: number;
         };
         SlowdownSpread: {
             /** @description Of 1 / relative throughput. */
@@ -6488,11 +6521,6 @@ export interface components {
             seed: number;
             /** @default 0 */
             noise: number;
-        };
-        Spread: {
-            mean: number;
-            p50: number;
-            p99: number;
         };
         Standing: {
             /** @description Jobs that have GPUs, or get them just now. */
@@ -6563,33 +6591,6 @@ export interface components {
              * @default null
              */
             models: string[] | null;
-        };
-        TableColumn: {
-            key: string;
-            label: string;
-            unit: string;
-            /** @enum {string} */
-            better: "low" | "high" | "none";
-        };
-        TableRow: {
-            policy: string;
-            parameters: {
-                [key: string]: unknown;
-            };
-            label: string;
-            /** @enum {string} */
-            role: "candidate" | "as_it_was";
-            trials: string[];
-            values: {
-                [key: string]: components["schemas"]["TableValue"];
-            };
-            best: string[];
-            worst: string[];
-        };
-        TableValue: {
-            mean: number | null;
-            low: number | null;
-            high: number | null;
         };
         Taker: {
             number: number;
@@ -6777,15 +6778,19 @@ export interface components {
             /** Format: uuid */
             trace_id: string;
         };
+        TrialFairness: {
+            max: number;
+            jain: number;
+        };
         TrialMetrics: {
             jobs: number;
             finished: number;
             makespan_s: number;
-            jct_s: components["schemas"]["Spread"];
-            wait_s: components["schemas"]["WaitSpread"];
+            jct_s: components["schemas"]["TrialSpread"];
+            wait_s: components["schemas"]["TrialWait"];
             utilisation: number;
-            slowdown: components["schemas"]["SlowdownFigures"];
-            finish_time_fairness: components["schemas"]["FairnessFigures"];
+            slowdown: components["schemas"]["TrialSlowdown"];
+            finish_time_fairness: components["schemas"]["TrialFairness"];
             restarts: number;
             /**
              * @description An amount in the currency.
@@ -6799,11 +6804,22 @@ export interface components {
             fallbacks: number;
             wall_s: number;
         };
-        TrialSlowdowns: {
-            /** Format: uuid */
-            trial: string;
-            label: string;
-            projects: components["schemas"]["ProjectSlowdown"][];
+        TrialSlowdown: {
+            mean: number;
+            p99: number;
+            max: number;
+            variance: number;
+        };
+        TrialSpread: {
+            mean: number;
+            p50: number;
+            p99: number;
+        };
+        TrialWait: {
+            mean: number;
+            p50: number;
+            p95: number;
+            p99: number;
         };
         TypeCost: {
             type: string;
@@ -6930,12 +6946,6 @@ export interface components {
              * @default []
              */
             columns: ("state" | "project" | "owner" | "program" | "partition" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
-        };
-        WaitSpread: {
-            mean: number;
-            p50: number;
-            p95: number;
-            p99: number;
         };
         WantedDrain: {
             /**

@@ -16,27 +16,27 @@ Role = Literal["candidate", "as_it_was"]
 Point = list[float]
 
 
-class Spread(Shape):
+class TrialSpread(Shape):
     mean: float
     p50: float
     p99: float
 
 
-class WaitSpread(Shape):
+class TrialWait(Shape):
     mean: float
     p50: float
     p95: float
     p99: float
 
 
-class SlowdownFigures(Shape):
+class TrialSlowdown(Shape):
     mean: float
     p99: float
     max: float
     variance: float
 
 
-class FairnessFigures(Shape):
+class TrialFairness(Shape):
     max: float
     jain: float
 
@@ -45,11 +45,11 @@ class TrialMetrics(Shape):
     jobs: int
     finished: int
     makespan_s: float
-    jct_s: Spread
-    wait_s: WaitSpread
+    jct_s: TrialSpread
+    wait_s: TrialWait
     utilisation: float
-    slowdown: SlowdownFigures
-    finish_time_fairness: FairnessFigures
+    slowdown: TrialSlowdown
+    finish_time_fairness: TrialFairness
     restarts: int
     cost: Money
     energy_kwh: float | None = Field(description="Null where the watts of a type are not known.")
@@ -120,69 +120,69 @@ class SimulationTrace(Shape):
     gpu_hours: float
 
 
-class TableColumn(Shape):
+class SimulationColumn(Shape):
     key: str
     label: str
     unit: str
     better: Literal["low", "high", "none"]
 
 
-class TableValue(Shape):
+class SimulationValue(Shape):
     mean: float | None
     low: float | None
     high: float | None
 
 
-class TableRow(Shape):
+class SimulationRow(Shape):
     policy: str
     parameters: Detail
     label: str
     role: Role
     trials: list[UUID]
-    values: dict[str, TableValue]
+    values: dict[str, SimulationValue]
     best: list[str]
     worst: list[str]
 
 
 class SimulationTable(Shape):
-    columns: list[TableColumn]
-    rows: list[TableRow]
+    columns: list[SimulationColumn]
+    rows: list[SimulationRow]
 
 
-class Curve(Shape):
+class SimulationCurve(Shape):
     trial: UUID
     label: str
     points: list[Point]
 
 
-class ProjectSlowdown(Shape):
+class SimulatedSlowdown(Shape):
     project: str
     mean: float
     max: float
     jobs: int
 
 
-class TrialSlowdowns(Shape):
+class SimulatedSlowdowns(Shape):
     trial: UUID
     label: str
-    projects: list[ProjectSlowdown]
+    projects: list[SimulatedSlowdown]
 
 
 class SimulationCharts(Shape):
-    jct_cdf: list[Curve]
-    wait_over_time: list[Curve]
-    utilisation_over_time: list[Curve]
-    utilisation_cdf: list[Curve]
-    slowdown_by_project: list[TrialSlowdowns]
+    jct_cdf: list[SimulationCurve]
+    wait_over_time: list[SimulationCurve]
+    utilisation_over_time: list[SimulationCurve]
+    utilisation_cdf: list[SimulationCurve]
+    slowdown_by_project: list[SimulatedSlowdowns]
 
 
-class GanttRow(Shape):
+class SimulationGpu(Shape):
     gpu: int
     node: str
     type: str
 
 
-class GanttSpan(Shape):
+class SimulationSpan(Shape):
     job: str
     project: str
     gpu_from: int
@@ -195,8 +195,8 @@ class SimulationGantt(Shape):
     trial: UUID
     label: str
     gpus: int
-    rows: list[GanttRow]
-    spans: list[GanttSpan]
+    rows: list[SimulationGpu]
+    spans: list[SimulationSpan]
     span_s: float
 
 
