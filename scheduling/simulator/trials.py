@@ -172,10 +172,10 @@ def _over_time(made: Simulation, gpus: int) -> list[list[float]]:
     for index, (at, milli) in enumerate(zip(meter.times, meter.levels, strict=True)):
         until = min(end, meter.times[index + 1] if index + 1 < len(meter.times) else meter.at)
         while at < until:
-            slot = min(MOST_POINTS - 1, int((at - start) / width))
+            slot = int((at - start) / width)
+            slot += start + (slot + 1) * width <= at  # a stretch that ends here but for rounding
+            slot = min(MOST_POINTS - 1, slot)
             upto = until if slot == MOST_POINTS - 1 else min(until, start + (slot + 1) * width)
-            if upto <= at:  # a stretch ends here but for rounding
-                break
             sums[slot] += milli * (upto - at)
             at = upto
     return [[round(start + i * width, 3), round(value / width / 1000 / gpus, 6)] for i, value in enumerate(sums)]

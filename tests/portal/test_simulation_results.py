@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def test_no_gpu_of_a_gantt_is_held_twice(root: Api, mix: dict[str, Any]) -> None
     assert gantt["spans"]
     for gpu in range(8):
         mine = sorted((s["start_s"], s["end_s"]) for s in gantt["spans"] if s["gpu_from"] <= gpu <= s["gpu_to"])
-        assert all(one[1] <= two[0] + 1e-3 for one, two in zip(mine, mine[1:], strict=False))
+        assert all(one[1] <= two[0] + 1e-3 for one, two in pairwise(mine))
     assert root.get(f"simulations/{mix['id']}/gantt?trial={mix['id']}").fields == ["trial"]
 
 
