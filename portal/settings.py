@@ -31,6 +31,8 @@ EVENKEEL_KEEP_SHARES_DAYS = env.integer("EVENKEEL_KEEP_SHARES_DAYS", 400, minimu
 EVENKEEL_KEEP_FAIRNESS_DAYS = env.integer("EVENKEEL_KEEP_FAIRNESS_DAYS", 400, minimum=1, maximum=3_660)
 _keep_decisions_mib = env.integer("EVENKEEL_KEEP_DECISIONS_MIB", 256, minimum=1, maximum=1024**2)
 EVENKEEL_KEEP_DECISION_BYTES = _keep_decisions_mib * 1024**2
+_keep_simulations_mib = env.integer("EVENKEEL_KEEP_SIMULATIONS_MIB", 512, minimum=1, maximum=1024**2)
+EVENKEEL_KEEP_SIMULATION_BYTES = _keep_simulations_mib * 1024**2
 EVENKEEL_EMPTY_DECISION_EVERY_S = env.number("EVENKEEL_EMPTY_DECISION_EVERY_S", 600, minimum=1, maximum=86_400)
 #: Requests a minute; 0: as many as they like.
 EVENKEEL_RATE_USER_PER_MINUTE = env.integer("EVENKEEL_RATE_USER_PER_MINUTE", 3_000, minimum=0, maximum=10**9)
@@ -72,6 +74,7 @@ INSTALLED_APPS = [
     "portal.jobs",
     "portal.material",
     "portal.notices",
+    "portal.lab",
     "portal.dashboard",
     "portal.supervisor",
 ]
@@ -151,6 +154,7 @@ CELERY_TASK_ROUTES = {
     "evenkeel.publish_live": {"queue": "live"},
     "evenkeel.prepare_run": {"queue": "dispatch"},
     "evenkeel.foresee_starts": {"queue": "forecasts"},
+    "evenkeel.run_simulations": {"queue": "lab"},
 }
 
 
@@ -173,6 +177,8 @@ CELERY_BEAT_SCHEDULE = {
     "pruning": _every("evenkeel.prune", 600.0),
     "artifacts": _every("evenkeel.collect_artifacts", 5.0),
     "material": _every("evenkeel.clean_material", 600.0),
+    "simulations": _every("evenkeel.run_simulations", 5.0),
+    "simulation_results": _every("evenkeel.prune_simulations", 600.0),
     "notices": _every("evenkeel.send_notices", 2.0),
     "long_waits": _every("evenkeel.tell_long_waits", 30.0),
     "notice_log": _every("evenkeel.prune_notices", 600.0),

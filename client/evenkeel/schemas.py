@@ -87,6 +87,10 @@ class ArtifactRule(TypedDict):
     max_bytes: NotRequired[int | None]
 
 
+class AsIs(TypedDict):
+    kind: NotRequired[Literal["as_is"]]
+
+
 class AuditEntry(TypedDict):
     id: int
     position: int | None
@@ -338,6 +342,19 @@ class FairnessPolicy(TypedDict):
     v_bound: float | None
 
 
+class FidelityCurves(TypedDict):
+    recorded: list[list[float]]
+    simulated: list[list[float]]
+
+
+class FidelityRow(TypedDict):
+    key: Literal["jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p95_s", "utilisation", "makespan_s"]
+    label: str
+    recorded: float
+    simulated: float
+    error: float
+
+
 class ForeseenCost(TypedDict):
     low: str
     amount: str
@@ -400,6 +417,12 @@ class HistoryPoint(TypedDict):
     queued: int
     variance: float | None
     spend_per_hour: str
+
+
+class HistoryWorkload(TypedDict):
+    kind: Literal["history"]
+    from_at: str
+    to_at: str
 
 
 class Holding(TypedDict):
@@ -477,6 +500,18 @@ class JobCheckpoints(TypedDict):
     number: int
     bytes: int
     kept: int
+
+
+class JobDifference(TypedDict):
+    job: str
+    project: str
+    user: str
+    number: int | None
+    wait_base_s: float
+    wait_other_s: float
+    jct_base_s: float
+    jct_other_s: float
+    difference_s: float
 
 
 class JobHold(TypedDict):
@@ -728,6 +763,14 @@ class NewToken(TypedDict):
     secret: str
 
 
+class NodeWish(TypedDict):
+    type: str
+    count: int
+    gpus: int
+    price_per_gpu_hour: NotRequired[str | None]
+    watts: NotRequired[float | None]
+
+
 class NoticeDelivery(TypedDict):
     id: int
     message: str
@@ -965,6 +1008,12 @@ class PolicyChoice(TypedDict):
     parameters: NotRequired[dict[str, Any]]
 
 
+class PolicyWish(TypedDict):
+    name: str
+    parameters: NotRequired[dict[str, Any]]
+    sweep: NotRequired[dict[str, list[Any]]]
+
+
 class Preset(TypedDict):
     name: str
     parameters: dict[str, Any]
@@ -1025,6 +1074,16 @@ class ProjectDetail(TypedDict):
     share_weight: float
     inner_rule: Literal["fairness", "fifo"]
     priority: int | None
+
+
+class ProjectDifference(TypedDict):
+    jobs: int
+    wait_base_s: float
+    wait_other_s: float
+    difference_s: float
+    slowdown_base: float
+    slowdown_other: float
+    project: str
 
 
 class ProjectPage(TypedDict):
@@ -1317,6 +1376,82 @@ class SignedIn(TypedDict):
     is_admin: bool
 
 
+class SimulatedSlowdown(TypedDict):
+    project: str
+    mean: float
+    max: float
+    jobs: int
+
+
+class SimulatedSlowdowns(TypedDict):
+    trial: str
+    label: str
+    projects: list[SimulatedSlowdown]
+
+
+class SimulationColumn(TypedDict):
+    key: str
+    label: str
+    unit: str
+    better: Literal["low", "high", "none"]
+
+
+class SimulationCurve(TypedDict):
+    trial: str
+    label: str
+    points: list[list[float]]
+
+
+class SimulationFidelity(TypedDict):
+    available: bool
+    why: str
+    policy: str
+    rows: list[FidelityRow]
+    jobs: int
+    notes: list[str]
+    jct_cdf: FidelityCurves
+
+
+class SimulationGpu(TypedDict):
+    gpu: int
+    node: str
+    type: str
+
+
+class SimulationProgress(TypedDict):
+    trials: int
+    trials_done: int
+    jobs: int
+    jobs_done: int
+    eta_s: float | None
+
+
+class SimulationSpan(TypedDict):
+    job: str
+    project: str
+    gpu_from: int
+    gpu_to: int
+    start_s: float
+    end_s: float
+
+
+class SimulationTrace(TypedDict):
+    id: str
+    name: str
+    format: str
+    jobs: int
+    left_out: int
+    why_left_out: str
+    span_s: float
+    gpu_hours: float
+
+
+class SimulationValue(TypedDict):
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
 class SingleSignOn(TypedDict):
     name: str
     url: str
@@ -1381,6 +1516,17 @@ class StorageWish(TypedDict):
 class Stored(TypedDict):
     bytes: int
     quota_bytes: int | None
+
+
+Model: TypeAlias = str
+
+
+class SyntheticWorkload(TypedDict):
+    kind: Literal["synthetic"]
+    jobs: int
+    jobs_per_hour: NotRequired[float | None]
+    multi_gpu: NotRequired[bool]
+    models: NotRequired[list[Model] | None]
 
 
 class Taker(TypedDict):
@@ -1487,6 +1633,36 @@ class TokenWish(TypedDict):
     expires_in_days: NotRequired[int]
 
 
+class TraceWorkload(TypedDict):
+    kind: Literal["trace"]
+    trace_id: str
+
+
+class TrialFairness(TypedDict):
+    max: float
+    jain: float
+
+
+class TrialSlowdown(TypedDict):
+    mean: float
+    p99: float
+    max: float
+    variance: float
+
+
+class TrialSpread(TypedDict):
+    mean: float
+    p50: float
+    p99: float
+
+
+class TrialWait(TypedDict):
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+
 class TypeCost(TypedDict):
     type: str
     gpu_hours: float
@@ -1511,6 +1687,16 @@ class UsageRow(TypedDict):
     jobs: int
     by_type: list[TypeHours]
     cost: str
+
+
+class UserDifference(TypedDict):
+    jobs: int
+    wait_base_s: float
+    wait_other_s: float
+    difference_s: float
+    slowdown_base: float
+    slowdown_other: float
+    user: str
 
 
 class VarianceChange(TypedDict):
@@ -1661,6 +1847,14 @@ class Wish(TypedDict):
     period: NotRequired[Literal["day", "week", "month"] | None]
 
 
+class WorkloadSummary(TypedDict):
+    jobs: int
+    left_out: int
+    from_at: str | None
+    to_at: str | None
+    gpu_hours: float
+
+
 class AcceleratorPart(TypedDict):
     job: OthersJob
     kind: Literal["launching", "protected", "running", "moving"]
@@ -1801,6 +1995,11 @@ class DrainedJob(TypedDict):
     outcome: Literal["ends", "moves", "lost"] | None
     expected_end_at: str | None
     text: str | None
+
+
+class Edited(TypedDict):
+    kind: Literal["edited"]
+    nodes: list[NodeWish]
 
 
 class Effect(TypedDict):
@@ -2411,6 +2610,58 @@ class ShareHistory(TypedDict):
     results: list[ShareCourse]
 
 
+class SimulationCharts(TypedDict):
+    jct_cdf: list[SimulationCurve]
+    wait_over_time: list[SimulationCurve]
+    utilisation_over_time: list[SimulationCurve]
+    utilisation_cdf: list[SimulationCurve]
+    slowdown_by_project: list[SimulatedSlowdowns]
+
+
+class SimulationComparison(TypedDict):
+    base: str
+    other: str
+    projects: list[ProjectDifference]
+    users: list[UserDifference]
+    jobs: list[JobDifference]
+
+
+class SimulationGantt(TypedDict):
+    trial: str
+    label: str
+    gpus: int
+    rows: list[SimulationGpu]
+    spans: list[SimulationSpan]
+    span_s: float
+
+
+class SimulationRow(TypedDict):
+    policy: str
+    parameters: dict[str, Any]
+    label: str
+    role: Literal["candidate", "as_it_was"]
+    trials: list[str]
+    values: dict[str, SimulationValue]
+    best: list[str]
+    worst: list[str]
+
+
+class SimulationTable(TypedDict):
+    columns: list[SimulationColumn]
+    rows: list[SimulationRow]
+
+
+class Spec(TypedDict):
+    name: NotRequired[str]
+    cluster: NotRequired[str | None]
+    workload: HistoryWorkload | TraceWorkload | SyntheticWorkload
+    hardware: NotRequired[AsIs | Edited]
+    policies: list[PolicyWish]
+    repetitions: NotRequired[int]
+    seed: NotRequired[int]
+    noise: NotRequired[float]
+
+
 class Storage(TypedDict):
     checkpoints: CheckpointStorage
     bundles: Stored
@@ -2431,6 +2682,23 @@ class Timeline(TypedDict):
     holds: list[HoldSpan]
     rescales: list[NumberedRescale]
     truncated: bool
+
+
+class TrialMetrics(TypedDict):
+    jobs: int
+    finished: int
+    makespan_s: float
+    jct_s: TrialSpread
+    wait_s: TrialWait
+    utilisation: float
+    slowdown: TrialSlowdown
+    finish_time_fairness: TrialFairness
+    restarts: int
+    cost: str
+    energy_kwh: float | None
+    rounds: int
+    fallbacks: int
+    wall_s: float
 
 
 class UsagePage(TypedDict):
@@ -2616,3 +2884,40 @@ class Preview(TypedDict):
     estimate: Estimate
     throughput: dict[str, Curve]
     forecast: str | None
+
+
+class SimulationTrial(TypedDict):
+    id: str
+    index: int
+    policy: str
+    parameters: dict[str, Any]
+    given: dict[str, Any]
+    label: str
+    seed: int
+    role: Literal["candidate", "as_it_was"]
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    error: str
+    metrics: TrialMetrics | None
+
+
+class Simulation(TypedDict):
+    id: str
+    number: int
+    name: str
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    reason: str
+    created_by: str
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    cluster: str
+    spec: Spec
+    progress: SimulationProgress
+    workload_summary: WorkloadSummary | None
+    trials: list[SimulationTrial]
+
+
+class SimulationPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Simulation]

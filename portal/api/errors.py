@@ -26,6 +26,7 @@ from portal.jobs.services.partitions import PartitionInUse
 from portal.jobs.services.saved import SavedConflict
 from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
 from portal.jobs.services.windows import WindowIsOver
+from portal.lab.services import LabConflict
 from portal.material.bundles import TooLarge
 from portal.material.environments import InUse
 from scheduling.errors import InvalidParameters
@@ -60,6 +61,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     WindowIsOver: 409,
     PermissionError: 403,
     InUse: 409,
+    LabConflict: 409,
     TooLarge: 413,
 }
 #: Problems named by field that are not the request's own.

@@ -18,11 +18,11 @@ from scheduling.throughput import Profile
 _BATCH = 500
 
 
-def export_jobs(*, cluster: Cluster, start: datetime, end: datetime) -> Iterator[dict[str, Any]]:
+def export_jobs(*, cluster: Cluster, start: datetime, end: datetime, named: bool = False) -> Iterator[dict[str, Any]]:
     """Jobs submitted in [start, end) that finished, by submission; arrivals count from `start`.
 
     Throughputs are what is known of each job today: measured where it was measured. Neither names, owners
-    nor commands leave the portal; whose jobs belong together does.
+    nor commands leave the portal; whose jobs belong together does. `named`: owners as they are, for who stays inside.
     """
     types = dict(
         Accelerator.objects.filter(node__cluster=cluster)
@@ -32,22 +32,23 @@ def export_jobs(*, cluster: Cluster, start: datetime, end: datetime) -> Iterator
     )
     jobs = (
         Job.objects.filter(cluster=cluster, run__state=State.FINISHED, submitted_at__gte=start, submitted_at__lt=end)
-        .select_related("run", "project", "model_type")
+        .select_related("run", "project", "model_type", "owner")
         .order_by("submitted_at", "number")
     )
     batch: list[Job] = []
     for job in jobs.iterator(chunk_size=_BATCH):
         batch.append(job)
         if len(batch) == _BATCH:
-            yield from _entries(batch, types, start)
+            yield from _entries(batch, types, start, named=named)
             batch = []
-    yield from _entries(batch, types, start)
+    yield from _entries(batch, types, start, named=named)
 
 
-def _entries(jobs: list[Job], types: Mapping[str, int], start: datetime) -> Iterator[dict[str, Any]]:
+def _entries(jobs: list[Job], types: Mapping[str, int], start: datetime, *, named: bool) -> Iterator[dict[str, Any]]:
     known = job_profiles(jobs, types) if jobs else {}
     for job in jobs:
-        yield _entry(job, known[job.pk], start)
+        entry = _entry(job, known[job.pk], start)
+        yield entry | {"user": str(job.owner or "")} if named else entry
 
 
 def _alias(job: Job) -> str:

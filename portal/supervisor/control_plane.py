@@ -36,6 +36,8 @@ READY_TIMEOUT_S = 90
 QUEUES = "rounds,dispatch,live,celery"
 #: Everything else goes before expected starts.
 FORECASTS_NICE = 15
+#: Simulations take minutes of two cores: rounds and pages go before them.
+LAB_NICE = 10
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,14 @@ class ControlPlane:
         # Expected starts have a process of their own, behind all others: they may take a second of a core.
         forecasts = ["worker", "-Q", "forecasts", "--pool", "solo", "--hostname", "forecasts@%h", "--loglevel", "INFO"]
         forecasts += ["--without-gossip", "--without-mingle"]
+        lab = ["worker", "-Q", "lab", "--pool", "solo", "--hostname", "lab@%h", "--loglevel", "INFO"]
+        lab += ["--without-gossip", "--without-mingle"]
         schedule = str(self._layout.run / "beat-schedule")
         return [
             self._child("web", [python, "-m", *web, "--no-access-log"], EVENKEEL_DB_POOL="8"),
             self._child("worker", [*celery, *worker, "--without-mingle"]),
             self._child("forecasts", [*celery, *forecasts], nice=FORECASTS_NICE),
+            self._child("lab", [*celery, *lab], nice=LAB_NICE),
             self._child("beat", [*celery, "beat", "--schedule", schedule, "--pidfile", "", "--loglevel", "INFO"]),
         ]
 

@@ -107,6 +107,7 @@ class Engine:
             return
         self.outcome.rounds += 1
         self.open_at = self.clock.now + self.gap_s
+        self.outcome.fallbacks += "solver_failed" in plan.figures
         self.memory = dict(plan.memory)
         self._apply_all(plan.moves)
         self.launch_ready()

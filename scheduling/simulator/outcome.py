@@ -21,6 +21,7 @@ class Outcome:
     end: float = 0.0
     rounds: int = 0
     failures: int = 0
+    fallbacks: int = 0  # rounds in which the policy's solver failed and everybody stayed
     interrupted: bool = False
     #: (run, GPUs, from, to) of every launch, where asked for
     holds: list[tuple[int, tuple[int, ...], float, float]] = field(default_factory=list)

@@ -53,6 +53,7 @@ def summarise(outcome: Outcome, cluster: Cluster) -> dict[str, Any]:
         },
         "cost": sum(run.cost for run in outcome.runs),
         "rounds": outcome.rounds,
+        "fallbacks": outcome.fallbacks,
     }
 
 

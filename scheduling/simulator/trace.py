@@ -69,7 +69,11 @@ _TIMES = ("launch_s", "checkpoint_s", "stop_s", "round_seconds", "checkpoint_eve
 
 
 def read_cluster(path: Path) -> Cluster:
-    data = read_json(path)
+    return parse_cluster(read_json(path), path)
+
+
+def parse_cluster(data: Any, path: Path) -> Cluster:
+    """`path` is what complaints name."""
     nodes: list[Node] = []
     prices: dict[str, float] = {}
     reliability: dict[str, tuple[float, float]] = {}

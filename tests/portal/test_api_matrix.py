@@ -17,7 +17,15 @@ pytestmark = pytest.mark.django_db
 DONE = frozenset({200, 201, 202, 204, 302})
 #: What whoever is let in is told where the thing or the example makes no sense: a file that is not there, a project
 #: with a running job, a text that is no archive.
-LET_IN_BUT = {"download_artifact": 409, "extend_job": 409, "archive_project": 409, "upload_bundle": 400}
+LET_IN_BUT = {
+    "download_artifact": 409,
+    "extend_job": 409,
+    "archive_project": 409,
+    "upload_bundle": 400,
+    "upload_simulation_trace": 400,
+}
+#: Their queries name trials, which the generated requests do not.
+LET_IN_BUT |= {"get_simulation_gantt": 400, "compare_simulation_trials": 400}
 ROLES = {"viewer": 1, "member": 2, "service account": 2, "manager": 3, "bound here": 3}
 #: Who has no role in the project, or none that their token reaches.
 STRANGERS = ("outsider", "bound elsewhere")
@@ -26,6 +34,8 @@ NEEDED = {Access.VIEWER: 1, Access.MEMBER: 2, Access.MANAGER: 3}
 NOT_BY_TOKEN = {"rotate_token"}
 #: What belongs to a person and to no project: a token bound to a project reaches none of it, and lists nothing.
 OF_ONES_OWN = {f"{verb}_{kind}" for verb in ("create", "get", "change", "remove") for kind in ("template", "view")}
+OF_ONES_OWN |= {f"{verb}_simulation" for verb in ("create", "get", "cancel", "rerun", "delete", "export")}
+OF_ONES_OWN |= {f"get_simulation_{part}" for part in ("table", "charts", "fidelity")}
 #: Whom a limit binds may not change it, and so does not find it where limits are changed.
 OF_THOSE_ABOVE = {"get_quota", "change_quota", "remove_quota", "create_quota", "set_guarantee", "remove_guarantee"}
 #: Answers of nobody's own doing, which differ from one request to the next.

@@ -44,6 +44,8 @@ from portal.jobs.models import (
 from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
+from portal.lab.models import Simulation, Trial
+from portal.lab.spec import Spec
 from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
 from portal.notices.models import Delivery, Destination
@@ -76,6 +78,7 @@ UNKNOWN = {
     "preview": "00000000-0000-7000-8000-000000000000",
     "destination": "999999",
     "delivery": "999999",
+    "simulation": "00000000-0000-7000-8000-000000000000",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -192,6 +195,19 @@ class Things:
     @staticmethod
     def _template(user: User, name: str) -> JobTemplate:
         return JobTemplate.objects.create(owner=user, author=user, name=name, file={"total_steps": 1})
+
+    def _simulation(self, user: User, i: int = 0) -> Simulation:
+        """One that waits."""
+        found = Simulation.objects.filter(created_by=user).first()
+        if found is not None and not i:
+            return found
+        workload = {"kind": "synthetic", "jobs": 1}
+        spec = Spec.model_validate({"workload": workload, "policies": [{"name": "fifo_gang"}]}).model_dump(mode="json")
+        values = {"cluster": self.world.cluster, "created_by": user, "spec": {**spec, "cluster": "test"}}
+        made = Simulation.objects.create(**values)
+        said = {"policy": "fifo_gang", "label": "fifo_gang", "seed": 0}
+        Trial.objects.create(simulation=made, index=0, **said)
+        return made
 
     def _window(self, days: int) -> NodeWindow:
         at = timezone.now() + timedelta(days=days)
@@ -351,6 +367,7 @@ class Things:
                     destination_id=self._notices(self.actors["admin"])["destination"], **self._given_up
                 )
             ),
+            "list_simulations": often(lambda i: self._simulation(self.root, i + 1)),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -380,6 +397,7 @@ class Things:
             "window": str(self.window.pk),
             "view": str(view.pk),
             "template": str(template.pk),
+            "simulation": str(self._simulation(actor.user or self.root).id),
             **self._notices(actor),
             "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }

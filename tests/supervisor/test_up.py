@@ -19,7 +19,7 @@ from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
 from tests.supervisor.running import ROOT, RunningPortal, free_port, portal_env
 
-PARTS = ("web", "worker", "forecasts", "beat", "valkey", "postgres")
+PARTS = ("web", "worker", "forecasts", "lab", "beat", "valkey", "postgres")
 
 
 def refused(env: dict[str, str]) -> str:
@@ -89,9 +89,7 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
         assert "with the password you have" in portal.said()
         assert (portal.pid("postgres"), portal.pid("valkey")) == databases
         assert portal.pid("web") != web
-        processes = [
-            psutil.Process(portal.pid(name)) for name in ("web", "worker", "forecasts", "beat", "valkey", "postgres")
-        ]
+        processes = [psutil.Process(portal.pid(name)) for name in PARTS]
         assert portal.stop() == 0
         assert not [process for process in processes if alive(process)]
     finally:

@@ -2306,6 +2306,260 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/simulation-traces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most
+         * @description Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["upload_simulation_trace"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * My simulations, newest first; administrators see all
+         * @description My simulations, newest first; administrators see all.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_simulations"];
+        put?: never;
+        /**
+         * Run a workload under up to eight policies
+         * @description Run a workload under up to eight policies. The cluster's own history: administrators only.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["create_simulation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A simulation with its progress, and the figures of its trials
+         * @description A simulation with its progress, and the figures of its trials.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_simulation"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a simulation with its results; one that runs ends
+         * @description Remove a simulation with its results; one that runs ends.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        delete: operations["delete_simulation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a simulation: at once where it waits, within a second or so where it runs
+         * @description Cancel a simulation: at once where it waits, within a second or so where it runs. 409 where it has ended.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["cancel_simulation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/charts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Curves of the first seed of each policy, 200 points each at most
+         * @description Curves of the first seed of each policy, 200 points each at most.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_simulation_charts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who would have waited less or more: projects, users and the jobs behind it, the largest difference first
+         * @description Who would have waited less or more: projects, users and the jobs behind it, the largest difference first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["compare_simulation_trials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One line per job and trial as CSV, or as JSON all that is needed to run it again, with the results
+         * @description One line per job and trial as CSV, or as JSON all that is needed to run it again, with the results.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["export_simulation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/fidelity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Simulated beside recorded, under the policy that really ran; of history only
+         * @description Simulated beside recorded, under the policy that really ran; of history only.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_simulation_fidelity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/gantt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Which job held which GPUs when: the first 128 GPUs, and the 20,000 longest spans at most
+         * @description Which job held which GPUs when: the first 128 GPUs, and the 20,000 longest spans at most.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_simulation_gantt"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/rerun": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A new simulation of the same spec, with the same jobs and hardware
+         * @description A new simulation of the same spec, with the same jobs and hardware.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         */
+        post: operations["rerun_simulation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations/{simulation}/table": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One row per policy: means over seeds with 95 % intervals, best and worst marked
+         * @description One row per policy: means over seeds with 95 % intervals, best and worst marked.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_simulation_table"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/templates": {
         parameters: {
             query?: never;
@@ -2811,6 +3065,13 @@ export interface components {
              * @default null
              */
             max_bytes: number | null;
+        };
+        AsIs: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "as_is";
         };
         AuditEntry: {
             id: number;
@@ -3324,6 +3585,14 @@ export interface components {
              */
             text: string | null;
         };
+        Edited: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "edited";
+            nodes: components["schemas"]["NodeWish"][];
+        };
         /** @description On another job: what it would have after the next round without the change, and with it. */
         Effect: {
             job: components["schemas"]["OthersJob"];
@@ -3588,6 +3857,19 @@ export interface components {
             /** @description Oldest first; nothing for times without jobs. */
             points: components["schemas"]["FairnessPoint"][];
         };
+        FidelityCurves: {
+            recorded: number[][];
+            simulated: number[][];
+        };
+        FidelityRow: {
+            /** @enum {string} */
+            key: "jct_mean_s" | "jct_p50_s" | "jct_p99_s" | "wait_mean_s" | "wait_p95_s" | "utilisation" | "makespan_s";
+            label: string;
+            recorded: number;
+            simulated: number;
+            /** @description Of what was recorded: 0.1 is a tenth too much. */
+            error: number;
+        };
         /** @description From the same futures of the queue with the job and without it. */
         Forecast: {
             /** Format: date-time */
@@ -3746,6 +4028,17 @@ export interface components {
              * @example 12.50
              */
             spend_per_hour: string;
+        };
+        HistoryWorkload: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "history";
+            /** Format: date-time */
+            from_at: string;
+            /** Format: date-time */
+            to_at: string;
         };
         HoldSpan: {
             node: string;
@@ -4082,6 +4375,17 @@ export interface components {
             };
             /** @description Null where it has whole GPUs, or none. */
             sharing: components["schemas"]["Sharing"] | null;
+        };
+        JobDifference: {
+            job: string;
+            project: string;
+            user: string;
+            number: number | null;
+            wait_base_s: number;
+            wait_other_s: number;
+            jct_base_s: number;
+            jct_other_s: number;
+            difference_s: number;
         };
         /** @description A training job: a catalogue program or a command, a number of steps, and limits. */
         JobFile: {
@@ -4856,6 +5160,18 @@ export interface components {
             /** @description All who have it, the largest part first. */
             parts: components["schemas"]["AcceleratorPart"][];
         };
+        NodeWish: {
+            type: string;
+            count: number;
+            gpus: number;
+            /** @default null */
+            price_per_gpu_hour: string | null;
+            /**
+             * @description Of one GPU that trains.
+             * @default null
+             */
+            watts: number | null;
+        };
         Nodes: components["schemas"]["Node"][];
         NoticeDelivery: {
             id: number;
@@ -5236,6 +5552,16 @@ export interface components {
             /** @description To another accelerator type, or to as many other GPUs. */
             moved: number;
         };
+        PolicyWish: {
+            name: string;
+            parameters?: {
+                [key: string]: unknown;
+            };
+            /** @description One policy for each value. */
+            sweep?: {
+                [key: string]: unknown[];
+            };
+        };
         Preset: {
             name: string;
             parameters: {
@@ -5416,6 +5742,16 @@ export interface components {
             inner_rule: "fairness" | "fifo";
             /** @description Of its jobs, against other projects'; null: that of the project above. */
             priority: number | null;
+        };
+        ProjectDifference: {
+            jobs: number;
+            wait_base_s: number;
+            wait_other_s: number;
+            /** @description Below 0: they would have waited less under `other`. */
+            difference_s: number;
+            slowdown_base: number;
+            slowdown_other: number;
+            project: string;
         };
         ProjectPage: {
             /** @description Address of the next page. */
@@ -5971,6 +6307,166 @@ export interface components {
             name: string;
             is_admin: boolean;
         };
+        SimulatedSlowdown: {
+            project: string;
+            mean: number;
+            max: number;
+            jobs: number;
+        };
+        SimulatedSlowdowns: {
+            /** Format: uuid */
+            trial: string;
+            label: string;
+            projects: components["schemas"]["SimulatedSlowdown"][];
+        };
+        Simulation: {
+            /** Format: uuid */
+            id: string;
+            number: number;
+            name: string;
+            /** @enum {string} */
+            state: "queued" | "running" | "succeeded" | "failed" | "cancelled";
+            reason: string;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            started_at: string | null;
+            finished_at: string | null;
+            cluster: string;
+            spec: components["schemas"]["Spec"];
+            progress: components["schemas"]["SimulationProgress"];
+            workload_summary: components["schemas"]["WorkloadSummary"] | null;
+            trials: components["schemas"]["SimulationTrial"][];
+        };
+        SimulationCharts: {
+            jct_cdf: components["schemas"]["SimulationCurve"][];
+            wait_over_time: components["schemas"]["SimulationCurve"][];
+            utilisation_over_time: components["schemas"]["SimulationCurve"][];
+            utilisation_cdf: components["schemas"]["SimulationCurve"][];
+            slowdown_by_project: components["schemas"]["SimulatedSlowdowns"][];
+        };
+        SimulationColumn: {
+            key: string;
+            label: string;
+            unit: string;
+            /** @enum {string} */
+            better: "low" | "high" | "none";
+        };
+        SimulationComparison: {
+            /** Format: uuid */
+            base: string;
+            /** Format: uuid */
+            other: string;
+            projects: components["schemas"]["ProjectDifference"][];
+            users: components["schemas"]["UserDifference"][];
+            jobs: components["schemas"]["JobDifference"][];
+        };
+        SimulationCurve: {
+            /** Format: uuid */
+            trial: string;
+            label: string;
+            points: number[][];
+        };
+        SimulationFidelity: {
+            available: boolean;
+            why: string;
+            policy: string;
+            rows: components["schemas"]["FidelityRow"][];
+            jobs: number;
+            notes: string[];
+            jct_cdf: components["schemas"]["FidelityCurves"];
+        };
+        SimulationGantt: {
+            /** Format: uuid */
+            trial: string;
+            label: string;
+            gpus: number;
+            rows: components["schemas"]["SimulationGpu"][];
+            spans: components["schemas"]["SimulationSpan"][];
+            span_s: number;
+        };
+        SimulationGpu: {
+            gpu: number;
+            node: string;
+            type: string;
+        };
+        SimulationPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Simulation"][];
+        };
+        SimulationProgress: {
+            trials: number;
+            trials_done: number;
+            jobs: number;
+            jobs_done: number;
+            eta_s: number | null;
+        };
+        SimulationRow: {
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            label: string;
+            /** @enum {string} */
+            role: "candidate" | "as_it_was";
+            trials: string[];
+            values: {
+                [key: string]: components["schemas"]["SimulationValue"];
+            };
+            best: string[];
+            worst: string[];
+        };
+        SimulationSpan: {
+            job: string;
+            project: string;
+            gpu_from: number;
+            /** @description The last of them. */
+            gpu_to: number;
+            start_s: number;
+            end_s: number;
+        };
+        SimulationTable: {
+            columns: components["schemas"]["SimulationColumn"][];
+            rows: components["schemas"]["SimulationRow"][];
+        };
+        SimulationTrace: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            format: string;
+            jobs: number;
+            left_out: number;
+            why_left_out: string;
+            span_s: number;
+            gpu_hours: number;
+        };
+        SimulationTrial: {
+            /** Format: uuid */
+            id: string;
+            index: number;
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            given: {
+                [key: string]: unknown;
+            };
+            label: string;
+            seed: number;
+            /** @enum {string} */
+            role: "candidate" | "as_it_was";
+            /** @enum {string} */
+            state: "queued" | "running" | "succeeded" | "failed" | "cancelled";
+            error: string;
+            metrics: components["schemas"]["TrialMetrics"] | null;
+        };
+        SimulationValue: {
+            mean: number | null;
+            low: number | null;
+            high: number | null;
+        };
         SingleSignOn: {
             name: string;
             /**
@@ -6002,6 +6498,29 @@ export interface components {
             reason: components["schemas"]["JobReason"];
             /** @description It runs, or would run, on emulated accelerators. */
             emulated: boolean;
+        };
+        Spec: {
+            /** @default  */
+            name: string;
+            /**
+             * @description Null: the only one.
+             * @default null
+             */
+            cluster: string | null;
+            workload: components["schemas"]["HistoryWorkload"] | components["schemas"]["TraceWorkload"] | components["schemas"]["SyntheticWorkload"];
+            /**
+             * @default {
+             *       "kind": "as_is"
+             *     }
+             */
+            hardware: components["schemas"]["AsIs"] | components["schemas"]["Edited"];
+            policies: components["schemas"]["PolicyWish"][];
+            /** @default 1 */
+            repetitions: number;
+            /** @default 0 */
+            seed: number;
+            /** @default 0 */
+            noise: number;
         };
         Standing: {
             /** @description Jobs that have GPUs, or get them just now. */
@@ -6052,6 +6571,26 @@ export interface components {
             bytes: number;
             /** @example 10737418240 */
             quota_bytes: number | null;
+        };
+        SyntheticWorkload: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "synthetic";
+            jobs: number;
+            /**
+             * @description Null: all arrive at once.
+             * @default null
+             */
+            jobs_per_hour: number | null;
+            /** @default false */
+            multi_gpu: boolean;
+            /**
+             * @description Null: all that are known.
+             * @default null
+             */
+            models: string[] | null;
         };
         Taker: {
             number: number;
@@ -6230,6 +6769,58 @@ export interface components {
              */
             expires_in_days: number;
         };
+        TraceWorkload: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "trace";
+            /** Format: uuid */
+            trace_id: string;
+        };
+        TrialFairness: {
+            max: number;
+            jain: number;
+        };
+        TrialMetrics: {
+            jobs: number;
+            finished: number;
+            makespan_s: number;
+            jct_s: components["schemas"]["TrialSpread"];
+            wait_s: components["schemas"]["TrialWait"];
+            utilisation: number;
+            slowdown: components["schemas"]["TrialSlowdown"];
+            finish_time_fairness: components["schemas"]["TrialFairness"];
+            restarts: number;
+            /**
+             * @description An amount in the currency.
+             * @example 12.50
+             */
+            cost: string;
+            /** @description Null where the watts of a type are not known. */
+            energy_kwh: number | null;
+            rounds: number;
+            /** @description Rounds in which the policy's solver failed and everybody stayed. */
+            fallbacks: number;
+            wall_s: number;
+        };
+        TrialSlowdown: {
+            mean: number;
+            p99: number;
+            max: number;
+            variance: number;
+        };
+        TrialSpread: {
+            mean: number;
+            p50: number;
+            p99: number;
+        };
+        TrialWait: {
+            mean: number;
+            p50: number;
+            p95: number;
+            p99: number;
+        };
         TypeCost: {
             type: string;
             gpu_hours: number;
@@ -6281,6 +6872,16 @@ export interface components {
              * @example 12.50
              */
             cost: string;
+        };
+        UserDifference: {
+            jobs: number;
+            wait_base_s: number;
+            wait_other_s: number;
+            /** @description Below 0: they would have waited less under `other`. */
+            difference_s: number;
+            slowdown_base: number;
+            slowdown_other: number;
+            user: string;
         };
         /** @description Of relative throughputs over all jobs that hold GPUs, after the next round without the change and with it. */
         VarianceChange: {
@@ -6516,6 +7117,13 @@ export interface components {
              * @default null
              */
             period: ("day" | "week" | "month") | null;
+        };
+        WorkloadSummary: {
+            jobs: number;
+            left_out: number;
+            from_at: string | null;
+            to_at: string | null;
+            gpu_hours: number;
         };
     };
     responses: never;
@@ -17212,6 +17820,985 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ShareHistory"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    upload_simulation_trace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "multipart/form-data": {
+                    /** Format: binary */
+                    file: string;
+                    format?: string;
+                };
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationTrace"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_simulations: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Only those. */
+                state?: "queued" | "running" | "succeeded" | "failed" | "cancelled";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Spec"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_simulation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_simulation_charts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationCharts"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    compare_simulation_trials: {
+        parameters: {
+            query: {
+                base: string;
+                other: string;
+            };
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationComparison"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_simulation: {
+        parameters: {
+            query?: {
+                format?: "csv" | "json";
+            };
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_simulation_fidelity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationFidelity"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_simulation_gantt: {
+        parameters: {
+            query: {
+                trial: string;
+            };
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationGantt"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rerun_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_simulation_table: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the simulation. */
+                simulation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationTable"];
                 };
             };
             /** @description Bad request */

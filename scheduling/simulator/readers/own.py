@@ -22,7 +22,10 @@ def matches(path: Path, text: str) -> bool:
 
 
 def read(path: Path, context: Context) -> list[TraceJob]:
-    data = read_json(path)
+    return parse(read_json(path), str(path), context)
+
+
+def parse(data: Any, path: str, context: Context) -> list[TraceJob]:
     if not isinstance(data, dict) or not isinstance(data.get("jobs"), list):
         raise InvalidInput(f"{path}: a trace is an object with a list of jobs")
     if data.get("schema", SCHEMA) != SCHEMA:
@@ -122,6 +125,37 @@ def _gang_job(entry: Entry, index: int) -> TraceJob:
         max_gpus=size,
         weight=entry.number("priority_weight", 1.0),
     )
+
+
+def entry_of(job: TraceJob) -> dict[str, Any]:
+    """A job of any format as ours has it; read again it is the same but for its number, which is its place."""
+    return {
+        "id": job.id,
+        "arrival_s": job.arrival_s,
+        "total_steps": job.total_steps,
+        "model_type": job.model_type,
+        "project": job.project,
+        "user": job.user,
+        "priority": job.priority,
+        "min_gpus": job.min_gpus,
+        "max_gpus": job.max_gpus,
+        "types": list(job.types),
+        "restartable": job.restartable,
+        "weight": job.weight,
+        "checkpoint_every_s": job.checkpoint_every_s,
+        "gpu_milli": job.gpu_milli,
+        "gpu_memory_mib": job.gpu_memory_mib,
+        "cpu_milli": job.cpu_milli,
+        "memory_mib": job.memory_mib,
+        "throughputs": {
+            kind: {
+                "steps_per_s": list(curve.steps_per_s),
+                "spread_factor": curve.spread_factor,
+                "spread_factors": list(curve.spread_factors),
+            }
+            for kind, curve in job.curves.items()
+        },
+    }
 
 
 def write(jobs: list[dict[str, Any]], path: Path) -> None:

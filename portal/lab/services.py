@@ -1,0 +1,170 @@
+"""Asking for simulations, cancelling, repeating and removing them; uploaded traces."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Prefetch, Sum
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from accounts.audit import record_audit
+from accounts.models import User
+from portal.jobs.models import Cluster, Job, PolicyChange
+from portal.jobs.schema import FieldProblem, Problems
+from portal.jobs.services.saved import check_unbound
+from portal.lab.models import UNFINISHED, Simulation, State, Trace, Trial
+from portal.lab.selectors import access_trace
+from portal.lab.spec import MOST_JOBS, HistoryWorkload, Spec, TraceWorkload, check_hardware, unfold
+from scheduling import lifecycle
+from scheduling.simulator.report import label
+
+MOST_OF_ONE, MOST_OF_ALL = 3, 20
+#: Without what is only read for results.
+TRIALS = Prefetch("trials", Trial.objects.defer("packed"))
+
+
+class LabConflict(Exception):
+    """Too many at once, or too late for it; says which."""
+
+
+@transaction.atomic
+def create_simulation(*, actor: User, spec: Spec, again: Simulation | None = None) -> Simulation:
+    """Raises Problems naming the fields, PermissionError, LabConflict. `again`: whose jobs and hardware it takes."""
+    check_unbound(actor, "a simulation")
+    cluster = _cluster(spec)
+    policies = unfold(spec)
+    check_hardware(spec)
+    _check_workload(actor, cluster, spec)
+    _check_room(actor)
+    made = Simulation.objects.create(
+        name=spec.name,
+        cluster=cluster,
+        created_by=actor,
+        spec=spec.model_copy(update={"cluster": cluster.name}).model_dump(mode="json"),
+        inputs=again.inputs if again else None,
+        summary=again.summary if again else None,
+    )
+    trials = [
+        _trial(made, *policy, seed=spec.seed + repetition)
+        for policy in policies
+        for repetition in range(spec.repetitions)
+    ]
+    if isinstance(spec.workload, HistoryWorkload):
+        name, parameters, _ = policy_then(cluster, spec.workload.from_at, spec.workload.to_at)
+        trials.append(_trial(made, name, parameters, parameters, seed=spec.seed, role="as_it_was"))
+    for index, trial in enumerate(trials):
+        trial.index = index
+    Trial.objects.bulk_create(trials)
+    _audit(actor, "create", made)
+    transaction.on_commit(nudge)
+    return made
+
+
+def _trial(made: Simulation, policy: str, parameters: Any, given: Any, *, seed: int, role: str = "candidate") -> Trial:
+    said = policy if role == "as_it_was" else label({"policy": policy, "given": given})[:300]
+    values = {"policy": policy, "parameters": parameters, "given": given, "label": said, "role": role}
+    return Trial(simulation=made, seed=seed, **values)
+
+
+def _cluster(spec: Spec) -> Cluster:
+    found = Cluster.objects.order_by("pk").filter(**({"name": spec.cluster} if spec.cluster else {})).first()
+    if found is None:
+        raise Problems([FieldProblem("cluster", "is no cluster", "unknown")])
+    return found
+
+
+def _check_workload(actor: User, cluster: Cluster, spec: Spec) -> None:
+    workload = spec.workload
+    if isinstance(workload, TraceWorkload):
+        try:
+            access_trace(actor, workload.trace_id)
+        except Trace.DoesNotExist:
+            raise Problems([FieldProblem("workload.trace_id", "is no trace of yours", "unknown")]) from None
+    if not isinstance(workload, HistoryWorkload):
+        return
+    if not actor.is_superuser:
+        raise PermissionError("Only administrators simulate the cluster's own history.")
+    if workload.to_at <= workload.from_at:
+        raise Problems([FieldProblem("workload.to_at", "must be after from_at", "invalid")])
+    jobs = Job.objects.filter(cluster=cluster, submitted_at__gte=workload.from_at, submitted_at__lt=workload.to_at)
+    count = jobs.filter(run__state=lifecycle.State.FINISHED).count()
+    if count > MOST_JOBS:
+        raise Problems([FieldProblem("workload.from_at", f"takes in {count} jobs; {MOST_JOBS} at most", "invalid")])
+
+
+def _check_room(actor: User) -> None:
+    rows = Simulation.objects.filter(state__in=UNFINISHED)
+    if rows.filter(created_by=actor.pk).count() >= MOST_OF_ONE:
+        raise LabConflict(f"You have {MOST_OF_ONE} simulations that have not finished; wait, or cancel one.")
+    if rows.count() >= MOST_OF_ALL:
+        raise LabConflict(f"{MOST_OF_ALL} simulations have not finished; try again later.")
+
+
+def policy_then(cluster: Cluster, start: datetime, end: datetime) -> tuple[str, dict[str, Any], int]:
+    """The policy that was in force the longest between two times, and how many were."""
+    changes = list(cluster.policy_changes.filter(changed_at__lt=end).order_by("changed_at", "pk"))
+    before = [change for change in changes if change.changed_at <= start]
+    within = [change for change in changes if change.changed_at > start]
+    spans: list[tuple[float, PolicyChange]] = []
+    standing = [*before[-1:], *within]
+    ends = [*(change.changed_at for change in standing[1:]), end]
+    for change, until in zip(standing, ends[-len(standing) :] if standing else [], strict=True):
+        spans.append(((until - max(start, change.changed_at)).total_seconds(), change))
+    if not spans:
+        return cluster.policy_name, dict(cluster.policy_parameters), 1
+    longest = max(spans, key=lambda span: span[0])[1]
+    return longest.name, dict(longest.parameters), len(spans)
+
+
+@transaction.atomic
+def cancel_simulation(*, actor: User, simulation: Simulation) -> None:
+    """At once where it waits, within a second where it runs. Raises LabConflict where it has ended."""
+    row = Simulation.objects.select_for_update().only("pk", "state").get(pk=simulation.pk)
+    if row.state not in UNFINISHED:
+        raise LabConflict("It has already ended.")
+    Simulation.objects.filter(pk=row.pk).update(cancel_asked=True)
+    if row.state == State.QUEUED:
+        finish(Simulation.objects.filter(pk=row.pk), State.CANCELLED, "Cancelled before it began.")
+    _audit(actor, "cancel", simulation)
+
+
+def finish(rows: Any, state: State, reason: str) -> None:
+    """The end of a simulation, and of those of its trials that have not ended."""
+    keys = list(rows.values_list("pk", flat=True))
+    rows.update(state=state, reason=reason[:500], finished_at=timezone.now(), claim=None)
+    open_trials = Trial.objects.filter(simulation__in=keys, state__in=UNFINISHED)
+    open_trials.update(state=State.CANCELLED if state == State.SUCCEEDED else state)
+    for key in keys:
+        size = Trial.objects.filter(simulation=key).aggregate(n=Sum("size_bytes"))["n"] or 0
+        packed = Simulation.objects.only("inputs").get(pk=key).inputs
+        Simulation.objects.filter(pk=key).update(size_bytes=size + len(packed or b""))
+
+
+def rerun_simulation(*, actor: User, simulation: Simulation) -> Simulation:
+    """A new one of the same spec, with the same jobs and hardware, and so with the same outcome."""
+    return create_simulation(actor=actor, spec=Spec.model_validate(simulation.spec), again=simulation)
+
+
+@transaction.atomic
+def delete_simulation(*, actor: User, simulation: Simulation) -> None:
+    """What still runs of it notices within a second."""
+    _audit(actor, "delete", simulation)
+    Simulation.objects.filter(pk=simulation.pk).delete()
+
+
+def _audit(actor: User, act: str, simulation: Simulation) -> None:
+    target = f"simulation {simulation.number}"
+    record_audit(actor=actor, action=f"simulation.{act}", target=target, detail={"id": str(simulation.id)})
+
+
+def nudge() -> None:
+    """A message that is lost costs some seconds: beat sends it anyway."""
+    from portal.lab.tasks import run_simulations
+
+    try:
+        run_simulations.apply_async(retry=False, ignore_result=True, expires=3_600)
+    except (OperationalError, OSError):
+        return

@@ -1,0 +1,31 @@
+"""Simulations run on a queue of their own, which no round waits for."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.conf import settings
+from django.db.models import Sum
+
+from portal.lab import running
+from portal.lab.models import UNFINISHED, Simulation
+
+
+@shared_task(name="evenkeel.run_simulations", ignore_result=True, time_limit=3_900)
+def run_simulations() -> None:
+    """One simulation, the oldest that waits; then the message is sent anew, so that others on the queue get a turn."""
+    running.take_up_the_dead()
+    row = running.claim_next()
+    if row is not None:
+        running.run(row)
+
+
+@shared_task(name="evenkeel.prune_simulations", ignore_result=True)
+def prune_simulations() -> None:
+    """The oldest that have ended go first, until what is left fits."""
+    ended = Simulation.objects.exclude(state__in=UNFINISHED)
+    total = ended.aggregate(n=Sum("size_bytes"))["n"] or 0
+    for pk, size in ended.order_by("number").values_list("pk", "size_bytes").iterator():
+        if total <= settings.EVENKEEL_KEEP_SIMULATION_BYTES:
+            break
+        Simulation.objects.filter(pk=pk).delete()
+        total -= size

@@ -1,0 +1,71 @@
+"""Uploaded traces: read once, kept in our own format."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+
+from accounts.audit import record_audit
+from accounts.models import User
+from portal.jobs.offers import known_accelerator_types
+from portal.jobs.schema import FieldProblem, Problems
+from portal.jobs.services.saved import check_unbound
+from portal.lab.models import Trace
+from portal.lab.packing import pack
+from portal.lab.spec import MOST_JOBS
+from scheduling.errors import InvalidInput
+from scheduling.simulator.readers import FORMATS, load_trace
+from scheduling.simulator.readers.own import SCHEMA, entry_of
+from scheduling.simulator.trace import TraceJob
+
+MOST_BYTES = 32 * 1024**2
+#: Of one person; the oldest go first.
+MOST_KEPT = 20
+
+
+def store_trace(*, actor: User, file: Any, format: str) -> Trace:
+    """Raises Problems naming `file` or `format`, PermissionError."""
+    check_unbound(actor, "a trace")
+    if format and format not in FORMATS:
+        raise Problems([FieldProblem("format", f"is none of {', '.join(FORMATS)}", "unknown")])
+    if file.size > MOST_BYTES:
+        raise Problems([FieldProblem("file", f"has more than {MOST_BYTES // 1024**2} MiB", "too_large")])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"trace{Path(file.name).suffix[:10]}"
+        with path.open("wb") as copy:
+            copy.writelines(file.chunks())
+        try:
+            found = load_trace(path, types=sorted(known_accelerator_types()), format=format or None)
+        except InvalidInput as error:
+            said = str(error).replace(str(path), "the file")
+            raise Problems([FieldProblem("file", said[:500], "invalid")]) from None
+    if len(found.jobs) > MOST_JOBS:
+        raise Problems([FieldProblem("file", f"has {len(found.jobs)} jobs; {MOST_JOBS} at most", "too_many")])
+    packed = pack({"schema": SCHEMA, "jobs": [entry_of(job) for job in found.jobs]})
+    summary = {
+        "jobs": len(found.jobs),
+        "left_out": sum(found.skipped.values()),
+        "why_left_out": "; ".join(f"{count} {why}" for why, count in found.skipped.items()),
+        "span_s": found.jobs[-1].arrival_s - found.jobs[0].arrival_s,
+        "gpu_hours": gpu_hours(found.jobs),
+    }
+    name = "".join(c for c in Path(file.name).name if c.isprintable())[:120]
+    values = {"name": name, "format": found.format, "summary": summary, "packed": packed, "size_bytes": len(packed)}
+    with transaction.atomic():
+        made = Trace.objects.create(owner=actor, **values)
+        old = Trace.objects.filter(owner=actor).order_by("-created_at").values_list("pk", flat=True)[MOST_KEPT:]
+        Trace.objects.filter(pk__in=list(old)).delete()
+        record_audit(actor=actor, action="simulation.upload_trace", target=made.name, detail={"id": str(made.pk)})
+    return made
+
+
+def gpu_hours(jobs: list[TraceJob]) -> float:
+    """What the jobs would take on their least GPUs of their fastest type."""
+    total = 0.0
+    for job in jobs:
+        speed = max((curve.at(job.min_gpus) for curve in job.curves.values()), default=0.0)
+        total += job.total_steps / speed * job.min_gpus * job.gpu_milli / 1000 if speed else 0.0
+    return round(total / 3600.0, 3)
