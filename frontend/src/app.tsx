@@ -25,6 +25,9 @@ const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
 const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
 const ThroughputPage = lazy(() => import("./pages/throughput/ThroughputPage"));
+const LabPage = lazy(() => import("./pages/lab/LabPage"));
+const NewSimulationPage = lazy(() => import("./pages/lab/NewSimulationPage"));
+const SimulationPage = lazy(() => import("./pages/lab/SimulationPage"));
 const ProjectsPage = lazy(() => import("./pages/projects/ProjectsPage"));
 const ProjectPage = lazy(() => import("./pages/project/ProjectPage"));
 const PeoplePage = lazy(() => import("./pages/people/PeoplePage"));
@@ -70,6 +73,9 @@ function Pages() {
           <Route path="/usage" element={<UsagePage session={session.data} />} />
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
           <Route path="/cluster/throughput" element={<ThroughputPage />} />
+          <Route path="/lab" element={<LabPage />} />
+          <Route path="/lab/new" element={<NewSimulationPage admin={session.data.user.is_admin} />} />
+          <Route path="/lab/:id" element={<SimulationPage />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
           <Route path="/notifications" element={<NotificationsPage session={session.data} />} />
           {session.data.user.is_admin && (

@@ -54,7 +54,8 @@ export async function request<T>(target: string, options: Options = {}): Promise
   const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
   if (method !== "GET") headers["X-CSRFToken"] = cookie("csrftoken");
   const init: RequestInit = { method, headers, credentials: "same-origin" };
-  if (options.body !== undefined) {
+  if (options.body instanceof FormData) init.body = options.body; // its boundary is the browser's to say
+  else if (options.body !== undefined) {
     headers["Content-Type"] ??= "application/json";
     init.body = typeof options.body === "string" ? options.body : JSON.stringify(options.body);
   }

@@ -120,3 +120,18 @@ export interface JsonSchema {
   properties?: Record<string, JsonSchema>;
   required?: string[];
 }
+
+export type Simulation = S["Simulation"];
+export type SimulationTrial = S["SimulationTrial"];
+export type SimulationTable = S["SimulationTable"];
+export type SimulationRow = S["SimulationRow"];
+export type SimulationColumn = S["SimulationColumn"];
+export type SimulationCurve = S["SimulationCurve"];
+export type SimulationCharts = S["SimulationCharts"];
+export type SimulationGantt = S["SimulationGantt"];
+export type SimulationComparison = S["SimulationComparison"];
+export type SimulationFidelity = S["SimulationFidelity"];
+export type SimulationTrace = S["SimulationTrace"];
+type Spec = S["Spec"];
+/** What is left out has a default. */
+export type SimulationWish = Pick<Spec, "workload" | "policies"> & Partial<Spec>;

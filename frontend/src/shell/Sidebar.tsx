@@ -95,6 +95,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
       <Item to="/limits" icon="lock" label="Limits" />
       <Item to="/cluster" icon="node" label="Cluster" />
       <Item to="/cluster/throughput" icon="speed" label="Throughput" />
+      <Item to="/lab" icon="flask" label="Policy lab" />
       <Item to="/notifications" icon="bell" label="Notifications" />
       <Item to="/tokens" icon="key" label="API tokens" />
       {session.user?.is_admin && (
