@@ -24,6 +24,8 @@ from scheduling.simulator.outcome import Options
 
 logger = logging.getLogger(__name__)
 PROCESSES, MOST_ATTEMPTS, LONGEST_S = 2, 3, 3_600.0
+#: Between rounds of elastic policies: thousands of jobs would take minutes with a round for each arrival and end.
+COALESCE_S = 60.0
 _TELL_EVERY_S = 0.5
 #: Whoever runs a simulation is heard of every half second but while it reads the history.
 SILENT_S = 120
@@ -147,7 +149,8 @@ def _is_told_to_end() -> bool:
 
 def trial_of(trial: Trial, inputs: Inputs, noise: float) -> trials.Trial:
     cluster = inputs.own_cluster if trial.role == "as_it_was" else inputs.cluster
-    options = Options(trial.seed, noise, keep_holds=True)
+    coalesce_s = 0.0 if trial.role == "as_it_was" else COALESCE_S
+    options = Options(trial.seed, noise, keep_holds=True, coalesce_s=coalesce_s)
     return trials.Trial(str(trial.pk), inputs.jobs(trial.seed), cluster, trial.policy, trial.given, options)
 
 

@@ -162,6 +162,18 @@ class TestBackfill:
         assert found.reasons["j2"].detail["freed_by"] == "j1"
         assert found.reasons["j4"].detail["by"] == "j2"
 
+    def test_behind_the_first_slow_gpus_that_are_free_count_before_fast_ones_later(self) -> None:
+        """On the fast type #3 would end sooner in an hour's time, but nothing reserves that for it, nor for #4."""
+        both = {"v100": Curve((1.0,)), "slow": Curve((0.1,))}
+        busy = self.snapshot(
+            running(5, (3,), hours=1.0), *(replace(waiting(n, 1, hours=0.5), curves=both) for n in (3, 4))
+        )
+        busy = replace(busy, nodes=(*busy.nodes, Node("old", "slow", (10,))))
+        found = plan(busy)
+        assert started(found) == {"j3"}
+        assert found.reasons["j4"].token == "priority"
+        assert started(plan(busy, backfill="conservative")) == set()
+
     def test_without_backfill_nobody_passes(self) -> None:
         assert started(plan(self.snapshot(waiting(3, 1, hours=0.5)), backfill="none")) == set()
 

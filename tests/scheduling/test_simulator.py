@@ -14,7 +14,7 @@ from scheduling.domain import Curve
 from scheduling.errors import InvalidInput, InvalidParameters
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy
-from scheduling.simulator import parse_policy, simulate
+from scheduling.simulator import Options, parse_policy, simulate
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.readers import read_trace
 from scheduling.simulator.report import percentile, table
@@ -38,6 +38,14 @@ def test_one_job_launches_and_trains() -> None:
     assert result["cost"] == pytest.approx(2 * 110 / 3600 * 3.6)
     assert result["slowdown"]["mean"] == pytest.approx(1.1)
     assert result["restarts"] == 0
+
+
+def test_rounds_of_elastic_policies_may_be_kept_apart() -> None:
+    # The first round is at once, so the next may be 60 s later: the second job starts at 60, not at its arrival at 5.
+    jobs = [job(1, 0.0, 500.0, 1.0, max_gpus=1), job(2, 5.0, 500.0, 1.0, max_gpus=1)]
+    apart = Options(coalesce_s=60.0)
+    assert simulate(jobs, cluster(2), "f_scheduling", options=apart)["queueing_s"] == pytest.approx(55.0 / 2)
+    assert simulate(jobs, cluster(2), "fifo_gang", options=apart)["queueing_s"] == 0.0  # not elastic
 
 
 def test_policies_know_the_prices_of_the_cluster() -> None:

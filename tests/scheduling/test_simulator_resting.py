@@ -31,7 +31,7 @@ def simulate(name: str, jobs: list[TraceJob], cluster: Cluster, *, whole: bool) 
     return engine.run()
 
 
-@pytest.mark.parametrize("name", (*RESTING, *LASTING))
+@pytest.mark.parametrize("name", [*RESTING, *LASTING])
 @settings(max_examples=10, deadline=None)
 @given(case=cases())
 def test_an_excerpt_between_rounds_gives_the_plan_of_the_whole(

@@ -90,7 +90,7 @@ function Form({ admin, kinds }: { admin: boolean; kinds: PolicyInfo[] }) {
         )}
         {kind === "synthetic" && (
           <div className={css.line}>
-            <Text label="Jobs" number value={mix.jobs} onChange={(jobs) => setMix({ ...mix, jobs })} error={at("workload.jobs", "workload.synthetic.jobs")} />
+            <Text label="Number of jobs" number value={mix.jobs} onChange={(jobs) => setMix({ ...mix, jobs })} error={at("workload.jobs", "workload.synthetic.jobs")} />
             <Text label="Jobs an hour" decimal placeholder="all at once" value={mix.rate} onChange={(rate) => setMix({ ...mix, rate })} error={at("workload.jobs_per_hour", "workload.synthetic.jobs_per_hour")} />
             <label style={{ display: "flex", gap: 6, alignItems: "center", height: 32 }}><input type="checkbox" checked={mix.gangs} onChange={(event) => setMix({ ...mix, gangs: event.target.checked })} />Some jobs take several GPUs</label>
           </div>

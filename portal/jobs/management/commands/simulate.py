@@ -38,6 +38,13 @@ class Command(BaseCommand):
         parser.add_argument("--throughputs", type=Path, help="steps/s by model and type, beside the catalogue")
         parser.add_argument("--seed", type=int, default=0)
         parser.add_argument("--noise", type=float, default=0.0, help="relative deviation of true speeds, as 0.1")
+        parser.add_argument(
+            "--coalesce",
+            type=float,
+            default=0.0,
+            metavar="SECONDS",
+            help="between rounds of elastic policies, at least",
+        )
         parser.add_argument("--processes", type=int, default=1, help="policies simulated at the same time")
         parser.add_argument("--json", type=Path, help="write the results here")
         parser.add_argument("--csv", type=Path, help="write one line per job and policy here")
@@ -47,6 +54,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["processes"] < 1 or not 0.0 <= options["noise"] <= 10.0:
             raise CommandError("--processes must be at least 1 and --noise between 0 and 10.")
+        if not 0.0 <= options["coalesce"] <= 3_600.0:
+            raise CommandError("--coalesce must be between 0 and 3600 seconds.")
         try:
             simulations, cluster = self._simulate(options)
         except SchedulingError as error:
@@ -64,7 +73,13 @@ class Command(BaseCommand):
         for what, count in trace.skipped.items():
             self.stderr.write(f"{options['trace']} ({trace.format}): {count} {what}")
         pairs = read_pairs(options["throughputs"]) if options["throughputs"] else {}
-        settings = Options(options["seed"], options["noise"], keep_holds=options["plots"] is not None, pairs=pairs)
+        settings = Options(
+            options["seed"],
+            options["noise"],
+            keep_holds=options["plots"] is not None,
+            coalesce_s=options["coalesce"],
+            pairs=pairs,
+        )
         total = len(trace.jobs) * len(policies)
         with click.progressbar(length=total, label="jobs", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             suite = Suite(trace.jobs, cluster, policies, settings)
