@@ -4,7 +4,7 @@ import { duration, percent, trimmed } from "../../lib/format";
 import css from "./lab.module.css";
 
 const HEIGHT = 190;
-const LEFT = 44;
+const LEFT = 62;
 const RIGHT = 14;
 const TOP = 8;
 const BOTTOM = 24;

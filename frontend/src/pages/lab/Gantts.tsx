@@ -7,7 +7,8 @@ import { jobColour } from "../../lib/colour";
 import { count, duration } from "../../lib/format";
 import css from "./lab.module.css";
 
-const LANE = 5;
+/** Height of a GPU: few of them have more. */
+const laneOf = (gpus: number) => Math.max(5, Math.min(16, Math.floor(160 / Math.max(1, gpus))));
 /** Of the whole width, by one press of an arrow key. */
 const STEP = 1 / 200;
 
@@ -40,13 +41,14 @@ function One({ id, trial, cursor, onCursor }: { id: string; trial: string; curso
 
 function Drawing({ gantt, cursor, onCursor }: { gantt: SimulationGantt; cursor: number | null; onCursor: (share: number) => void }) {
   const { ref, width } = useElementSize();
-  const height = Math.max(20, gantt.rows.length * LANE);
+  const lane = laneOf(gantt.rows.length);
+  const height = Math.max(20, gantt.rows.length * lane);
   const numbers = useMemo(() => new Map([...new Set(gantt.spans.map((span) => span.job))].map((job, i) => [job, i])), [gantt]);
   const bars = useMemo(() => gantt.spans.map((span, i) => {
     const x = (span.start_s / gantt.span_s) * width;
     const right = (span.end_s / gantt.span_s) * width;
-    return <rect key={i} x={x} y={span.gpu_from * LANE} width={Math.max(0.5, right - x)} height={(span.gpu_to - span.gpu_from + 1) * LANE - 1} fill={jobColour(numbers.get(span.job) ?? 0)} />;
-  }), [gantt, width, numbers]);
+    return <rect key={i} x={x} y={span.gpu_from * lane} width={Math.max(0.5, right - x)} height={(span.gpu_to - span.gpu_from + 1) * lane - 1} fill={jobColour(numbers.get(span.job) ?? 0)} />;
+  }), [gantt, width, numbers, lane]);
   const at = cursor === null ? null : cursor * gantt.span_s;
   const held = at === null ? [] : gantt.spans.filter((span) => span.start_s <= at && at < span.end_s);
   const gpus = held.reduce((sum, span) => sum + span.gpu_to - span.gpu_from + 1, 0);

@@ -59,12 +59,13 @@ function Figures({ table }: { table: SimulationTable }) {
               {table.columns.map((column) => {
                 const value = row.values[column.key];
                 const place = standing(row, column);
+                const unit = column.key === "utilisation" ? "share" : column.unit;
                 return (
-                  <td key={column.key} className={place === "best" ? `ra ${css.best}` : "ra"}>
+                  <td key={column.key} className={place === "best" ? `ra ${css.cell} ${css.best}` : `ra ${css.cell}`}>
                     {place === "best" && <><span aria-hidden>▲ </span><span className="vh">best: </span></>}
                     {place === "worst" && <><span aria-hidden>▼ </span><span className="vh">worst: </span></>}
-                    {figure(value?.mean ?? null, column.unit)}
-                    {value && value.low !== null && value.high !== null && <span className={css.mark}>{figure(value.low, column.unit)} to {figure(value.high, column.unit)}</span>}
+                    {figure(value?.mean ?? null, unit)}
+                    {value && value.low !== null && value.high !== null && <span className={css.mark}>{figure(value.low, unit)} to {figure(value.high, unit)}</span>}
                   </td>
                 );
               })}
