@@ -40,7 +40,7 @@ export function CurvesChart({ curves, chosen, label, x: unitX, y: unitY }: Props
   const x = (at: number) => LEFT + ((at - first) / (last - first)) * (width - LEFT - RIGHT);
   const y = (value: number) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
   const ranked = [...curves].sort((a, b) => rank(a, chosen) - rank(b, chosen));
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => first + share * (last - first));
+  const ticks = (width < 420 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((share) => first + share * (last - first));
   return (
     <div ref={ref} style={{ minHeight: HEIGHT, padding: "0 0 8px" }}>
       {width > 0 && (

@@ -13,7 +13,9 @@ const laneOf = (gpus: number) => Math.max(5, Math.min(16, Math.floor(160 / Math.
 const STEP = 1 / 200;
 
 /** Which job held which GPUs under both policies, with one cursor in both. */
-export function Gantts({ id, trials }: { id: string; trials: string[] }) {
+export function Gantts({ id, base, other }: { id: string; base: string; other: string }) {
+  const shown = [useGantt(id, base), useGantt(id, other === base ? "" : other)].slice(0, other && other !== base ? 2 : 1);
+  const span = Math.max(...shown.map((query) => query.data?.span_s ?? 0), 1e-9);
   const [cursor, setCursor] = useState<number | null>(null);
   const keys = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? STEP : event.key === "ArrowLeft" ? -STEP : 0;
@@ -24,32 +26,28 @@ export function Gantts({ id, trials }: { id: string; trials: string[] }) {
   return (
     <Panel title="Allocations" meta="a colour per job; the cursor stands at the same time in both, moved by pointer or arrow keys">
       <div role="group" aria-label="Allocations over time; arrow keys move the cursor" tabIndex={0} onKeyDown={keys} onPointerLeave={() => setCursor(null)}>
-        {trials.map((trial) => <One key={trial} id={id} trial={trial} cursor={cursor} onCursor={setCursor} />)}
+        {shown.map((query, i) => (
+          <Loadable key={i} query={query} what="The allocations" skeleton={<Skeleton height={80} />}>
+            {(gantt) => <Drawing gantt={gantt} span={span} cursor={cursor} onCursor={setCursor} />}
+          </Loadable>
+        ))}
       </div>
     </Panel>
   );
 }
 
-function One({ id, trial, cursor, onCursor }: { id: string; trial: string; cursor: number | null; onCursor: (share: number) => void }) {
-  const query = useGantt(id, trial);
-  return (
-    <Loadable query={query} what="The allocations" skeleton={<Skeleton height={80} />}>
-      {(gantt) => <Drawing gantt={gantt} cursor={cursor} onCursor={onCursor} />}
-    </Loadable>
-  );
-}
-
-function Drawing({ gantt, cursor, onCursor }: { gantt: SimulationGantt; cursor: number | null; onCursor: (share: number) => void }) {
+/** `span`: seconds of the longer of both, which have one scale. */
+function Drawing({ gantt, span: whole, cursor, onCursor }: { gantt: SimulationGantt; span: number; cursor: number | null; onCursor: (share: number) => void }) {
   const { ref, width } = useElementSize();
   const lane = laneOf(gantt.rows.length);
   const height = Math.max(20, gantt.rows.length * lane);
   const numbers = useMemo(() => new Map([...new Set(gantt.spans.map((span) => span.job))].map((job, i) => [job, i])), [gantt]);
   const bars = useMemo(() => gantt.spans.map((span, i) => {
-    const x = (span.start_s / gantt.span_s) * width;
-    const right = (span.end_s / gantt.span_s) * width;
+    const x = (span.start_s / whole) * width;
+    const right = (span.end_s / whole) * width;
     return <rect key={i} x={x} y={span.gpu_from * lane} width={Math.max(0.5, right - x)} height={(span.gpu_to - span.gpu_from + 1) * lane - 1} fill={jobColour(numbers.get(span.job) ?? 0)} />;
-  }), [gantt, width, numbers, lane]);
-  const at = cursor === null ? null : cursor * gantt.span_s;
+  }), [gantt, whole, width, numbers, lane]);
+  const at = cursor === null ? null : cursor * whole;
   const held = at === null ? [] : gantt.spans.filter((span) => span.start_s <= at && at < span.end_s);
   const gpus = held.reduce((sum, span) => sum + span.gpu_to - span.gpu_from + 1, 0);
   return (

@@ -41,7 +41,7 @@ export function Results({ simulation, trials }: { simulation: Simulation; trials
       )}
       <Charts id={simulation.id} chosen={chosen} legend={<Legend base={named(chosen.base)} other={named(chosen.other)} rest={trials.length - 2} />} />
       <Differences id={simulation.id} chosen={chosen} base={named(chosen.base)} other={named(chosen.other)} />
-      <Gantts id={simulation.id} trials={[chosen.base, chosen.other].filter(Boolean)} />
+      <Gantts id={simulation.id} base={chosen.base} other={chosen.other} />
       {simulation.spec.workload.kind === "history" && <Fidelity id={simulation.id} />}
     </>
   );
