@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-lab bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -27,11 +27,14 @@ openapi: env ## write portal/api/openapi.yaml and the client's types anew
 	@scripts/client_types.sh client/evenkeel/schemas.py
 
 bench: env ## comparisons with peers, as ratios
-	@set -e; for name in $(filter-out bench_live,$(basename $(notdir $(wildcard benchmarks/bench_*.py)))); do \
+	@set -e; for name in $(filter-out bench_live bench_lab,$(basename $(notdir $(wildcard benchmarks/bench_*.py)))); do \
 	  echo "== $$name"; $(PYTHON) -m benchmarks.$$name; done
 
 bench-live: env frontend ## the sample workload live, elastic against static partitions
 	@$(PYTHON) -m benchmarks.bench_live
+
+bench-lab: env frontend ## a week of 10,000 jobs in the policy lab under six policies
+	@$(PYTHON) -m benchmarks.bench_lab
 
 bench-simulator: env ## how fast the simulator is; SIMULATOR_ARGS=--full for all sizes
 	@$(PYTHON) -m benchmarks.bench_simulator $(SIMULATOR_ARGS)

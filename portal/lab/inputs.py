@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from scheduling.throughput import catalogue
 @dataclass
 class Inputs:
     document: dict[str, Any]
+    _jobs: dict[str, list[TraceJob]] = field(default_factory=dict)
 
     @cached_property
     def cluster(self) -> trace.Cluster:
@@ -43,9 +44,12 @@ class Inputs:
         return trace.parse_cluster(self.document["own_cluster"], Path("cluster"))
 
     def jobs(self, seed: int) -> list[TraceJob]:
+        """The same list for all trials that have the same jobs."""
         workloads = self.document["workloads"]
-        entries = workloads.get(str(seed)) or workloads[""]
-        return own.parse({"jobs": entries}, "trace", Context())
+        key = str(seed) if str(seed) in workloads else ""
+        if key not in self._jobs:
+            self._jobs[key] = own.parse({"jobs": workloads[key]}, "trace", Context())
+        return self._jobs[key]
 
 
 def build(row: Simulation) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -37,7 +37,7 @@ def create_simulation(*, actor: User, spec: Spec, again: Simulation | None = Non
     cluster = _cluster(spec)
     policies = unfold(spec)
     check_hardware(spec)
-    _check_workload(actor, cluster, spec)
+    _check_workload(actor, cluster, spec, kept=bool(again and again.inputs))
     _check_room(actor)
     made = Simulation.objects.create(
         name=spec.name,
@@ -76,9 +76,10 @@ def _cluster(spec: Spec) -> Cluster:
     return found
 
 
-def _check_workload(actor: User, cluster: Cluster, spec: Spec) -> None:
+def _check_workload(actor: User, cluster: Cluster, spec: Spec, *, kept: bool) -> None:
+    """`kept`: the jobs are at hand, whatever became of the trace."""
     workload = spec.workload
-    if isinstance(workload, TraceWorkload):
+    if isinstance(workload, TraceWorkload) and not kept:
         try:
             access_trace(actor, workload.trace_id)
         except Trace.DoesNotExist:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.policies._stock import Stock, no_type
+from scheduling.policies._told import Told
 from scheduling.policies._view import View, counted, view, words
 from scheduling.policies.base import Parameters as BaseParameters
 
@@ -39,7 +40,11 @@ class StaticPartition:
         stock = Stock(snapshot, field)
         slots = self._free_slots(snapshot, field, stock)
         reasons = dict(field.reasons)
+        left: dict[str, Job] = {}  # when no slot was left; nothing changes from there on
         for job in field.queued:
+            if left or not any(slots.values()):
+                left[job.id] = job
+                continue
             gang = self._gang(field, job, slots, stock)
             if gang is None:
                 reasons[job.id] = self._why_not(field, job, stock)
@@ -51,7 +56,11 @@ class StaticPartition:
         for job in field.running:
             reasons[job.id] = Reason("keeps", "Slots are fixed under this policy; it keeps its GPUs to its end.")
         figures = {"free_slots": float(sum(slots.values())), "free_gpus": float(sum(stock.free.values()))}
-        return Allocation(counts=stock.counts, reasons=reasons, figures=figures)
+
+        def tell(key: str) -> Reason:
+            return reasons[key] if key in reasons else self._why_not(field, left[key], stock)
+
+        return Allocation(counts=stock.counts, reasons=Told([*reasons, *left], tell), figures=figures)
 
     def _free_slots(self, snapshot: Snapshot, field: View, stock: Stock) -> dict[str, int]:
         """Slots lie within nodes where n allows it. A larger gang, left by another policy, counts as several."""
