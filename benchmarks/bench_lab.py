@@ -60,9 +60,19 @@ def week(jobs: int) -> list[TraceJob]:
         gang = rng.choices(sizes, shares)[0]
         low, high = (1.5, 3.0) if rng.random() < 0.8 else (3.0, 4.0)
         steps = scale * 60.0 * 10.0 ** rng.uniform(low, high) * shapes[shape]["v100"].at(gang)
-        owner = {"project": f"p{number % 8}", "user": f"u{number % 40}", "model_type": f"m{shape}"}
         found.append(
-            TraceJob(str(number), number, now, steps, shapes[shape], min_gpus=gang, max_gpus=max(4, gang), **owner)
+            TraceJob(
+                str(number),
+                number,
+                now,
+                steps,
+                shapes[shape],
+                model_type=f"m{shape}",
+                project=f"p{number % 8}",
+                user=f"u{number % 40}",
+                min_gpus=gang,
+                max_gpus=max(4, gang),
+            )
         )
     return found
 

@@ -47,6 +47,8 @@ class Backfill:
     reasons: dict[str, Reason] = field(default_factory=dict)
     #: Of those that wait for GPUs, by partition: a partition's queue is held up by its own jobs only.
     firsts: dict[str, Job] = field(default_factory=dict)
+    #: By type, how long all its GPUs would need for those that wait for it behind the first.
+    _ahead_s: dict[str, float] = field(default_factory=dict)
     _taken: dict[str, list[Slot]] = field(default_factory=dict)
     _tables: dict[str, Timetable] = field(default_factory=dict)
 
@@ -138,7 +140,8 @@ class Backfill:
             self.reasons[job.id] = self._behind(first, None)
             return
         gangs = [Gang(name, count) for name, count in sizes.items()]
-        slot = self._slot(job, gangs, only_now=first is not None and self.kind == "easy")
+        behind = first is not None and self.kind == "easy"
+        slot = self._slot(job, gangs, behind=behind)
         if slot is None:
             self.reasons[job.id] = self.stock.no_room(job, sizes)
             return
@@ -153,20 +156,24 @@ class Backfill:
         if not starts and first is None:
             self.firsts[job.partition] = job
 
-    def _slot(self, job: Job, gangs: Iterable[Gang], *, only_now: bool) -> Slot | None:
-        """The gang on which it ends first; starts that a limit forbids now are none. `only_now`: nothing will be
-        reserved for it, and all the others behind would wait for the same fast GPUs, so what is free counts first."""
+    def _slot(self, job: Job, gangs: Iterable[Gang], *, behind: bool) -> Slot | None:
+        """The gang on which it ends first; starts that a limit forbids now are none. `behind`: nothing is reserved for
+        it later, so those ahead that wait for the same GPUs come first, by the work that they bring."""
         slots = []
         for gang in gangs:
             duration_s = self.duration_s(job, gang)
             at = self._earliest(gang, duration_s)
             now = at <= self.snapshot.now
             if not math.isinf(at) and (not now or self.stock.allows(job, gang)):
-                slots.append(Slot(at, gang, duration_s))
-        return min(slots, key=lambda slot: self._preference(slot, only_now), default=None)
-
-    def _preference(self, slot: Slot, only_now: bool) -> tuple[bool, float, str]:
-        return only_now and slot.at > self.snapshot.now, slot.at + slot.duration_s, slot.gang.type
+                later_s = self._ahead_s.get(gang.type, 0.0) if behind and not now else 0.0
+                slots.append((at + later_s + duration_s, gang.type, Slot(at, gang, duration_s)))
+        if not slots:
+            return None
+        slot = min(slots, key=lambda found: found[:2])[2]
+        if behind and slot.at > self.snapshot.now:
+            work_s = slot.gang.count * slot.duration_s / self.view.total[slot.gang.type]
+            self._ahead_s[slot.gang.type] = self._ahead_s.get(slot.gang.type, 0.0) + work_s
+        return slot
 
     def freed_by(self, slot: Slot) -> Job | None:
         """Whose end makes the slot's start possible: the last to leave its type before it."""

@@ -162,17 +162,15 @@ class TestBackfill:
         assert found.reasons["j2"].detail["freed_by"] == "j1"
         assert found.reasons["j4"].detail["by"] == "j2"
 
-    def test_behind_the_first_slow_gpus_that_are_free_count_before_fast_ones_later(self) -> None:
-        """On the fast type #3 would end sooner in an hour's time, but nothing reserves that for it, nor for #4."""
-        both = {"v100": Curve((1.0,)), "slow": Curve((0.1,))}
-        busy = self.snapshot(
-            running(5, (3,), hours=1.0), *(replace(waiting(n, 1, hours=0.5), curves=both) for n in (3, 4))
-        )
-        busy = replace(busy, nodes=(*busy.nodes, Node("old", "slow", (10,))))
-        found = plan(busy)
-        assert started(found) == {"j3"}
-        assert found.reasons["j4"].token == "priority"
-        assert started(plan(busy, backfill="conservative")) == set()
+    def test_who_waits_for_the_fast_gpus_waits_behind_the_others_who_do(self) -> None:
+        """Four fast GPUs are there for them in two hours. Each of half an hour adds an eighth to the wait of the next:
+        the 22nd would end there after 5 h 8 min, and on the slow one, which is free, after 5 h 3 min."""
+        both = {"v100": Curve((1.0,)), "slow": Curve((0.099,))}
+        for jobs, expected in ((21, set()), (22, {"j31"}), (30, {"j31"})):
+            behind = [replace(waiting(10 + n, 1, hours=0.5), curves=both) for n in range(jobs)]
+            busy = self.snapshot(running(5, (3,), hours=1.0), *behind)
+            busy = replace(busy, nodes=(*busy.nodes, Node("old", "slow", (10,))))
+            assert started(plan(busy)) == expected
 
     def test_without_backfill_nobody_passes(self) -> None:
         assert started(plan(self.snapshot(waiting(3, 1, hours=0.5)), backfill="none")) == set()
