@@ -8,11 +8,11 @@ from typing import cast
 
 from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGIReceiveEvent, ASGISendCallable, HTTPScope, Scope
 
-_UPLOAD = re.compile(r"/api/v1/projects/[^/]+/bundles")
+_UPLOAD = re.compile(r"/api/v1/(projects/[^/]+/bundles|simulation-traces)")
 
 
 class BodyLimit:
-    """Answers 413 to a body that says it is too large, or turns out to be; uploads of code may be larger."""
+    """Answers 413 to a body that says it is too large, or turns out to be; uploads of code and traces may be larger."""
 
     def __init__(self, application: object, *, limit: int, upload_limit: int) -> None:
         self._application = cast("ASGI3Application", application)

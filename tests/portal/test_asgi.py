@@ -86,4 +86,5 @@ def test_a_body_in_chunks_is_cut_off_where_it_gets_too_large(declared: list[tupl
 def test_bodies_within_the_limit_and_uploads_of_code_get_through() -> None:
     assert _post("/api/v1/jobs", [b" " * MIB] * 4)[0] == 401
     assert _post("/api/v1/projects/vision/bundles", [b" " * MIB] * 10)[0] == 401
+    assert _post("/api/v1/simulation-traces", [b" " * MIB] * 10)[0] == 401
     assert _post("/api/v1/projects/vision/bundles/x", [b" " * MIB] * 10)[0] == 413
