@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -24,23 +26,23 @@ class Timetable:
         moments = sorted(at.keys() - {now})
         self.times: Floats = np.array([now, *moments])
         self.free: Ints = free + np.cumsum([at.get(now, 0), *(at[moment] for moment in moments)], dtype=np.int64)
-        self._enough: dict[int, tuple[Floats, Floats]] = {}  # until something is taken
+        self._enough: dict[int, tuple[list[float], list[float]]] = {}  # until something is taken
 
     def earliest(self, count: int, duration_s: float) -> float:
         """When so many GPUs are free together for so long; infinite where they never are."""
         begins, longest = self._enough[count] if count in self._enough else self._stretches(count)
-        place = int(longest.searchsorted(duration_s - _ROUNDING_S))
-        return float(begins[place]) if place < len(begins) else math.inf
+        place = bisect_left(longest, duration_s - _ROUNDING_S)
+        return begins[place] if place < len(begins) else math.inf
 
-    def _stretches(self, count: int) -> tuple[Floats, Floats]:
+    def _stretches(self, count: int) -> tuple[list[float], list[float]]:
         """When so many are free begins, and the longest stretch until then: what fits into none yet fits nowhere."""
         enough = self.free >= count
         turns = np.flatnonzero(enough[1:] != enough[:-1]) + 1
-        begins = self.times[np.append(0, turns)]
-        ends = np.append(begins[1:], math.inf)
+        at: list[float] = [float(self.times[0]), *self.times[turns].tolist(), math.inf]
         first = 0 if enough[0] else 1
-        begins, ends = begins[first::2], ends[first::2]
-        found = self._enough[count] = begins, np.maximum.accumulate(ends - begins)
+        begins, ends = at[first:-1:2], at[first + 1 :: 2]
+        longest = list(accumulate((end - begin for begin, end in zip(begins, ends, strict=True)), max))
+        found = self._enough[count] = begins, longest
         return found
 
     def take(self, count: int, start: float, duration_s: float) -> None:

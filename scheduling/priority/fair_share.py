@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Form = Literal["classic", "fair_tree"]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A user in one account."""
+class Leaf(NamedTuple):
+    """A user in one account. A tuple, as priorities look them up for each job."""
 
     account: str
     user: str

@@ -24,11 +24,13 @@ def tree_of(
         for user, by_type in of_project.items():
             weighted = sum(seconds * billing.get(kind, 1.0) for kind, seconds in by_type.items())
             usage[Leaf(project, user)] = decayed(weighted, passed_s, half_life_s)
+    now, ends = snapshot.now, ends or {}
     for job in snapshot.jobs:
         leaf = Leaf(job.project, job.user)
-        usage[leaf] = usage.get(leaf, 0.0) + _held_now(
-            job, snapshot.now, half_life_s, billing, (ends or {}).get(job.id)
-        )
+        if job.held_since is None or job.gang is None:
+            usage.setdefault(leaf, 0.0)
+        else:
+            usage[leaf] = usage.get(leaf, 0.0) + _held_now(job, now, half_life_s, billing, ends.get(job.id))
     for leaf in usage:
         users.setdefault(leaf, 1.0)
     accounts = {key: Account(entity.weight, entity.parent) for key, entity in snapshot.entities.items()}
@@ -40,8 +42,7 @@ def tree_of(
 def _held_now(
     job: Job, now: float, half_life_s: float | None, billing: Mapping[str, float], end: float | None
 ) -> float:
-    if job.held_since is None or job.gang is None:
-        return 0.0
+    assert job.held_since is not None and job.gang is not None
     until = now if end is None else min(now, end)
     weight = job.gang.count * job.gpu_milli / WHOLE * billing.get(plain_type(job.gang.type), 1.0)
     return held(job.held_since, until, now, half_life_s) * weight

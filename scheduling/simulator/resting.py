@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from scheduling.domain import Plan
 from scheduling.lifecycle import QUEUED
+from scheduling.policies._view import view
 from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import Floor, most_gpus
 from scheduling.simulator.run import Run
@@ -15,6 +17,9 @@ from scheduling.timesharing import round_end
 
 if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine
+
+#: The GPUs of each type on which a job starts.
+Sizes = tuple[tuple[str, int], ...]
 
 
 class Resting(Whole):
@@ -85,13 +90,51 @@ class Resting(Whole):
 
 
 class Lasting(Resting):
-    """Everything, where somebody waits who fits what is idle, or a node was lost: whoever holds GPUs keeps them."""
+    """Everything, where somebody waits whose gang fits what is idle, or a node was lost: whoever holds GPUs keeps
+    them. How large gangs start the policy says (`start_sizes`); who wait for alike gangs are counted together."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.sizes: dict[str, Sizes] = {}  # of those that wait
+        self.classes = Counter[Sizes]()
 
     def plan(self) -> Plan | None:
-        return self._plan_all() if self.all or any(map(self._fits, self.waiting.values())) else None
+        return self._plan_all() if self.all or self._somebody_fits() else None
 
     def is_due(self, run: Run | None) -> bool:
-        return self.all or any(map(self._fits, self.waiting.values() if run is None else (run,)))
+        return self.all or (self._somebody_fits() if run is None else self._room_for(self.sizes[run.job.id]))
+
+    def queued(self, run: Run) -> None:
+        super().queued(run)
+        self._file(run)
+
+    def _started(self, plan: Plan) -> Plan:
+        for move in plan.moves:
+            sizes = self.sizes.pop(move.job_id, None) if move.kind == "start" else None
+            if sizes is not None:
+                self.classes[sizes] -= 1
+        return super()._started(plan)
+
+    def disturbed(self) -> None:
+        super().disturbed()
+        self.sizes, self.classes = {}, Counter()
+
+    def _somebody_fits(self) -> bool:
+        if len(self.sizes) < len(self.waiting):  # nodes came or went
+            for run in self.waiting.values():
+                self._file(run)
+        return any(count and self._room_for(sizes) for sizes, count in self.classes.items())
+
+    def _room_for(self, sizes: Sizes) -> bool:
+        free = self.floor.free_of
+        return any(free.get(kind, 0) >= least for kind, least in sizes)
+
+    def _file(self, run: Run) -> None:
+        if run.job.id not in self.sizes:
+            snapshot = self.snapshot((run,))
+            found = self.engine.policy.start_sizes(view(snapshot), snapshot.jobs[0])  # type: ignore[attr-defined]
+            sizes = self.sizes[run.job.id] = tuple(found.items())
+            self.classes[sizes] += 1
 
 
 class Placing(Resting):

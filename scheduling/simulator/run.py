@@ -11,6 +11,8 @@ from scheduling.lifecycle import State
 from scheduling.simulator.trace import TraceJob
 from scheduling.throughput import scale
 
+_set = object.__setattr__  # jobs are frozen to everybody else
+
 
 @dataclass(slots=True)
 class Run:
@@ -87,9 +89,15 @@ class Run:
         }
 
     def view(self, now: float, checkpoint_s: float, stop_s: float, *, ages: bool = True) -> domain.Job:
-        """As a round sees it. Without `ages` its steps may be those of an earlier moment."""
-        if self.seen is not None and not (ages and self.steps_per_s):
-            return self.seen
+        """As a round sees it. Without `ages` its steps may be those of an earlier moment. A snapshot is over with its
+        round, so while the run stays in its state the next round is shown the same object with its steps counted up."""
+        seen = self.seen
+        if seen is not None:
+            if ages and self.steps_per_s:
+                steps = self.steps(now)
+                _set(seen, "done_steps", steps)
+                _set(seen, "remaining_steps", max(0.0, self.job.total_steps - steps))
+            return seen
         job, trained = self.job, self.has_trained
         self.seen = domain.Job(
             id=job.id,
