@@ -16,6 +16,7 @@ from typing import Literal
 
 from scheduling.domain import WHOLE, Gang, Job, Reason, Snapshot
 from scheduling.lifecycle import TRAINING
+from scheduling.policies._known import fleet
 from scheduling.policies._stock import Stock
 from scheduling.policies._timetable import Timetable
 from scheduling.policies._view import View, present_gang, words
@@ -60,8 +61,9 @@ class Backfill:
         """Who is expected to leave GPUs of a type, and when; in order of time."""
         now, found = self.snapshot.now, dict[str, list[tuple[float, int, Job]]]()
         shared: dict[int, tuple[float, Job]] = {}  # a GPU in parts is free when the last of those on it has left
+        types = self._type_of
         for job in (*self.view.running, *self.view.fixed):
-            gang = present_gang(job, self._type_of)
+            gang = job.gang or present_gang(job, types)
             if gang is not None:
                 left_s = self.duration_s(job, gang)
                 at = now + (left_s if left_s > 0 else _SOON_S)
@@ -70,12 +72,12 @@ class Backfill:
                 elif job.gpu_ids and at > shared.get(job.gpu_ids[0], (0.0, job))[0]:
                     shared[job.gpu_ids[0]] = at, job
         for gpu, (at, job) in shared.items():
-            found.setdefault(self._type_of[gpu], []).append((at, 1, job))
+            found.setdefault(types[gpu], []).append((at, 1, job))
         return {name: sorted(found.get(name, ()), key=lambda end: end[:2]) for name in self.view.types}
 
-    @cached_property
-    def _type_of(self) -> dict[int, str]:
-        return {gpu: node.type for node in self.snapshot.nodes for gpu in node.gpu_ids}
+    @property
+    def _type_of(self) -> Mapping[int, str]:
+        return fleet(self.snapshot.nodes).every_type
 
     def _table(self, name: str) -> Timetable:
         """Made when somebody has to wait: a queue in which all fit needs none."""
@@ -109,12 +111,11 @@ class Backfill:
 
         One that trains has its launch behind it.
         """
-        known = bool(job.curves) and gang.type in job.curves
-        speed = self.view.steps_per_s(job, gang) if known else 0.0
-        steps_s = job.remaining_steps / speed if speed > 0 else math.inf
-        limit_s = math.inf if job.time_limit_s is None else job.time_limit_s
-        seconds = min(steps_s, limit_s)
-        if math.isinf(seconds):
+        speed = self.view.steps_per_s(job, gang) if gang.type in job.curves else 0.0
+        seconds = job.remaining_steps / speed if speed > 0 else math.inf
+        if job.time_limit_s is not None and job.time_limit_s < seconds:
+            seconds = job.time_limit_s
+        if seconds == math.inf:
             left_s = None if job.deadline is None else job.deadline - self.snapshot.now
             return self.default_s if left_s is None or left_s <= 0 else left_s
         return seconds if job.state in TRAINING else seconds + job.restart_cost_s

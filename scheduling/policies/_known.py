@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from scheduling.domain import Curve, Job, Node
+from scheduling.domain import Curve, Job, Node, plain_type
 
 T = TypeVar("T")
 
@@ -53,13 +53,14 @@ class ByShape(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes, counted. All but `every_type` is of those that may be scheduled."""
+    """Nodes, counted. All but `every_type` and `present` is of those that may be scheduled."""
 
     types: tuple[str, ...]
     total: Mapping[str, int]  # GPUs
     largest: Mapping[str, int]  # GPUs of the largest node
     type_of: Mapping[int, str]
     every_type: Mapping[int, str]
+    present: Mapping[str, int]  # GPUs that are not lost, drained ones among them; of plain types
     usable: tuple[Node, ...]
     node_of: Mapping[int, int]  # GPU -> place of its node among these
 
@@ -84,7 +85,11 @@ def fleet(nodes: tuple[Node, ...]) -> Fleet:
 
 def _count(nodes: tuple[Node, ...]) -> Fleet:
     usable = tuple([node for node in nodes if node.schedulable and not node.lost and node.gpu_ids])
-    total, largest = dict[str, int](), dict[str, int]()
+    total, largest, present = dict[str, int](), dict[str, int](), dict[str, int]()
+    for node in nodes:
+        if not node.lost:
+            kind = plain_type(node.type)
+            present[kind] = present.get(kind, 0) + len(node.gpu_ids)
     for node in usable:
         total[node.type] = total.get(node.type, 0) + len(node.gpu_ids)
         largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
@@ -94,6 +99,7 @@ def _count(nodes: tuple[Node, ...]) -> Fleet:
         largest=largest,
         type_of={gpu: node.type for node in usable for gpu in node.gpu_ids},
         every_type={gpu: node.type for node in nodes for gpu in node.gpu_ids},
+        present=present,
         usable=usable,
         node_of={gpu: place for place, node in enumerate(usable) for gpu in node.gpu_ids},
     )

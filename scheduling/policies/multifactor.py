@@ -118,8 +118,11 @@ class Multifactor:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        scores = self.scores_of(snapshot, snapshot.jobs)
-        rank = {snapshot.jobs[n].id: (place, int(scores.priorities.total[n])) for place, n in enumerate(scores.order)}
+        # who runs is ranked only where it may be put out
+        ranked = snapshot.jobs if any(level.preempts for level in snapshot.qos.values()) else field.queued
+        scores = self.scores_of(snapshot, ranked)
+        totals = scores.priorities.total.tolist()
+        rank = {ranked[n].id: (place, int(totals[n])) for place, n in enumerate(scores.order)}
         queue = sorted(field.queued, key=lambda job: rank[job.id])
         looked, rest = queue[: self.parameters.backfill_depth], queue[self.parameters.backfill_depth :]
         field, out = make_room(snapshot, field, looked, self._sizes(field), rank)
@@ -133,10 +136,8 @@ class Multifactor:
         )
         filling.run([job for job in looked if job.id not in out])
         reasons = {**field.reasons, **filling.reasons, **out, **_beyond(rest, self.parameters.backfill_depth)}
-        for job in field.running:
-            reasons[job.id] = Reason(
-                "keeps", "It keeps its GPUs to its end, unless a higher level of service needs them."
-            )
+        keeps = Reason("keeps", "It keeps its GPUs to its end, unless a higher level of service needs them.")
+        reasons |= dict.fromkeys((job.id for job in field.running), keeps)
         return Allocation(
             counts=filling.stock.counts,
             reasons=reasons,

@@ -21,4 +21,5 @@ def held(from_at: float, to_at: float, now: float, half_life_s: float | None) ->
     if half_life_s is None:
         return to_at - from_at
     rate = math.log(2.0) / half_life_s
-    return (math.exp(-rate * (now - to_at)) - math.exp(-rate * (now - from_at))) / rate
+    to_part = 1.0 if to_at == now else math.exp(-rate * (now - to_at))
+    return (to_part - math.exp(-rate * (now - from_at))) / rate

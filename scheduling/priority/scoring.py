@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduling.domain import Job, Snapshot, plain_type
+from scheduling.policies._known import fleet
 from scheduling.priority.fair_share import Form, Key, Standing, standings
 from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
 from scheduling.priority.standing import leaves, tree_of
@@ -71,18 +72,9 @@ def _eligible(job: Job) -> float:
     return max(since, job.not_before or since)
 
 
-def _sizes(snapshot: Snapshot) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for node in snapshot.nodes:
-        if not node.lost:
-            kind = plain_type(node.type)
-            sizes[kind] = sizes.get(kind, 0) + len(node.gpu_ids)
-    return sizes
-
-
 def _parts(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
     """The GPUs that each needs at least, as a part of the cluster's."""
-    return _column(job.min_gpus for job in jobs) / max(1, sum(_sizes(snapshot).values()))
+    return _column(job.min_gpus for job in jobs) / max(1, sum(fleet(snapshot.nodes).present.values()))
 
 
 def _projects(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
@@ -117,7 +109,7 @@ def _levels(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
 
 def _resources(snapshot: Snapshot, jobs: Sequence[Job], wanted: Mapping[str, float]) -> dict[str, Floats]:
     """ "gpu", or the name of a type: what a job needs of it at least over what there is."""
-    sizes = _sizes(snapshot)
+    sizes = fleet(snapshot.nodes).present
     found = {}
     for name in wanted:
         whole = sum(sizes.values()) if name == "gpu" else sizes.get(name, 0)

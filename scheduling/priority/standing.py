@@ -44,7 +44,9 @@ def _held_now(
 ) -> float:
     assert job.held_since is not None and job.gang is not None
     until = now if end is None else min(now, end)
-    weight = job.gang.count * job.gpu_milli / WHOLE * billing.get(plain_type(job.gang.type), 1.0)
+    weight = job.gang.count * job.gpu_milli / WHOLE
+    if billing:
+        weight *= billing.get(plain_type(job.gang.type), 1.0)
     return held(job.held_since, until, now, half_life_s) * weight
 
 
