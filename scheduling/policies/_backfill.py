@@ -79,15 +79,13 @@ class Backfill:
     def _type_of(self) -> Mapping[int, str]:
         return fleet(self.snapshot.nodes).every_type
 
-    def _table(self, name: str) -> Timetable:
-        """Made when somebody has to wait: a queue in which all fit needs none."""
-        table = self._tables.get(name)
-        if table is None:
-            stopping = sum(self._type_of.get(gpu) == name for gpu in self.snapshot.blocked_gpu_ids)
-            ways = [(at, count) for at, count, _ in self.leaving[name]] + [(self.snapshot.now + _SOON_S, stopping)]
-            table = self._tables[name] = Timetable(self.snapshot.now, self._free[name], ways)
-            for slot in self._taken.get(name, ()):
-                table.take(slot.gang.count, slot.at, slot.duration_s)
+    def _make_table(self, name: str) -> Timetable:
+        """When somebody has to wait: a queue in which all fit needs none."""
+        stopping = sum(self._type_of.get(gpu) == name for gpu in self.snapshot.blocked_gpu_ids)
+        ways = [(at, count) for at, count, _ in self.leaving[name]] + [(self.snapshot.now + _SOON_S, stopping)]
+        table = self._tables[name] = Timetable(self.snapshot.now, self._free[name], ways)
+        for slot in self._taken.get(name, ()):
+            table.take(slot.gang.count, slot.at, slot.duration_s)
         return table
 
     def _take(self, slot: Slot) -> None:
@@ -98,9 +96,12 @@ class Backfill:
 
     def _earliest(self, gang: Gang, duration_s: float) -> float:
         """While nobody waits nothing is reserved, and what is free stays free."""
-        if not self.firsts and gang.type not in self._tables and self._left(gang.type) >= gang.count:
-            return self.snapshot.now
-        return self._table(gang.type).earliest(gang.count, duration_s)
+        table = self._tables.get(gang.type)
+        if table is None:
+            if not self.firsts and self._left(gang.type) >= gang.count:
+                return self.snapshot.now
+            table = self._make_table(gang.type)
+        return table.earliest(gang.count, duration_s)
 
     def _left(self, name: str) -> int:
         return self._free[name] - sum(slot.gang.count for slot in self._taken.get(name, ()))
@@ -121,30 +122,29 @@ class Backfill:
         return seconds if job.state in TRAINING else seconds + job.restart_cost_s
 
     def run(self, queue: Sequence[Job]) -> None:
-        for ahead, job in enumerate(queue):
-            sizes = self._sizes(job)
-            over = self.stock.over_limit(job, sizes) if sizes else None
+        for job in queue:
+            gangs = self._gangs(job)
+            over = self.stock.rooms.reason(job, gangs) if job.limits else None
             if over is not None:  # it holds up nobody: when its limit lets it start is not known
                 self.reasons[job.id] = over
-            elif not sizes:
-                self.reasons[job.id] = self.stock.no_room(job, sizes)
+            elif not gangs:
+                self.reasons[job.id] = self.stock.no_room(job, {})
             else:
-                self._place(job, sizes, ahead)
+                self._place(job, gangs)
 
-    def _sizes(self, job: Job) -> dict[str, int]:
-        whole = self.sizes == "max" and job.max_gpus is not None
-        return {name: span.high if whole else span.low for name, span in self.view.spans(job).items()}
+    def _gangs(self, job: Job) -> tuple[Gang, ...]:
+        spans = self.view.spans(job)
+        return spans.largest if self.sizes == "max" and job.max_gpus is not None else spans.smallest
 
-    def _place(self, job: Job, sizes: Mapping[str, int], ahead: int) -> None:
+    def _place(self, job: Job, gangs: tuple[Gang, ...]) -> None:
         first = self.firsts.get(job.partition)
         if first is not None and self.kind == "none":
             self.reasons[job.id] = self._behind(first, None)
             return
-        gangs = [Gang(name, count) for name, count in sizes.items()]
         behind = first is not None and self.kind == "easy"
         slot = self._slot(job, gangs, behind=behind)
         if slot is None:
-            self.reasons[job.id] = self.stock.no_room(job, sizes)
+            self.reasons[job.id] = self.stock.no_room(job, {gang.type: gang.count for gang in gangs})
             return
         starts = slot.at <= self.snapshot.now
         if starts:
@@ -160,21 +160,19 @@ class Backfill:
     def _slot(self, job: Job, gangs: Iterable[Gang], *, behind: bool) -> Slot | None:
         """The gang on which it ends first; starts that a limit forbids now are none. `behind`: nothing is reserved for
         it later, so those ahead that wait for the same GPUs come first, by the work that they bring."""
-        slots = []
+        now, best, found = self.snapshot.now, (math.inf, ""), None
         for gang in gangs:
-            duration_s = self.duration_s(job, gang)
+            kind, duration_s = gang.type, self.duration_s(job, gang)
             at = self._earliest(gang, duration_s)
-            now = at <= self.snapshot.now
-            if not math.isinf(at) and (not now or self.stock.allows(job, gang)):
-                later_s = self._ahead_s.get(gang.type, 0.0) if behind and not now else 0.0
-                slots.append((at + later_s + duration_s, gang.type, Slot(at, gang, duration_s)))
-        if not slots:
-            return None
-        slot = min(slots, key=lambda found: found[:2])[2]
-        if behind and slot.at > self.snapshot.now:
-            work_s = slot.gang.count * slot.duration_s / self.view.total[slot.gang.type]
-            self._ahead_s[slot.gang.type] = self._ahead_s.get(slot.gang.type, 0.0) + work_s
-        return slot
+            if at == math.inf or (at <= now and not self.stock.allows(job, gang)):
+                continue
+            later_s = self._ahead_s.get(kind, 0.0) if behind and at > now else 0.0
+            if (ends := (at + later_s + duration_s, kind)) < best:
+                best, found = ends, Slot(at, gang, duration_s)
+        if found is not None and behind and found.at > now:
+            work_s = found.gang.count * found.duration_s / self.view.total[found.gang.type]
+            self._ahead_s[found.gang.type] = self._ahead_s.get(found.gang.type, 0.0) + work_s
+        return found
 
     def freed_by(self, slot: Slot) -> Job | None:
         """Whose end makes the slot's start possible: the last to leave its type before it."""

@@ -25,10 +25,12 @@ class Span:
 
 class Spans(dict[str, Span]):
     """By type, in name order. `least`: GPUs of the smallest gang of any; 0 where nothing can run the job. `row`: its
-    speeds as a ledger of time compares them, once asked for."""
+    speeds as a ledger of time compares them, once asked for. `smallest`, `largest`: the ends of each span as gangs."""
 
     least = 0
     row: str | None = None
+    smallest: tuple[Gang, ...] = ()
+    largest: tuple[Gang, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class View:
                 if span:
                     spans[name] = span
         spans.least = min((span.low for span in spans.values()), default=0)
+        spans.smallest = tuple(Gang(name, span.low) for name, span in spans.items())
+        spans.largest = tuple(Gang(name, span.high) for name, span in spans.items())
         return spans
 
     def _span(self, job: Job, name: str, curve: Curve) -> Span | None:

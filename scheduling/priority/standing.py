@@ -19,11 +19,10 @@ def tree_of(
     in the tree, member or not. `ends`: when jobs gave their GPUs back, by id, where that is before `snapshot.now`."""
     users = {Leaf(project, user): shares for project, all_ in snapshot.members.items() for user, shares in all_.items()}
     usage: dict[Leaf, float] = {}
-    passed_s = snapshot.now - snapshot.usage_at
+    left = decayed(1.0, snapshot.now - snapshot.usage_at, half_life_s)  # of each second
     for project, of_project in snapshot.usage.items():
         for user, by_type in of_project.items():
-            weighted = sum(seconds * billing.get(kind, 1.0) for kind, seconds in by_type.items())
-            usage[Leaf(project, user)] = decayed(weighted, passed_s, half_life_s)
+            usage[Leaf(project, user)] = left * _weighted(by_type, billing)
     now, ends = snapshot.now, ends or {}
     for job in snapshot.jobs:
         leaf = Leaf(job.project, job.user)
@@ -37,6 +36,12 @@ def tree_of(
     for leaf in users:
         accounts.setdefault(leaf.account, Account())
     return Tree(accounts, users, usage)
+
+
+def _weighted(by_type: Mapping[str, float], billing: Mapping[str, float]) -> float:
+    if not billing:
+        return sum(by_type.values())
+    return sum(seconds * billing.get(kind, 1.0) for kind, seconds in by_type.items())
 
 
 def _held_now(
