@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from statistics import median
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Max, Q
 
 from portal.jobs.models import Cluster, Job, JobEvent, Run, StartSample
+from portal.jobs.restarts import restart_times
 from portal.jobs.shares import user_key
 from portal.jobs.snapshots import arrivals_of, take_snapshot
 from scheduling.domain import Snapshot
@@ -95,10 +95,9 @@ def _pasts(cluster: Cluster, trained_s: Mapping[str, float]) -> list[Past]:
 
 
 def _times(cluster: Cluster, parameters: Any) -> Times:
-    newest = Run.objects.filter(job__cluster=cluster, launch_s__gt=0).order_by("-created_at")
-    measured = list(newest.values_list("launch_s", "checkpoint_s")[:50])
-    launch_s = median(launch for launch, _ in measured) if measured else Times().launch_s
-    stop_s = 2.0 + median(checkpoint for _, checkpoint in measured) if measured else Times().stop_s
+    measured = restart_times(cluster)
+    launch_s = measured.launch_s if measured else Times().launch_s
+    stop_s = 2.0 + measured.checkpoint_s if measured else Times().stop_s
     return Times(launch_s, stop_s, float(getattr(parameters, "protection_factor", 3.0)) * launch_s)
 
 

@@ -14,6 +14,7 @@ from accounts.ledger import current_prices
 from accounts.pricing import from_micro
 from portal.jobs.exporting import export_jobs
 from portal.jobs.models import Cluster, Hold, Job, Run
+from portal.jobs.restarts import restart_times
 from portal.jobs.snapshots import nodes_of
 from portal.lab.models import Simulation, Trace
 from portal.lab.packing import unpack
@@ -116,7 +117,7 @@ def _edited(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hardware_as_it_is(cluster: Cluster) -> dict[str, Any]:
-    """A cluster file of the nodes that are there and not drained, in their order."""
+    """A cluster file of the nodes that are there and not drained, in their order, with the times of its restarts."""
     prices = {kind: float(from_micro(price)) for kind, price in current_prices(timezone.now()).items()}
     nodes = [
         {
@@ -132,7 +133,9 @@ def _hardware_as_it_is(cluster: Cluster) -> dict[str, Any]:
         for node in nodes_of(cluster)
         if node.schedulable and not node.lost
     ]
-    return {"nodes": nodes}
+    measured = restart_times(cluster)  # where nothing was launched yet the simulator's own
+    times = {"launch_s": measured.launch_s, "checkpoint_s": measured.checkpoint_s} if measured else {}
+    return {"nodes": nodes, **times}
 
 
 def _recorded(cluster: Cluster, spec: Spec) -> dict[str, Any]:

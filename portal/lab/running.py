@@ -155,11 +155,11 @@ def trial_of(trial: Trial, inputs: Inputs, noise: float) -> trials.Trial:
 
 
 def _weight(policy: str) -> int:
-    """Which take the longest: those that solve a problem in each round, then those that look at every job."""
+    """Which take the longest: those that look at every job each time, then those that solve a problem in each round."""
     kind = policy_class(policy)
     if getattr(kind, "strict_order", False):
         return 0
-    return 2 if kind.timed else 3 if kind.elastic else 1
+    return 3 if kind.elastic or getattr(kind, "fair_share", False) else 2 if kind.timed else 1
 
 
 _KEYS = (

@@ -47,7 +47,8 @@ def _weighted(by_type: Mapping[str, float], billing: Mapping[str, float]) -> flo
 def _held_now(
     job: Job, now: float, half_life_s: float | None, billing: Mapping[str, float], end: float | None
 ) -> float:
-    assert job.held_since is not None and job.gang is not None
+    assert job.held_since is not None
+    assert job.gang is not None
     until = now if end is None else min(now, end)
     weight = job.gang.count * job.gpu_milli / WHOLE
     if billing:

@@ -13,7 +13,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
 from accounts.models import AuditEntry, User
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Run
 from portal.lab import running
 from portal.lab.inputs import Inputs, build
 from portal.lab.models import Simulation, State, Trial
@@ -86,6 +86,16 @@ def test_history_has_the_figures_of_the_simulator_itself(world: World, root: Api
             assert trial["metrics"][key] == again[key]
         assert trial["metrics"]["wait_s"]["mean"] == pytest.approx(again["queueing_s"])
     assert {job.user for job in inputs.jobs(0)} == {"ana@example.org"}
+
+
+def test_restarts_cost_what_they_cost_here(world: World, root: Api) -> None:
+    spec = history(world)
+    for launch_s, checkpoint_s, run in zip((3.0, 9.0, 5.0), (1.0, 2.0, 4.0), Run.objects.all(), strict=False):
+        Run.objects.filter(pk=run.pk).update(launch_s=launch_s, checkpoint_s=checkpoint_s)
+    root.post("simulations", spec)
+    inputs = Inputs(build(Simulation.objects.get())[0])
+    for cluster in (inputs.cluster, inputs.own_cluster):
+        assert (cluster.launch_s, cluster.checkpoint_s, cluster.stop_s) == (5.0, 2.0, 2.0)
 
 
 def test_only_administrators_simulate_history_and_others_see_nothing(world: World, root: Api) -> None:
