@@ -15,6 +15,7 @@ export const NOTICE_KINDS: Record<NoticeKind, string> = {
   "job.waiting": "it waits for long",
   "budget.reached": "80 % or 100 % of a budget are used",
   "node.lost": "a node is lost",
+  "policy.rolled_back": "a promoted policy is rolled back",
 };
 
 export const USUAL_KINDS: NoticeKind[] = ["job.succeeded", "job.failed", "job.held", "job.idle"];
