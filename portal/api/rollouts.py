@@ -53,6 +53,7 @@ class RolloutsQuery(PageQuery):
 
 class ProposalQuery(Query):
     trial: UUID | None = Field(None, description="A finished trial whose figures are the prediction.")
+    rollout: UUID | None = Field(None, description="Instead: one whose prediction is there already.")
     guard_s: int = Field(86_400, ge=60, le=MOST_GUARD_S)
 
 
@@ -96,11 +97,14 @@ class RolloutsView(APIView):
 class RolloutProposalView(APIView):
     permission_classes = ADMINISTRATORS
 
-    @operation("propose_rollout", shapes.RolloutProposal, access=Access.ADMIN, tag="lab", query=ProposalQuery)
+    @operation(
+        "propose_rollout", shapes.RolloutProposal, access=Access.ADMIN, tag="lab", query=ProposalQuery, problems=(404,)
+    )
     def get(self, request: Request, query: ProposalQuery) -> Response:
         """What a policy would be held against by default: prediction, what was measured before, bounds."""
-        found = services.propose(actor=signed_in(request), trial=query.trial, guard_s=query.guard_s)
-        return Response(found)
+        user = signed_in(request)
+        row = access_rollout(user, query.rollout) if query.rollout else None
+        return Response(services.propose(actor=user, trial=query.trial, rollout=row, guard_s=query.guard_s))
 
 
 class RolloutView(APIView):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -183,11 +184,12 @@ def _audit(actor: User | None, act: str, row: Rollout, **detail: Any) -> None:
     record_audit(actor=actor, action=f"rollout.{act}", target=target, detail={"id": str(row.id), **detail})
 
 
-def propose(*, actor: User, trial: Any, guard_s: int) -> dict[str, Any]:
+def propose(*, actor: User, trial: UUID | None, rollout: Rollout | None, guard_s: int) -> dict[str, Any]:
     """What a rollout would be held against by default, and what there is to say it from. Changes nothing."""
     found = access_trial(actor, trial) if trial else None
     cluster, now = Cluster.objects.get(), timezone.now()
-    prediction, before = predict(found, guard_s) if found else None, _measured_before(cluster, guard_s, now)
+    before = measure(cluster, now - timedelta(seconds=guard_s), now)
+    prediction = predict(found, guard_s) if found else of_json(rollout.prediction if rollout else None)
     return {
         "policy": cluster.policy_name,
         "parameters": cluster.policy_parameters,
@@ -195,7 +197,3 @@ def propose(*, actor: User, trial: Any, guard_s: int) -> dict[str, Any]:
         "before": before.as_json(),
         "limits": resolve(Bounds(), prediction, before),
     }
-
-
-def _measured_before(cluster: Cluster, guard_s: int, now: datetime) -> Indicators:
-    return measure(cluster, now - timedelta(seconds=guard_s), now)
