@@ -1,7 +1,7 @@
 """A candidate plans the rounds that the live policy has planned, on the same snapshots, and nothing is done of it.
 
-The round puts down what it saw, for whoever looks on; only the newest is kept, so that one that falls behind goes on
-with that one and counts what it has missed.
+The round puts down what it saw, for whoever looks on. Of those that were not looked at yet the newest is kept, and a
+few before it in which something moved: one that falls behind goes on with these, and counts what it has missed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 #: For one plan, in seconds; whatever does not notice is killed somewhat later.
 LONGEST_S, KILLED_S = 20, 40
 _KEPT_S = 120
+#: Rounds that moved something, beside the newest, which wait to be looked at.
+MOST_PENDING = 8
 
 
 @dataclass(frozen=True)
@@ -68,34 +70,59 @@ def keep_for_shadow(*, view: ClusterView, plan: Plan, now: datetime, **_: object
         Plan(moves=tuple(plan.moves)),  # reasons may be told late, and are not needed
     )
     try:
-        cache.set(_key(cluster.pk), seen, _KEPT_S)
-        if cache.add(f"{_key(cluster.pk)}/asked", 1, KILLED_S):
-            _ask(cluster.pk)
+        _put_down(cluster.pk, seen)
+        ask(cluster.pk)
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("round %d has no shadow: %s", seen.round, error)
 
 
-def _ask(cluster_id: int) -> None:
+def _put_down(cluster_id: int, seen: Seen) -> None:
+    """Rounds of a cluster come one after the other, so that nobody else writes the list meanwhile."""
+    key = _key(cluster_id)
+    listed: list[tuple[int, bool]] = cache.get(key) or []
+    kept = [(number, moved) for number, moved in listed if moved and number < seen.round][-MOST_PENDING:]
+    gone = {number for number, _ in listed} - {number for number, _ in kept}
+    cache.set(f"{key}/{seen.round}", seen, _KEPT_S)
+    cache.set(key, [*kept, (seen.round, bool(seen.plan.moves))], _KEPT_S)
+    cache.delete_many([f"{key}/{number}" for number in gone])
+
+
+def _next(cluster_id: int, after: int | None) -> tuple[Seen | None, bool]:
+    """The oldest round that waits to be looked at, and whether there are others behind it."""
+    key = _key(cluster_id)
+    listed: list[tuple[int, bool]] = cache.get(key) or []
+    numbers = [number for number, _ in listed if after is None or number > after]
+    for place, number in enumerate(numbers):
+        if (seen := cache.get(f"{key}/{number}")) is not None:
+            return seen, place + 1 < len(numbers)
+    return None, False
+
+
+def ask(cluster_id: int) -> None:
+    """Have the shadow look, unless that was asked already."""
     from portal.rollouts.tasks import shadow_round
 
-    shadow_round.apply_async((cluster_id,), retry=False, ignore_result=True, expires=_KEPT_S)
+    if cache.add(f"{_key(cluster_id)}/asked", 1, KILLED_S):
+        shadow_round.apply_async((cluster_id,), retry=False, ignore_result=True, expires=_KEPT_S)
 
 
 # In the shadow -------------------------------------------------------------------------------------
 
 
 def shadow(cluster: Cluster) -> Rollout | None:
-    """Plan the newest round that was put down, once. None where there is nothing to do."""
+    """Plan the next round that was put down, once. None where there is nothing to do."""
     cache.delete(f"{_key(cluster.pk)}/asked")
-    seen: Seen | None = cache.get(_key(cluster.pk))
     row = Rollout.objects.filter(cluster=cluster, phase=Phase.SHADOW).first()
-    if row is None or seen is None or (row.shadow_round is not None and seen.round <= row.shadow_round):
+    if row is None:
         return None
     if row.shadow_begun is not None:
         _note_the_lost(row, row.shadow_begun)
-        if seen.round <= row.shadow_begun:
-            return row
         row.refresh_from_db()
+    seen, more = _next(cluster.pk, row.shadow_round)
+    if seen is None:
+        return None
+    if more:
+        ask(cluster.pk)
     missed = 0 if row.shadow_round is None else seen.round - row.shadow_round - 1
     mine = Rollout.objects.filter(pk=row.pk, phase=Phase.SHADOW)
     if not mine.update(shadow_begun=seen.round):

@@ -117,7 +117,7 @@ def test_rounds_alike_in_a_row_are_one_decision_and_missed_ones_are_counted(worl
     world.round()
     world.round()
     shadow_round(world.cluster.pk)
-    shadow_round(world.cluster.pk)  # nothing new
+    shadow_round(world.cluster.pk)  # nothing new, and nothing had moved in the one before
     (decision,) = root.get(f"rollouts/{key}/decisions").json["results"]
     assert (decision["rounds"], decision["last_round"] - decision["round"], decision["different"]) == (3, 3, 0)
     totals = root.get(f"rollouts/{key}").json["shadow"]
@@ -554,3 +554,18 @@ def test_a_simulation_that_has_not_finished_predicts_nothing(root: Api) -> None:
     assert root.get(f"rollouts/proposal?trial={key}").fields == ["trial"]
     run_simulations()
     assert root.get(f"rollouts/proposal?trial={key}").status == 200
+
+
+def test_one_that_falls_behind_still_sees_the_rounds_in_which_something_moved(world: World, root: Api) -> None:
+    key = start(root)["id"]
+    world.submit(gpus={"min": 1, "max": 2})
+    world.submit(gpus={"min": 1, "max": 4})
+    world.round()
+    for _ in range(4):
+        world.round()  # nothing moves
+    for _ in range(6):
+        shadow_round(world.cluster.pk)
+    decisions = root.get(f"rollouts/{key}/decisions").json["results"]
+    assert [one["different"] > 0 for one in decisions] == [False, True]
+    totals = root.get(f"rollouts/{key}").json["shadow"]
+    assert (totals["rounds"], totals["skipped"]) == (2, 3)
