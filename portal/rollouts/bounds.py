@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from portal.jobs.schema import FieldProblem, Problems
 from portal.rollouts.indicators import Indicators
 
-MOST_GUARD_S = 30 * 86_400
+#: Points of the cluster are kept as long, by default.
+MOST_GUARD_S = 14 * 86_400
 #: A factor of next to nothing would be broken by the first job that waits.
 LEAST_WAIT_S, LEAST_VARIANCE = 60.0, 0.25
 #: Points of the cluster in which somebody waited, before its utilisation is judged.

@@ -18,8 +18,8 @@ from statistics import fmean, pvariance
 from typing import Any
 
 from django.db import connection
-from django.db.models import F
-from django.db.models.functions import Coalesce
+from django.db.models import Avg, Count, F, Value, Variance
+from django.db.models.functions import Coalesce, Least
 
 from portal.jobs.models import Cluster, ClusterSample, Run
 from portal.jobs.profiles import speedup
@@ -63,15 +63,10 @@ def of_json(value: dict[str, Any] | None) -> Indicators | None:
 
 def measure(cluster: Cluster, start: datetime, end: datetime) -> Indicators:
     """From what the database has of [start, end); three queries. `end` is now, or past."""
-    waits, slow, used = _waits(cluster, start, end), _slowdowns(cluster, start, end), _used(cluster, start, end)
-    return Indicators(
-        wait_p95_s=percentile(waits, 0.95) if waits else None,
-        slowdown_variance=pvariance(slow) if len(slow) > 1 else None,
-        utilisation=fmean(used) if used else None,
-        waits=len(waits),
-        ended=len(slow),
-        samples=len(used),
-    )
+    wait, waits = _waits(cluster, start, end)
+    variance, ended = _slowdowns(cluster, start, end)
+    used, samples = _used(cluster, start, end)
+    return Indicators(wait, variance, used, waits, ended, samples)
 
 
 #: `since`: when the job could have started. A run's first change in the stretch ends what began before it.
@@ -108,11 +103,13 @@ _WAITS = """
         FROM mine WHERE mine.state = ANY(%(queued)s) AND mine.hold_kind = '' AND mine.reason_token <> 'dependency'
             AND mine.state_since < %(end)s AND NOT EXISTS (SELECT FROM changes WHERE changes.run_id = mine.id)
     )
-    SELECT sum(extract(epoch FROM ended - began))::float FROM spells WHERE began <= ended GROUP BY job_id"""
+    SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY waited.seconds), count(*) FROM (
+        SELECT sum(extract(epoch FROM ended - began))::float AS seconds FROM spells WHERE began <= ended GROUP BY job_id
+    ) waited"""
 
 
-def _waits(cluster: Cluster, start: datetime, end: datetime) -> list[float]:
-    """Seconds that each job queued."""
+def _waits(cluster: Cluster, start: datetime, end: datetime) -> tuple[float | None, int]:
+    """The 95th percentile of the seconds that jobs queued, linear between order statistics; how many they are."""
     values: dict[str, Any] = {
         "cluster": cluster.pk,
         "start": start,
@@ -123,21 +120,24 @@ def _waits(cluster: Cluster, start: datetime, end: datetime) -> list[float]:
     }
     with connection.cursor() as cursor:
         cursor.execute(_WAITS, values)
-        return [float(seconds) for (seconds,) in cursor.fetchall()]
+        found: tuple[float | None, int] = cursor.fetchone()
+        return found
 
 
-def _slowdowns(cluster: Cluster, start: datetime, end: datetime) -> list[float]:
+def _slowdowns(cluster: Cluster, start: datetime, end: datetime) -> tuple[float | None, int]:
     ended = Run.objects.filter(job__cluster=cluster, job__run=F("pk"), ended_at__gte=start, ended_at__lt=end)
     since = ended.annotate(since=Coalesce("job__eligible_at", "job__submitted_at"))
-    known = since.filter(since__gte=start, slowdown__isnull=False).order_by("-ended_at")
-    return [slow for slow in known.values_list("slowdown", flat=True)[:MOST_RUNS] if slow is not None]
+    known = since.filter(since__gte=start, slowdown__isnull=False).order_by()
+    found = known.aggregate(variance=Variance("slowdown"), n=Count("pk"))
+    return (found["variance"] if found["n"] > 1 else None), found["n"]
 
 
-def _used(cluster: Cluster, start: datetime, end: datetime) -> list[float]:
-    """At each point in which some job waited."""
+def _used(cluster: Cluster, start: datetime, end: datetime) -> tuple[float | None, int]:
+    """Over the points in which some job waited."""
     points = ClusterSample.objects.filter(cluster=cluster, at__gte=start, at__lt=end, waiting__gt=0, gpus_total__gt=0)
-    rows = points.order_by("-at").values_list("gpus_training", "gpus_total")[: MOST_RUNS * 4]
-    return [min(1.0, training / total) for training, total in rows if training is not None]
+    share = Least(F("gpus_training") / F("gpus_total"), Value(1.0))
+    found = points.filter(gpus_training__isnull=False).order_by().aggregate(mean=Avg(share), n=Count("pk"))
+    return found["mean"], found["n"]
 
 
 # Predicted -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from portal.jobs import events
 from portal.jobs.models import Cluster, PolicyChange
 from portal.jobs.services.administration import set_policy
 from portal.jobs.services.saved import check_unbound
+from portal.lab.models import Trial
 from portal.rollouts.bounds import Bounds, Guard, check_resolved, resolve
 from portal.rollouts.indicators import Indicators, measure, of_json, predict
 from portal.rollouts.models import UNFINISHED, Phase, Rollout
@@ -25,53 +26,69 @@ class RolloutConflict(Exception):
     """Another one is under way, or it is too late for it; says which."""
 
 
-@transaction.atomic
 def start_rollout(*, actor: User, wish: Wish) -> Rollout:
     """In the shadow, or at once in force. Raises Problems naming the fields, PermissionError, RolloutConflict."""
     check_unbound(actor, "a rollout")
     trial = access_trial(actor, wish.trial) if wish.trial else None
     name, parameters, said = policy_of(wish, trial)
-    cluster = _locked_cluster(None)
-    if under_way := Rollout.objects.filter(cluster=cluster, phase__in=UNFINISHED).first():
-        raise RolloutConflict(f"Rollout {under_way.number} ({under_way.label}) is under way; end it first.")
+    # Before the locks, for which rounds would wait.
     prediction = predict(trial, wish.guard_s) if trial else None
-    row = Rollout(
-        cluster=cluster,
-        simulation=simulation_of(trial),
-        policy=name,
-        parameters=parameters,
-        label=said,
-        phase=Phase.SHADOW,
-        created_by=actor,
-        prediction=prediction.as_json() if prediction else None,
-        **_guard(wish),
-    )
-    if wish.mode == "live":
-        _put_in_force(actor, cluster, row)
-    else:
-        row.save()
-        _audit(actor, "shadow", row, policy=name, parameters=parameters)
+    before = _as_long_before(Cluster.objects.get(), wish.guard_s) if wish.mode == "live" else None
+    with transaction.atomic():
+        cluster = _locked_cluster(None)
+        if under_way := Rollout.objects.filter(cluster=cluster, phase__in=UNFINISHED).first():
+            raise RolloutConflict(f"Rollout {under_way.number} ({under_way.label}) is under way; end it first.")
+        row = Rollout(
+            cluster=cluster,
+            simulation=simulation_of(trial),
+            policy=name,
+            parameters=parameters,
+            label=said,
+            phase=Phase.SHADOW,
+            created_by=actor,
+            prediction=prediction.as_json() if prediction else None,
+            **_guard(wish),
+        )
+        if before is not None:
+            _put_in_force(actor, cluster, row, before)
+        else:
+            row.save()
+            _audit(actor, "shadow", row, policy=name, parameters=parameters)
     return row
 
 
-@transaction.atomic
 def promote_rollout(*, actor: User, rollout: Rollout, wish: Promotion) -> Rollout:
     """From the shadow into force. Raises Problems, PermissionError, RolloutConflict."""
     check_unbound(actor, "a rollout")
-    cluster, row = _locked(rollout)
-    if row.phase != Phase.SHADOW:
-        raise RolloutConflict("Only one that is in the shadow can be promoted.")
-    for key, value in _guard(wish).items():
-        setattr(row, key, value)
-    _put_in_force(actor, cluster, row)
+    prediction = prediction_of(rollout, wish.guard_s)
+    before = _as_long_before(rollout.cluster, wish.guard_s)
+    with transaction.atomic():
+        cluster, row = _locked(rollout)
+        if row.phase != Phase.SHADOW:
+            raise RolloutConflict("Only one that is in the shadow can be promoted.")
+        for key, value in _guard(wish).items():
+            setattr(row, key, value)
+        row.prediction = prediction.as_json() if prediction else None
+        _put_in_force(actor, cluster, row, before)
     return row
 
 
-def _put_in_force(actor: User, cluster: Cluster, row: Rollout) -> None:
+def prediction_of(row: Rollout, guard_s: float) -> Indicators | None:
+    """For that guard time, as long as the simulation is kept; else as it was made."""
+    alike = Trial.objects.filter(simulation=row.simulation_id, role="candidate", label=row.label, packed__isnull=False)
+    trial = alike.first() if row.simulation_id else None
+    return predict(trial, guard_s) if trial else of_json(row.prediction)
+
+
+def _as_long_before(cluster: Cluster, guard_s: int) -> Indicators:
+    now = timezone.now()
+    return measure(cluster, now - timedelta(seconds=guard_s), now)
+
+
+def _put_in_force(actor: User, cluster: Cluster, row: Rollout, before: Indicators) -> None:
     now = timezone.now()
     if (row.policy, row.parameters) == (cluster.policy_name, cluster.policy_parameters):
         raise RolloutConflict(f"{row.label} is in force already.")
-    before = measure(cluster, now - timedelta(seconds=row.guard_s), now)
     row.limits = resolve(Bounds.model_validate(row.bounds), of_json(row.prediction), before)
     check_resolved(row.limits)
     row.before = before.as_json()
@@ -187,9 +204,9 @@ def _audit(actor: User | None, act: str, row: Rollout, **detail: Any) -> None:
 def propose(*, actor: User, trial: UUID | None, rollout: Rollout | None, guard_s: int) -> dict[str, Any]:
     """What a rollout would be held against by default, and what there is to say it from. Changes nothing."""
     found = access_trial(actor, trial) if trial else None
-    cluster, now = Cluster.objects.get(), timezone.now()
-    before = measure(cluster, now - timedelta(seconds=guard_s), now)
-    prediction = predict(found, guard_s) if found else of_json(rollout.prediction if rollout else None)
+    cluster = Cluster.objects.get()
+    before = _as_long_before(cluster, guard_s)
+    prediction = predict(found, guard_s) if found else prediction_of(rollout, guard_s) if rollout else None
     return {
         "policy": cluster.policy_name,
         "parameters": cluster.policy_parameters,

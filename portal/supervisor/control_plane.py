@@ -37,7 +37,7 @@ QUEUES = "rounds,dispatch,live,celery"
 #: Everything else goes before expected starts.
 FORECASTS_NICE = 15
 #: What a candidate policy would decide is nobody's hurry.
-SHADOW_NICE = 12
+SHADOW_NICE = 10
 #: Simulations take minutes of two cores: rounds and pages go before them.
 LAB_NICE = 10
 

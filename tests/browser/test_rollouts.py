@@ -13,8 +13,8 @@ from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import asked, open_page, panel
 from tests.live_portal import LivePortal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-SIMULATED_MS, JUDGED_MS = 180_000, 180_000
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_200)]
+SIMULATED_MS, JUDGED_MS = 240_000, 240_000
 GREEDY = "fifo_gang (gang=max)"
 SPEC: dict[str, Any] = {
     "workload": {"kind": "synthetic", "jobs": 20, "jobs_per_hour": 60.0},
@@ -77,7 +77,7 @@ def test_the_whole_way_of_a_policy(page: Page, live_portal: LivePortal, width: i
     second = train(live_portal)
     live_portal.wait_state(second, "running", timeout_s=150)
     decisions = panel(page, "Decisions")
-    expect(decisions).to_contain_text("would have other GPUs", timeout=60_000)
+    expect(decisions).to_contain_text("would have other GPUs", timeout=JUDGED_MS)
     decisions.get_by_text("would have other GPUs").last.click()
     expect(panel(page, "In the shadow")).to_contain_text("It has looked on at")
     check_fits_and_is_accessible(page)

@@ -32,8 +32,12 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 FIFO = {"policy": "fifo_gang", "parameters": {"gang": "max"}}
 #: A bound that is broken by the first job that waits for two minutes.
-STRICT = {"bounds": {"wait_p95_s": {"most": 120}, "slowdown_variance": None, "utilisation": None}, "least_jobs": 1}
-MONTH_S = 30 * 86_400
+STRICT = {
+    "guard_s": 7_200,
+    "bounds": {"wait_p95_s": {"most": 120}, "slowdown_variance": None, "utilisation": None},
+    "least_jobs": 1,
+}
+LONGEST_S = 14 * 86_400
 NOTHING = Indicators(None, None, None, 0, 0, 0)
 
 
@@ -398,8 +402,8 @@ def test_a_trial_brings_its_policy_and_its_prediction(world: World, root: Api) -
     spec = MIX | {"policies": [{"name": "fifo_gang", "parameters": {"gang": "max"}}], "repetitions": 2}
     simulation = run(root, spec)
     key = simulation["trials"][0]["id"]
-    proposal = root.get(f"rollouts/proposal?trial={key}&guard_s={MONTH_S}").json
-    made = root.post("rollouts", {"trial": key, "mode": "live", "guard_s": MONTH_S}).json
+    proposal = root.get(f"rollouts/proposal?trial={key}&guard_s={LONGEST_S}").json
+    made = root.post("rollouts", {"trial": key, "mode": "live", "guard_s": LONGEST_S}).json
     assert (made["policy"], made["parameters"]["gang"]) == ("fifo_gang", "max")
     assert made["simulation"]["id"] == simulation["id"]
     assert made["prediction"] == proposal["prediction"]
@@ -569,3 +573,13 @@ def test_one_that_falls_behind_still_sees_the_rounds_in_which_something_moved(wo
     assert [one["different"] > 0 for one in decisions] == [False, True]
     totals = root.get(f"rollouts/{key}").json["shadow"]
     assert (totals["rounds"], totals["skipped"]) == (2, 3)
+
+
+def test_one_that_is_watched_for_long_is_looked_at_less_often(world: World, root: Api) -> None:
+    start(root, mode="live", **STRICT | {"guard_s": 10 * 86_400})
+    for _ in range(3):
+        guard_rollouts()
+    assert GuardCheck.objects.count() == 1
+    GuardCheck.objects.update(at=timezone.now() - timedelta(minutes=6))
+    guard_rollouts()
+    assert GuardCheck.objects.count() == 2

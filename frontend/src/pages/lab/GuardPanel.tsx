@@ -20,7 +20,7 @@ export function GuardPanel({ rollout }: { rollout: RolloutDetail }) {
           <>
             <Figures rollout={rollout} last={checks.at(-1)} />
             {checks.length > 1 && <div className={css.charts} style={{ padding: "14px 0 4px" }}>{INDICATORS.map((one) => <Course key={one.key} rollout={rollout} checks={checks} of={one} />)}</div>}
-            {checks.length < 2 && <p className="empty">It is looked at every 15 s: the lines begin with the second time.</p>}
+            {checks.length < 2 && <p className="empty">It is looked at every 15 s, and less often where it is watched for long: the lines begin with the second time.</p>}
           </>
         )}
       </Loadable>

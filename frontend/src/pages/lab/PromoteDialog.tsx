@@ -24,7 +24,7 @@ export function PromoteDialog({ label, source, onDone, onClose }: Props) {
   const [jobs, setJobs] = useState("10");
   const [edited, setEdited] = useState<Partial<BoundTexts>>({});
   const guardS = Math.round(Number(hours) * 3_600);
-  const query = useProposal(source, Number.isFinite(guardS) && guardS >= LEAST_S && guardS <= 30 * 86_400 ? guardS : 86_400);
+  const query = useProposal(source, Number.isFinite(guardS) && guardS >= LEAST_S && guardS <= 14 * 86_400 ? guardS : 86_400);
   const promote = usePromote();
   const proposal = query.data?.proposal;
   const texts = { ...(proposal ? textsOf(proposal.limits) : { wait_p95_s: "", slowdown_variance: "", utilisation: "" }), ...edited };
