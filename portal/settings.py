@@ -33,6 +33,8 @@ _keep_decisions_mib = env.integer("EVENKEEL_KEEP_DECISIONS_MIB", 256, minimum=1,
 EVENKEEL_KEEP_DECISION_BYTES = _keep_decisions_mib * 1024**2
 _keep_simulations_mib = env.integer("EVENKEEL_KEEP_SIMULATIONS_MIB", 512, minimum=1, maximum=1024**2)
 EVENKEEL_KEEP_SIMULATION_BYTES = _keep_simulations_mib * 1024**2
+_keep_shadows_mib = env.integer("EVENKEEL_KEEP_SHADOWS_MIB", 64, minimum=1, maximum=1024**2)
+EVENKEEL_KEEP_SHADOW_BYTES = _keep_shadows_mib * 1024**2
 EVENKEEL_EMPTY_DECISION_EVERY_S = env.number("EVENKEEL_EMPTY_DECISION_EVERY_S", 600, minimum=1, maximum=86_400)
 #: Requests a minute; 0: as many as they like.
 EVENKEEL_RATE_USER_PER_MINUTE = env.integer("EVENKEEL_RATE_USER_PER_MINUTE", 3_000, minimum=0, maximum=10**9)
@@ -75,6 +77,7 @@ INSTALLED_APPS = [
     "portal.material",
     "portal.notices",
     "portal.lab",
+    "portal.rollouts",
     "portal.dashboard",
     "portal.supervisor",
 ]
@@ -155,6 +158,7 @@ CELERY_TASK_ROUTES = {
     "evenkeel.prepare_run": {"queue": "dispatch"},
     "evenkeel.foresee_starts": {"queue": "forecasts"},
     "evenkeel.run_simulations": {"queue": "lab"},
+    "evenkeel.shadow_round": {"queue": "shadow"},
 }
 
 
@@ -179,6 +183,8 @@ CELERY_BEAT_SCHEDULE = {
     "material": _every("evenkeel.clean_material", 600.0),
     "simulations": _every("evenkeel.run_simulations", 5.0),
     "simulation_results": _every("evenkeel.prune_simulations", 600.0),
+    "rollouts": _every("evenkeel.guard_rollouts", 15.0),
+    "rollout_records": _every("evenkeel.prune_rollouts", 600.0),
     "notices": _every("evenkeel.send_notices", 2.0),
     "long_waits": _every("evenkeel.tell_long_waits", 30.0),
     "notice_log": _every("evenkeel.prune_notices", 600.0),

@@ -91,6 +91,16 @@ class AsIs(TypedDict):
     kind: NotRequired[Literal["as_is"]]
 
 
+class AtLeast(TypedDict):
+    least: NotRequired[float | None]
+    points: NotRequired[float | None]
+
+
+class AtMost(TypedDict):
+    most: NotRequired[float | None]
+    factor: NotRequired[float | None]
+
+
 class AuditEntry(TypedDict):
     id: int
     position: int | None
@@ -109,6 +119,12 @@ class AuditPage(TypedDict):
     next: str | None
     previous: str | None
     results: list[AuditEntry]
+
+
+class Bounds(TypedDict):
+    wait_p95_s: NotRequired[AtMost | None]
+    slowdown_variance: NotRequired[AtMost | None]
+    utilisation: NotRequired[AtLeast | None]
 
 
 class BrowserSession(TypedDict):
@@ -251,6 +267,7 @@ class DestinationWish(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "policy.rolled_back",
         ]
     ]
     own_jobs: NotRequired[bool]
@@ -409,6 +426,21 @@ class GuaranteedType(TypedDict):
     type: str
     gpus: int
     used: int
+
+
+class GuardCheck(TypedDict):
+    wait_p95_s: float | None
+    slowdown_variance: float | None
+    utilisation: float | None
+    waits: int
+    ended: int
+    samples: int
+    at: str
+    broken: list[Literal["wait_p95_s", "slowdown_variance", "utilisation"]]
+
+
+class GuardChecks(TypedDict):
+    checks: list[GuardCheck]
 
 
 class HistoryPoint(TypedDict):
@@ -735,6 +767,7 @@ class NewNoticeDestination(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "policy.rolled_back",
         ]
     ]
     own_jobs: bool
@@ -787,6 +820,7 @@ class NoticeDelivery(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "policy.rolled_back",
         ]
         | Literal["test"]
     )
@@ -825,6 +859,7 @@ class NoticeDestination(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "policy.rolled_back",
         ]
     ]
     own_jobs: bool
@@ -912,6 +947,7 @@ class PatchedDestinationChange(TypedDict):
                 "job.waiting",
                 "budget.reached",
                 "node.lost",
+                "policy.rolled_back",
             ]
         ]
         | None
@@ -985,6 +1021,11 @@ class Policy(TypedDict):
     effective_round: int | None
     can_undo: bool
     notes: list[str]
+
+
+class PolicyAndParameters(TypedDict):
+    policy: str
+    parameters: dict[str, Any]
 
 
 class PolicyChange(TypedDict):
@@ -1101,6 +1142,13 @@ class ProjectWish(TypedDict):
     key: str
     name: str
     parent: NotRequired[str | None]
+
+
+class Promotion(TypedDict):
+    bounds: NotRequired[Bounds]
+    guard_s: NotRequired[int]
+    least_jobs: NotRequired[int]
+    least_s: NotRequired[int | None]
 
 
 class Qos(TypedDict):
@@ -1258,6 +1306,42 @@ class Retry(TypedDict):
     backoff_s: NotRequired[float]
 
 
+class RolloutIndicators(TypedDict):
+    wait_p95_s: float | None
+    slowdown_variance: float | None
+    utilisation: float | None
+    waits: int
+    ended: int
+    samples: int
+
+
+class RolloutLimits(TypedDict):
+    wait_p95_s: float | None
+    slowdown_variance: float | None
+    utilisation: float | None
+
+
+class RolloutProposal(TypedDict):
+    policy: str
+    parameters: dict[str, Any]
+    prediction: RolloutIndicators | None
+    before: RolloutIndicators
+    limits: RolloutLimits
+
+
+class RolloutSimulation(TypedDict):
+    id: str
+    number: int
+    name: str
+
+
+class RolloutStep(TypedDict):
+    at: str
+    action: str
+    by: str | None
+    why: str | None
+
+
 class RotationWish(TypedDict):
     overlap_hours: NotRequired[int]
 
@@ -1327,6 +1411,61 @@ class SessionProject(TypedDict):
     key: str
     name: str
     role: Literal["viewer", "member", "manager"]
+
+
+class ShadowFigures(TypedDict):
+    gpus: float
+    holding: int
+    starting: int
+    rescaled: int
+    put_out: int
+    variance: float | None
+    relative_throughput: float | None
+
+
+class ShadowGang(TypedDict):
+    type: str
+    count: int
+
+
+class ShadowJob(TypedDict):
+    number: int
+    name: str
+    project: str
+    now: ShadowGang | None
+    live: ShadowGang | None
+    candidate: ShadowGang | None
+    moved_by_live: bool
+    moved_by_candidate: bool
+    later_s: float | None
+    why: str
+
+
+class ShadowMove(TypedDict):
+    number: int
+    kind: Literal["start", "rescale", "preempt"]
+    gang: ShadowGang | None
+    text: str
+
+
+class ShadowSide(TypedDict):
+    gpus: float | None
+    variance: float | None
+    starting: int
+    put_out: int
+
+
+class ShadowTotals(TypedDict):
+    rounds: int
+    same: int
+    skipped: int
+    failed: int
+    error: str
+    last_round: int | None
+    different_jobs: float | None
+    seconds: float | None
+    live: ShadowSide
+    candidate: ShadowSide
 
 
 class Share(TypedDict):
@@ -2554,6 +2693,69 @@ class ProjectState(TypedDict):
     events: dict[str, LiveEvent]
 
 
+class Rollout(TypedDict):
+    id: str
+    number: int
+    phase: Literal["shadow", "live", "kept", "rolled_back", "cancelled", "superseded"]
+    policy: str
+    parameters: dict[str, Any]
+    label: str
+    simulation: RolloutSimulation | None
+    created_by: str | None
+    created_at: str
+    bounds: Bounds
+    guard_s: int
+    least_jobs: int
+    least_s: int
+    prediction: RolloutIndicators | None
+    before: RolloutIndicators | None
+    limits: RolloutLimits | None
+    promoted_by: str | None
+    promoted_at: str | None
+    guard_until: str | None
+    previous: PolicyAndParameters | None
+    problem: str
+    ended_by: str | None
+    ended_at: str | None
+    outcome: str
+    shadow: ShadowTotals
+
+
+class RolloutDetail(TypedDict):
+    id: str
+    number: int
+    phase: Literal["shadow", "live", "kept", "rolled_back", "cancelled", "superseded"]
+    policy: str
+    parameters: dict[str, Any]
+    label: str
+    simulation: RolloutSimulation | None
+    created_by: str | None
+    created_at: str
+    bounds: Bounds
+    guard_s: int
+    least_jobs: int
+    least_s: int
+    prediction: RolloutIndicators | None
+    before: RolloutIndicators | None
+    limits: RolloutLimits | None
+    promoted_by: str | None
+    promoted_at: str | None
+    guard_until: str | None
+    previous: PolicyAndParameters | None
+    problem: str
+    ended_by: str | None
+    ended_at: str | None
+    outcome: str
+    shadow: ShadowTotals
+    steps: list[RolloutStep]
+
+
+class RolloutPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[Rollout]
+
+
 class Run(TypedDict):
     id: str
     attempt: int
@@ -2596,6 +2798,28 @@ class Session(TypedDict):
     speedup: float
     currency: str
     version: str
+
+
+class ShadowDecision(TypedDict):
+    id: int
+    round: int
+    at: str
+    last_round: int
+    last_at: str
+    rounds: int
+    seconds: float
+    different: int
+    elsewhere: int
+    live: ShadowFigures
+    candidate: ShadowFigures
+    jobs: list[ShadowJob]
+    moves: list[ShadowMove]
+
+
+class ShadowDecisionPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[ShadowDecision]
 
 
 class ShareCourse(TypedDict):

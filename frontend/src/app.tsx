@@ -27,6 +27,7 @@ const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
 const ThroughputPage = lazy(() => import("./pages/throughput/ThroughputPage"));
 const LabPage = lazy(() => import("./pages/lab/LabPage"));
 const NewSimulationPage = lazy(() => import("./pages/lab/NewSimulationPage"));
+const RolloutPage = lazy(() => import("./pages/lab/RolloutPage"));
 const SimulationPage = lazy(() => import("./pages/lab/SimulationPage"));
 const ProjectsPage = lazy(() => import("./pages/projects/ProjectsPage"));
 const ProjectPage = lazy(() => import("./pages/project/ProjectPage"));
@@ -73,14 +74,15 @@ function Pages() {
           <Route path="/usage" element={<UsagePage session={session.data} />} />
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
           <Route path="/cluster/throughput" element={<ThroughputPage />} />
-          <Route path="/lab" element={<LabPage />} />
+          <Route path="/lab" element={<LabPage admin={session.data.user.is_admin} />} />
           <Route path="/lab/new" element={<NewSimulationPage admin={session.data.user.is_admin} />} />
-          <Route path="/lab/:id" element={<SimulationPage />} />
+          <Route path="/lab/:id" element={<SimulationPage admin={session.data.user.is_admin} />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
           <Route path="/notifications" element={<NotificationsPage session={session.data} />} />
           {session.data.user.is_admin && (
             <>
               <Route path="/policy" element={<PolicyPage />} />
+              <Route path="/lab/rollouts/:id" element={<RolloutPage />} />
               <Route path="/admin/people" element={<PeoplePage session={session.data} />} />
               <Route path="/admin/rates" element={<RatesPage session={session.data} />} />
               <Route path="/admin/audit" element={<AuditPage />} />

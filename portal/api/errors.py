@@ -29,6 +29,7 @@ from portal.jobs.services.windows import WindowIsOver
 from portal.lab.services import LabConflict
 from portal.material.bundles import TooLarge
 from portal.material.environments import InUse
+from portal.rollouts.services import RolloutConflict
 from scheduling.errors import InvalidParameters
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     PermissionError: 403,
     InUse: 409,
     LabConflict: 409,
+    RolloutConflict: 409,
     TooLarge: 413,
 }
 #: Problems named by field that are not the request's own.

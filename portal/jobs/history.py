@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, Sum
 
 from accounts.ledger import current_prices
 from portal.jobs import decisions, fairness_history, partitions, share_history
-from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, MetricPoint, Run
-from scheduling.lifecycle import QUEUED
+from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, Job, MetricPoint, Run
+from portal.jobs.selectors import waiting_for_gpus
+from scheduling.lifecycle import QUEUED, TRAINING
 
 #: A run with more metric points than this keeps every second one of the older half.
 MAX_POINTS = 4_000
@@ -21,12 +22,15 @@ def sample(cluster: Cluster, now: datetime) -> None:
     prices = current_prices(now)
     held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
     rows = list(held.values_list("accelerator", "accelerator__node__accelerator_type", "share_percent"))
+    training = held.filter(run__state__in=[state.value for state in TRAINING])
     ClusterSample.objects.create(
         cluster=cluster,
         at=now,
         gpus_total=Accelerator.objects.filter(node__cluster=cluster, present=True, node__lost=False).count(),
         gpus_held=len({gpu for gpu, _, _ in rows}),
+        gpus_training=(training.aggregate(n=Sum("share_percent"))["n"] or 0) / 100,
         queued=Run.objects.filter(job__cluster=cluster, state__in=list(QUEUED)).count(),
+        waiting=Job.objects.filter(waiting_for_gpus(), cluster=cluster).count(),
         variance=cluster.figures.get("variance"),
         spend_micro_per_hour=sum(prices.get(kind, 0) * percent for _, kind, percent in rows) // 100,
     )

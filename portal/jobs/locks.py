@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from django.db import connection
 
 _ROUND, _LIVE, _BUNDLE, _FORECAST, _PREVIEW = 7_201, 7_202, 7_203, 7_204, 7_205
-_NOTICES = 7_206
+_NOTICES, _SHADOW, _GUARD = 7_206, 7_207, 7_208
 
 
 @contextmanager
@@ -47,6 +47,16 @@ def preview_lock() -> AbstractContextManager[bool]:
 def notice_lock() -> AbstractContextManager[bool]:
     """True inside for the one who delivers notices: however many receivers are slow, they hold one process."""
     return _advisory(_NOTICES, 0)
+
+
+def shadow_lock(cluster_id: int) -> AbstractContextManager[bool]:
+    """True inside for the one who plans a cluster's rounds by a policy that only looks on."""
+    return _advisory(_SHADOW, cluster_id)
+
+
+def guard_lock() -> AbstractContextManager[bool]:
+    """True inside for the one who holds promoted policies against their bounds."""
+    return _advisory(_GUARD, 0)
 
 
 @contextmanager

@@ -565,7 +565,11 @@ class ClusterSample(models.Model):
     at = models.DateTimeField()
     gpus_total = models.PositiveIntegerField()
     gpus_held = models.PositiveIntegerField()
+    #: Of those the GPUs, in parts, of runs that train; null in points from before it was noted, as `waiting` is.
+    gpus_training = models.FloatField(null=True)
     queued = models.PositiveIntegerField()
+    #: Of those the jobs that could start: not under a hold, with no dependency unmet.
+    waiting = models.PositiveIntegerField(null=True)
     variance = models.FloatField(null=True)
     spend_micro_per_hour = models.BigIntegerField(default=0)
 

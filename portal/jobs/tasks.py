@@ -21,6 +21,7 @@ from portal import logs
 from portal.jobs import audit_heads, decisions, history, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Job, Run
+from portal.jobs.round_signal import round_committed
 from portal.jobs.services import administration, budgets, handovers, limits, observation, plans
 from portal.jobs.services.hopeless import cancel_hopeless
 from portal.jobs.snapshots import take_snapshot
@@ -183,6 +184,7 @@ def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
         logger.info("%s", stale)
         return None
     _wake_for(plan, now)
+    round_committed.send_robust(sender=Cluster, view=view, plan=plan, now=now)
     return plan
 
 

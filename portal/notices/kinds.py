@@ -13,6 +13,7 @@ STARTED, SUCCEEDED, FAILED = "job.started", "job.succeeded", "job.failed"
 CANCELLED, RETRIED, PREEMPTED = "job.cancelled", "job.retried", "job.preempted"
 HELD, IDLE, WAITING = "job.held", "job.idle", "job.waiting"
 BUDGET, NODE_LOST = "budget.reached", "node.lost"
+ROLLED_BACK = "policy.rolled_back"
 TEST = "test"
 
 #: Kind -> what a subject says of the job.
@@ -29,12 +30,13 @@ WORDS: Mapping[str, str] = MappingProxyType(
         WAITING: "waiting",
         BUDGET: "budget",
         NODE_LOST: "node lost",
+        ROLLED_BACK: "policy rolled back",
     }
 )
 KINDS = tuple(WORDS)
 #: Told to administrators of the cluster alone.
-OF_ADMINISTRATORS = frozenset({NODE_LOST})
-#: Kinds of events that may be worth telling: what the trigger of migration 0001 lets into the outbox.
+OF_ADMINISTRATORS = frozenset({NODE_LOST, ROLLED_BACK})
+#: Kinds of events that may be worth telling: what the trigger of migration 0002 lets into the outbox.
 TELLING = (
     Event.GPUS_FREE.value,
     Event.REALLOCATED.value,
@@ -46,6 +48,7 @@ TELLING = (
     "idle",
     "budget",
     "node_lost",
+    "policy_rolled_back",
 )
 _PLAIN = {
     Event.STEPS_DONE.value: SUCCEEDED,
@@ -55,6 +58,7 @@ _PLAIN = {
     "idle": IDLE,
     "budget": BUDGET,
     "node_lost": NODE_LOST,
+    "policy_rolled_back": ROLLED_BACK,
 }
 
 

@@ -32,6 +32,8 @@ def of_event(kind: str, event: JobEvent) -> dict[str, Any]:
         data["budget"] = {name: event.detail.get(name) for name in _BUDGET}
     if kind == kinds.NODE_LOST:
         data["node"] = event.detail.get("node")
+    if kind == kinds.ROLLED_BACK:
+        data["rollout"] = event.detail.get("rollout")
     return {"type": kind, "timestamp": iso(event.at), "data": data}
 
 
@@ -68,8 +70,15 @@ def _job(job: Job, state: State | None, *, trained: bool) -> dict[str, Any]:
 def addressed(payload: dict[str, Any], destination: Destination) -> dict[str, Any]:
     """With the address of the page that shows more."""
     data = payload["data"]
-    path = f"/jobs/{data['job']['number']}" if "job" in data else "/cluster" if "node" in data else "/limits"
-    return payload | {"data": data | {"url": f"{destination.portal_url}{path}"}}
+    return payload | {"data": data | {"url": f"{destination.portal_url}{_path(data)}"}}
+
+
+def _path(data: dict[str, Any]) -> str:
+    if "job" in data:
+        return f"/jobs/{data['job']['number']}"
+    if "rollout" in data:
+        return f"/lab/rollouts/{data['rollout']}"
+    return "/cluster" if "node" in data else "/limits"
 
 
 def as_json(payload: dict[str, Any]) -> bytes:

@@ -36,6 +36,8 @@ READY_TIMEOUT_S = 90
 QUEUES = "rounds,dispatch,live,celery"
 #: Everything else goes before expected starts.
 FORECASTS_NICE = 15
+#: What a candidate policy would decide is nobody's hurry.
+SHADOW_NICE = 10
 #: Simulations take minutes of two cores: rounds and pages go before them.
 LAB_NICE = 10
 
@@ -107,12 +109,16 @@ class ControlPlane:
         forecasts += ["--without-gossip", "--without-mingle"]
         lab = ["worker", "-Q", "lab", "--pool", "solo", "--hostname", "lab@%h", "--loglevel", "INFO"]
         lab += ["--without-gossip", "--without-mingle"]
+        # A process under it plans, so that one that takes too long can be ended.
+        shadow = ["worker", "-Q", "shadow", "--concurrency", "1", "--hostname", "shadow@%h", "--loglevel", "INFO"]
+        shadow += ["--without-gossip", "--without-mingle"]
         schedule = str(self._layout.run / "beat-schedule")
         return [
             self._child("web", [python, "-m", *web, "--no-access-log"], EVENKEEL_DB_POOL="8"),
             self._child("worker", [*celery, *worker, "--without-mingle"]),
             self._child("forecasts", [*celery, *forecasts], nice=FORECASTS_NICE),
             self._child("lab", [*celery, *lab], nice=LAB_NICE),
+            self._child("shadow", [*celery, *shadow], nice=SHADOW_NICE),
             self._child("beat", [*celery, "beat", "--schedule", schedule, "--pidfile", "", "--loglevel", "INFO"]),
         ]
 

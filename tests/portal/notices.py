@@ -19,7 +19,7 @@ from tests.portal.world import World
 def destination(
     user: User, url: str | None = "https://hooks.example.org/x", kind: str = "webhook", **values: Any
 ) -> Destination:
-    everything = [kind for kind in kinds.KINDS if user.is_superuser or kind != "node.lost"]
+    everything = [kind for kind in kinds.KINDS if user.is_superuser or kind not in kinds.OF_ADMINISTRATORS]
     values = {"name": "d", "events": everything, "own_jobs": True, "project": None, "enabled": True} | values
     row, secret = create_destination(
         actor=user, kind=kind, url=url, portal_url="https://portal.example.org/", values=values

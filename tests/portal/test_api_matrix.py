@@ -26,6 +26,8 @@ LET_IN_BUT = {
 }
 #: Their queries name trials, which the generated requests do not.
 LET_IN_BUT |= {"get_simulation_gantt": 400, "compare_simulation_trials": 400}
+#: One rollout is in the shadow: a second has no room, and it is not under guard.
+LET_IN_BUT |= {"start_rollout": 409, "keep_rollout": 409, "roll_back_rollout": 409}
 ROLES = {"viewer": 1, "member": 2, "service account": 2, "manager": 3, "bound here": 3}
 #: Who has no role in the project, or none that their token reaches.
 STRANGERS = ("outsider", "bound elsewhere")

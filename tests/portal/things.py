@@ -45,11 +45,13 @@ from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
 from portal.lab.models import Simulation, Trial
+from portal.lab.packing import pack
 from portal.lab.spec import Spec
 from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
 from portal.notices.models import Delivery, Destination
 from portal.notices.signing import new_secret
+from portal.rollouts.models import Rollout, ShadowDecision
 from scheduling.lifecycle import State
 from tests.portal.world import World
 
@@ -79,6 +81,7 @@ UNKNOWN = {
     "destination": "999999",
     "delivery": "999999",
     "simulation": "00000000-0000-7000-8000-000000000000",
+    "rollout": "00000000-0000-7000-8000-000000000000",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -208,6 +211,27 @@ class Things:
         said = {"policy": "fifo_gang", "label": "fifo_gang", "seed": 0}
         Trial.objects.create(simulation=made, index=0, **said)
         return made
+
+    def _rollout(self, i: int = 0) -> Rollout:
+        """The one in the shadow; `i`: further ones, which have ended."""
+        found = Rollout.objects.filter(phase="shadow").first()
+        if found is not None and not i:
+            return found
+        values = {"cluster": self.world.cluster, "policy": "fifo_gang", "label": "fifo_gang", "bounds": {}}
+        made = Rollout.objects.create(
+            **values, phase="cancelled" if i else "shadow", guard_s=600, least_jobs=1, least_s=0
+        )
+        self._decision(made, 1)
+        return made
+
+    @staticmethod
+    def _decision(rollout: Rollout, number: int) -> ShadowDecision:
+        figures: dict[str, Any] = {"gpus": 1.0, "holding": 1, "starting": 1, "rescaled": 0, "put_out": 0}
+        figures |= {"variance": None, "relative_throughput": None}
+        rounds = {"round": number, "at": timezone.now(), "last_round": number, "last_at": timezone.now()}
+        values = {"seconds": 0.1, "different": 0, "elsewhere": 0, "live": figures, "candidate": figures}
+        packed = pack({"jobs": [], "moves": []})
+        return ShadowDecision.objects.create(rollout=rollout, **rounds, **values, packed=packed, size_bytes=1)
 
     def _window(self, days: int) -> NodeWindow:
         at = timezone.now() + timedelta(days=days)
@@ -368,6 +392,8 @@ class Things:
                 )
             ),
             "list_simulations": often(lambda i: self._simulation(self.root, i + 1)),
+            "list_rollouts": often(lambda i: self._rollout(i + 1)),
+            "list_shadow_decisions": often(lambda i: self._decision(self._rollout(), i + 2)),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -398,6 +424,7 @@ class Things:
             "view": str(view.pk),
             "template": str(template.pk),
             "simulation": str(self._simulation(actor.user or self.root).id),
+            "rollout": str(self._rollout().id),
             **self._notices(actor),
             "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }

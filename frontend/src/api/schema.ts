@@ -2156,6 +2156,210 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Rollouts, newest first; at most one is open
+         * @description Rollouts, newest first; at most one is open.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_rollouts"];
+        put?: never;
+        /**
+         * Let a policy decide in the shadow of the live one, or put it in force under guard
+         * @description Let a policy decide in the shadow of the live one, or put it in force under guard. 409 while one is open.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["start_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/{rollout}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A rollout with its steps
+         * @description A rollout with its steps.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["get_rollout"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/{rollout}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take the policy out of the shadow
+         * @description Take the policy out of the shadow. 409 where it is not there.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["cancel_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/{rollout}/checks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was measured since the policy is in force
+         * @description What was measured since the policy is in force.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_guard_checks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/{rollout}/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the candidate decided otherwise in the shadow, newest first; rounds alike in a row are one
+         * @description What the candidate decided otherwise in the shadow, newest first; rounds alike in a row are one.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_shadow_decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/{rollout}/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep the policy in force and watch it no longer
+         * @description Keep the policy in force and watch it no longer. 409 where it is not under guard.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["keep_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/{rollout}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put the policy in the shadow in force, under guard
+         * @description Put the policy in the shadow in force, under guard. 409 where it is not in the shadow.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["promote_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/{rollout}/roll-back": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Back to the policy before it, now
+         * @description Back to the policy before it, now. 409 where it is not under guard.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["roll_back_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rollouts/proposal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a policy would be held against by default: prediction, what was measured before, bounds
+         * @description What a policy would be held against by default: prediction, what was measured before, bounds.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["propose_rollout"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run}/reports": {
         parameters: {
             query?: never;
@@ -3073,6 +3277,23 @@ export interface components {
              */
             kind: "as_is";
         };
+        /** @description Either as it is (0 to 1), or as points below what is predicted (else: what was measured before). */
+        AtLeast: {
+            /** @default null */
+            least: number | null;
+            /**
+             * @description 0.2: twenty percentage points.
+             * @default null
+             */
+            points: number | null;
+        };
+        /** @description Either as it is, or as a factor of what is predicted (without a prediction: of what was measured before). */
+        AtMost: {
+            /** @default null */
+            most: number | null;
+            /** @default null */
+            factor: number | null;
+        };
         AuditEntry: {
             id: number;
             /** @description In the chain; null while the entry's transaction is open. */
@@ -3107,6 +3328,30 @@ export interface components {
             results: components["schemas"]["Quota"][];
             /** @description There are more than 500; those further in are left out. */
             more: boolean;
+        };
+        /** @description Null: that one is not watched. */
+        Bounds: {
+            /**
+             * @default {
+             *       "most": null,
+             *       "factor": 1.5
+             *     }
+             */
+            wait_p95_s: components["schemas"]["AtMost"] | null;
+            /**
+             * @default {
+             *       "most": null,
+             *       "factor": 2
+             *     }
+             */
+            slowdown_variance: components["schemas"]["AtMost"] | null;
+            /**
+             * @default {
+             *       "least": null,
+             *       "points": 0.2
+             *     }
+             */
+            utilisation: components["schemas"]["AtLeast"] | null;
         };
         BrowserSession: {
             id: number;
@@ -3462,7 +3707,7 @@ export interface components {
              */
             url: string | null;
             /** @description What to tell. */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
             /**
              * @description Of my jobs only; false: of all jobs of `project` and below.
              * @default true
@@ -4013,6 +4258,25 @@ export interface components {
             type: string;
             gpus: number;
             used: number;
+        };
+        GuardCheck: {
+            wait_p95_s: number | null;
+            slowdown_variance: number | null;
+            /** @description While jobs waited. */
+            utilisation: number | null;
+            /** @description Jobs that the wait is said of. */
+            waits: number;
+            /** @description Jobs that the variance is said of. */
+            ended: number;
+            /** @description Points of time in which jobs waited. */
+            samples: number;
+            /** Format: date-time */
+            at: string;
+            broken: ("wait_p95_s" | "slowdown_variance" | "utilisation")[];
+        };
+        GuardChecks: {
+            /** @description Oldest first; thinned out where there are more than 400. */
+            checks: components["schemas"]["GuardCheck"][];
         };
         History: {
             points: components["schemas"]["HistoryPoint"][];
@@ -5083,7 +5347,7 @@ export interface components {
              *       "job.succeeded"
              *     ]
              */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
             /** @description Of my jobs only; false: of all jobs of the project and below. */
             own_jobs: boolean;
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
@@ -5180,7 +5444,7 @@ export interface components {
              * @example msg_0199a6f23c417b529d0e5a1f6c2b7e90
              */
             message: string;
-            event: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost") | "test";
+            event: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back") | "test";
             /** @example #12 resnet-night failed: The program ended with exit code 1. */
             text: string;
             /** @enum {string} */
@@ -5229,7 +5493,7 @@ export interface components {
              *       "job.succeeded"
              *     ]
              */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
             /** @description Of my jobs only; false: of all jobs of the project and below. */
             own_jobs: boolean;
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
@@ -5371,7 +5635,7 @@ export interface components {
              */
             url: string | null;
             /** @default null */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost")[] | null;
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[] | null;
             /** @default null */
             own_jobs: boolean | null;
             /**
@@ -5488,6 +5752,12 @@ export interface components {
             effective_round: number | null;
             can_undo: boolean;
             notes: string[];
+        };
+        PolicyAndParameters: {
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
         };
         PolicyChange: {
             id: number;
@@ -5802,6 +6072,41 @@ export interface components {
              */
             parent: string | null;
         };
+        /** @description What was asked for in the shadow may be changed before it counts. */
+        Promotion: {
+            /**
+             * @default {
+             *       "wait_p95_s": {
+             *         "factor": 1.5,
+             *         "most": null
+             *       },
+             *       "slowdown_variance": {
+             *         "factor": 2,
+             *         "most": null
+             *       },
+             *       "utilisation": {
+             *         "least": null,
+             *         "points": 0.2
+             *       }
+             *     }
+             */
+            bounds: components["schemas"]["Bounds"];
+            /**
+             * @description How long it is watched once it is in force.
+             * @default 86400
+             */
+            guard_s: number;
+            /**
+             * @description Jobs that waited, or that ended, before those figures are judged.
+             * @default 10
+             */
+            least_jobs: number;
+            /**
+             * @description Seconds before anything is judged; null: ten minutes at most.
+             * @default null
+             */
+            least_s: number | null;
+        };
         Qos: {
             name: string;
             priority: number;
@@ -6080,6 +6385,127 @@ export interface components {
              */
             backoff_s: number;
         };
+        Rollout: {
+            /** Format: uuid */
+            id: string;
+            number: number;
+            /** @enum {string} */
+            phase: "shadow" | "live" | "kept" | "rolled_back" | "cancelled" | "superseded";
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            label: string;
+            simulation: components["schemas"]["RolloutSimulation"] | null;
+            created_by: string | null;
+            /** Format: date-time */
+            created_at: string;
+            bounds: components["schemas"]["Bounds"];
+            guard_s: number;
+            least_jobs: number;
+            least_s: number;
+            prediction: components["schemas"]["RolloutIndicators"] | null;
+            /** @description As long a time before it was promoted. */
+            before: components["schemas"]["RolloutIndicators"] | null;
+            limits: components["schemas"]["RolloutLimits"] | null;
+            promoted_by: string | null;
+            promoted_at: string | null;
+            guard_until: string | null;
+            previous: components["schemas"]["PolicyAndParameters"] | null;
+            /** @description Why the last check could not be made. */
+            problem: string;
+            /** @description Null where the portal ended it. */
+            ended_by: string | null;
+            ended_at: string | null;
+            outcome: string;
+            shadow: components["schemas"]["ShadowTotals"];
+        };
+        RolloutDetail: {
+            /** Format: uuid */
+            id: string;
+            number: number;
+            /** @enum {string} */
+            phase: "shadow" | "live" | "kept" | "rolled_back" | "cancelled" | "superseded";
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            label: string;
+            simulation: components["schemas"]["RolloutSimulation"] | null;
+            created_by: string | null;
+            /** Format: date-time */
+            created_at: string;
+            bounds: components["schemas"]["Bounds"];
+            guard_s: number;
+            least_jobs: number;
+            least_s: number;
+            prediction: components["schemas"]["RolloutIndicators"] | null;
+            /** @description As long a time before it was promoted. */
+            before: components["schemas"]["RolloutIndicators"] | null;
+            limits: components["schemas"]["RolloutLimits"] | null;
+            promoted_by: string | null;
+            promoted_at: string | null;
+            guard_until: string | null;
+            previous: components["schemas"]["PolicyAndParameters"] | null;
+            /** @description Why the last check could not be made. */
+            problem: string;
+            /** @description Null where the portal ended it. */
+            ended_by: string | null;
+            ended_at: string | null;
+            outcome: string;
+            shadow: components["schemas"]["ShadowTotals"];
+            /** @description From the audit log, oldest first. */
+            steps: components["schemas"]["RolloutStep"][];
+        };
+        RolloutIndicators: {
+            wait_p95_s: number | null;
+            slowdown_variance: number | null;
+            /** @description While jobs waited. */
+            utilisation: number | null;
+            /** @description Jobs that the wait is said of. */
+            waits: number;
+            /** @description Jobs that the variance is said of. */
+            ended: number;
+            /** @description Points of time in which jobs waited. */
+            samples: number;
+        };
+        /** @description What the bounds come to; null: not watched, or nothing to be a part of. */
+        RolloutLimits: {
+            wait_p95_s: number | null;
+            slowdown_variance: number | null;
+            utilisation: number | null;
+        };
+        RolloutPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["Rollout"][];
+        };
+        RolloutProposal: {
+            /** @description In force now. */
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            prediction: components["schemas"]["RolloutIndicators"] | null;
+            before: components["schemas"]["RolloutIndicators"];
+            /** @description What the default bounds come to. */
+            limits: components["schemas"]["RolloutLimits"];
+        };
+        RolloutSimulation: {
+            /** Format: uuid */
+            id: string;
+            number: number;
+            name: string;
+        };
+        RolloutStep: {
+            /** Format: date-time */
+            at: string;
+            action: string;
+            /** @description Null: the portal itself. */
+            by: string | null;
+            why: string | null;
+        };
         RotationWish: {
             /**
              * @description How long the old one still works.
@@ -6226,6 +6652,86 @@ export interface components {
             name: string;
             /** @enum {string} */
             role: "viewer" | "member" | "manager";
+        };
+        ShadowDecision: {
+            id: number;
+            round: number;
+            /** Format: date-time */
+            at: string;
+            /** @description The last of the rounds in a row in which the same jobs differed alike. */
+            last_round: number;
+            /** Format: date-time */
+            last_at: string;
+            rounds: number;
+            seconds: number;
+            different: number;
+            /** @description Jobs with as many GPUs of the type, but other ones. */
+            elsewhere: number;
+            live: components["schemas"]["ShadowFigures"];
+            candidate: components["schemas"]["ShadowFigures"];
+            /** @description 50 at most, those first who lose the most. */
+            jobs: components["schemas"]["ShadowJob"][];
+            /** @description Of the candidate, 200 at most. */
+            moves: components["schemas"]["ShadowMove"][];
+        };
+        ShadowDecisionPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["ShadowDecision"][];
+        };
+        ShadowFigures: {
+            gpus: number;
+            holding: number;
+            starting: number;
+            rescaled: number;
+            put_out: number;
+            variance: number | null;
+            relative_throughput: number | null;
+        };
+        ShadowGang: {
+            type: string;
+            count: number;
+        };
+        ShadowJob: {
+            number: number;
+            name: string;
+            project: string;
+            now: components["schemas"]["ShadowGang"] | null;
+            live: components["schemas"]["ShadowGang"] | null;
+            candidate: components["schemas"]["ShadowGang"] | null;
+            moved_by_live: boolean;
+            moved_by_candidate: boolean;
+            later_s: number | null;
+            why: string;
+        };
+        ShadowMove: {
+            number: number;
+            /** @enum {string} */
+            kind: "start" | "rescale" | "preempt";
+            gang: components["schemas"]["ShadowGang"] | null;
+            text: string;
+        };
+        ShadowSide: {
+            /** @description In use after the round, on average. */
+            gpus: number | null;
+            /** @description Of relative throughputs, on average where both have one. */
+            variance: number | null;
+            starting: number;
+            put_out: number;
+        };
+        ShadowTotals: {
+            rounds: number;
+            /** @description Rounds in which every job would have had the same. */
+            same: number;
+            skipped: number;
+            failed: number;
+            error: string;
+            last_round: number | null;
+            different_jobs: number | null;
+            seconds: number | null;
+            live: components["schemas"]["ShadowSide"];
+            candidate: components["schemas"]["ShadowSide"];
         };
         Share: {
             project: components["schemas"]["ProjectRef"];
@@ -17214,6 +17720,810 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_rollouts: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Those that are in the shadow or under guard, or the others. */
+                open?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start_rollout: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of `policy` as you read it. 412 where the policy in force was changed since. */
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Wish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the rollout. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the rollout. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_guard_checks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the rollout. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardChecks"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_shadow_decisions: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description UUID of the rollout. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShadowDecisionPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    keep_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the rollout. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    promote_rollout: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of `policy` as you read it. 412 where the policy in force was changed since. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description UUID of the rollout. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Promotion"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    roll_back_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID of the rollout. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    propose_rollout: {
+        parameters: {
+            query?: {
+                guard_s?: number;
+                /** @description Instead: one whose prediction is there already. */
+                rollout?: string;
+                /** @description A finished trial whose figures are the prediction. */
+                trial?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutProposal"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -132,6 +132,14 @@ export type SimulationGantt = S["SimulationGantt"];
 export type SimulationComparison = S["SimulationComparison"];
 export type SimulationFidelity = S["SimulationFidelity"];
 export type SimulationTrace = S["SimulationTrace"];
+export type Rollout = S["Rollout"];
+export type RolloutDetail = S["RolloutDetail"];
+export type RolloutIndicators = S["RolloutIndicators"];
+export type RolloutLimits = S["RolloutLimits"];
+export type RolloutProposal = S["RolloutProposal"];
+export type ShadowDecision = S["ShadowDecision"];
+export type ShadowJob = S["ShadowJob"];
+export type GuardCheck = S["GuardCheck"];
 type Spec = S["Spec"];
 /** What is left out has a default. */
 export type SimulationWish = Pick<Spec, "workload" | "policies"> & Partial<Spec>;

@@ -5,7 +5,7 @@ export const ACTIONS: [string, string][] = [
   ["", "All actions"], ["access.denied", "denied access"], ["session.", "signing in and out"], ["user.", "people"], ["invitation.", "invitations"],
   ["project.", "projects and members"], ["token.", "tokens"], ["service_account.", "service accounts"], ["secret.", "secrets"], ["job.", "others' jobs"], ["jobs.", "many jobs at once"], ["array.", "arrays"], ["template.", "templates"], ["artifact.", "artefacts"], ["bundle.", "uploaded code"],
   ["environment.", "environments"], ["destination.", "notifications"], ["node.", "nodes"],
-  ["quota.", "limits"], ["guarantee.", "guarantees"], ["rate.", "prices"], ["discount.", "discounts"], ["storage.", "storage"], ["policy.", "policy"],
+  ["quota.", "limits"], ["guarantee.", "guarantees"], ["rate.", "prices"], ["discount.", "discounts"], ["storage.", "storage"], ["policy.", "policy"], ["simulation.", "simulations"], ["rollout.", "policies on their way into force"],
   ["partition.", "partitions"], ["window.", "windows"], ["qos.", "levels of service"], ["idle_rule.", "rule for idle GPUs"], ["audit.", "exports of this log"],
 ];
 

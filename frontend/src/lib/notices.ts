@@ -15,13 +15,16 @@ export const NOTICE_KINDS: Record<NoticeKind, string> = {
   "job.waiting": "it waits for long",
   "budget.reached": "80 % or 100 % of a budget are used",
   "node.lost": "a node is lost",
+  "policy.rolled_back": "a promoted policy is rolled back",
 };
 
 export const USUAL_KINDS: NoticeKind[] = ["job.succeeded", "job.failed", "job.held", "job.idle"];
 
+const OF_ADMINISTRATORS: NoticeKind[] = ["node.lost", "policy.rolled_back"];
+
 /** What the reader may be told of. */
 export function offeredKinds(isAdmin: boolean): NoticeKind[] {
-  return (Object.keys(NOTICE_KINDS) as NoticeKind[]).filter((kind) => isAdmin || kind !== "node.lost");
+  return (Object.keys(NOTICE_KINDS) as NoticeKind[]).filter((kind) => isAdmin || !OF_ADMINISTRATORS.includes(kind));
 }
 
 export interface Health {

@@ -13,6 +13,7 @@ DestinationKind = Literal["webhook", "slack", "email"]
 NoticeKind = Literal[
     "job.started", "job.succeeded", "job.failed", "job.cancelled", "job.retried", "job.preempted", "job.held",
     "job.idle", "job.waiting", "budget.reached", "node.lost",
+    "policy.rolled_back",
 ]  # fmt: skip
 
 

@@ -7,10 +7,12 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, dateTime, moment } from "../../lib/format";
 import { progressWords, STATE_CHIPS, STATE_WORDS, workloadWords } from "../../lib/lab";
 import { TopBar } from "../../shell/TopBar";
+import { OpenRollout } from "./OpenRollout";
 import { Progress } from "./Progress";
+import { Rollouts } from "./Rollouts";
 
 /** Every simulation that one may see, newest first. */
-export default function LabPage() {
+export default function LabPage({ admin }: { admin: boolean }) {
   const query = useSimulations();
   return (
     <>
@@ -20,6 +22,7 @@ export default function LabPage() {
           <h1 className="say grow"><b>Run the same jobs under other policies</b> and see who would have waited less or more, before anything is changed.</h1>
           <Link to="/lab/new" className="btn pri">New simulation</Link>
         </div>
+        {admin && <OpenRollout />}
         <Panel title="Simulations" meta="newest first">
           <Loadable query={query} what="The list of simulations" skeleton={<Skeleton height={30} count={4} />}>
             {(data) => {
@@ -31,6 +34,7 @@ export default function LabPage() {
           </Loadable>
           <More query={query} label="Older simulations" />
         </Panel>
+        {admin && <Rollouts />}
       </div>
     </>
   );

@@ -8,6 +8,7 @@ import { CurvesChart, Legend, type Chosen } from "./CurvesChart";
 import { Differences } from "./Differences";
 import { Fidelity } from "./Fidelity";
 import { Gantts } from "./Gantts";
+import { ToForce } from "./ToForce";
 import css from "./lab.module.css";
 
 /** What is compared lives in the address, so that a link shows the same. */
@@ -21,7 +22,7 @@ function useChosen(trials: SimulationTrial[]): Chosen & { set: (key: "base" | "o
 
 const nameOf = (trial: SimulationTrial) => (trial.role === "as_it_was" ? `${trial.label}, as it was` : trial.label);
 
-export function Results({ simulation, trials }: { simulation: Simulation; trials: SimulationTrial[] }) {
+export function Results({ simulation, trials, admin }: { simulation: Simulation; trials: SimulationTrial[]; admin: boolean }) {
   const chosen = useChosen(trials);
   const table = useSimulationTable(simulation.id);
   const options = trials.map((trial): [string, string] => [trial.id, nameOf(trial)]);
@@ -33,6 +34,7 @@ export function Results({ simulation, trials }: { simulation: Simulation; trials
           {(found) => <Figures table={found} />}
         </Loadable>
       </Panel>
+      {admin && <ToForce trials={trials.filter((trial) => trial.role === "candidate")} />}
       {trials.length > 1 && (
         <div className={css.line} style={{ padding: 0 }}>
           <Choice label="Base" value={chosen.base} options={options} onChange={(trial) => chosen.set("base", trial)} />

@@ -13,7 +13,7 @@ import { Progress } from "./Progress";
 import { Results } from "./Results";
 import css from "./lab.module.css";
 
-export default function SimulationPage() {
+export default function SimulationPage({ admin }: { admin: boolean }) {
   const { id = "" } = useParams();
   const query = useSimulation(id);
   const name = query.data ? query.data.name || `Simulation ${query.data.number}` : "Simulation";
@@ -23,14 +23,14 @@ export default function SimulationPage() {
       <div className="page">
         {!query.data && !query.error && <SentenceWaits />}
         <Loadable query={query} what="The simulation" skeleton={<Skeleton height={40} count={3} />}>
-          {(simulation) => <Known simulation={simulation} />}
+          {(simulation) => <Known simulation={simulation} admin={admin} />}
         </Loadable>
       </div>
     </>
   );
 }
 
-function Known({ simulation }: { simulation: Simulation }) {
+function Known({ simulation, admin }: { simulation: Simulation; admin: boolean }) {
   const open = simulation.state === "queued" || simulation.state === "running";
   const policies = new Set(simulation.trials.filter((trial) => trial.role === "candidate").map((trial) => trial.label)).size;
   const done = firstTrials(simulation);
@@ -52,7 +52,7 @@ function Known({ simulation }: { simulation: Simulation }) {
         </Panel>
       )}
       {!open && done.length === 0 && simulation.state !== "failed" && <p className="empty">No trial had finished. Run it again to see results.</p>}
-      {!open && done.length > 0 && <Results simulation={simulation} trials={done} />}
+      {!open && done.length > 0 && <Results simulation={simulation} trials={done} admin={admin} />}
     </>
   );
 }

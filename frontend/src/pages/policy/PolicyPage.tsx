@@ -7,6 +7,7 @@ import { dateTime, integer, moment } from "../../lib/format";
 import { show } from "../../lib/schemaForm";
 import { useCluster } from "../../lib/liveContext";
 import { TopBar } from "../../shell/TopBar";
+import { OpenRollout } from "../lab/OpenRollout";
 import { IdleRulePanel } from "./IdleRuleForm";
 import { PolicyForm } from "./PolicyForm";
 import css from "./policy.module.css";
@@ -22,6 +23,7 @@ export default function PolicyPage() {
     <>
       <TopBar title="Policy" />
       <div className="page">
+        <OpenRollout />
         {policy.isPending ? <SentenceWaits /> : policy.data && <Opening policy={policy.data} />}
         {policy.error && !policy.data && <Fault what="The policy" query={policy} />}
         <div className={`cols ${css.body}`}>

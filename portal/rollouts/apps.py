@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+
+
+class RolloutsConfig(AppConfig):
+    name = "portal.rollouts"
+    label = "rollouts"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from portal.jobs.round_signal import round_committed
+        from portal.rollouts.shadowing import keep_for_shadow
+
+        round_committed.connect(keep_for_shadow, dispatch_uid="rollouts")

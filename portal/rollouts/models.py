@@ -1,0 +1,122 @@
+"""A policy on its way to being the cluster's: beside the live one, then in force under guard, and what became of it."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from portal.jobs.models import Cluster, PolicyChange
+from portal.lab.models import Simulation
+
+
+class Phase(models.TextChoices):
+    SHADOW = "shadow"
+    LIVE = "live"
+    KEPT = "kept"
+    ROLLED_BACK = "rolled_back"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+
+
+UNFINISHED = (Phase.SHADOW, Phase.LIVE)
+
+
+class Rollout(models.Model):
+    number = models.BigAutoField(primary_key=True)
+    id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="rollouts")
+    #: Whose figures are the prediction; what it predicts is kept here and outlives it.
+    simulation = models.ForeignKey(Simulation, null=True, on_delete=models.SET_NULL, related_name="rollouts")
+    policy = models.CharField(max_length=60)
+    parameters = models.JSONField(default=dict)
+    label = models.CharField(max_length=300)
+    phase = models.CharField(max_length=12, choices=Phase)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    bounds = models.JSONField()  # as they were asked for (portal.rollouts.bounds.Bounds)
+    guard_s = models.PositiveIntegerField()
+    least_jobs = models.PositiveIntegerField()
+    least_s = models.PositiveIntegerField()
+    prediction = models.JSONField(null=True)  # portal.rollouts.indicators.Indicators
+
+    promoted_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    promoted_at = models.DateTimeField(null=True)
+    guard_until = models.DateTimeField(null=True)
+    #: Who comes after it has changed the policy meanwhile.
+    change = models.ForeignKey(PolicyChange, null=True, on_delete=models.SET_NULL, related_name="+")
+    previous_policy = models.CharField(max_length=60, blank=True, default="")
+    previous_parameters = models.JSONField(default=dict)
+    before = models.JSONField(null=True)  # the indicators of as long a time before
+    limits = models.JSONField(default=dict)  # what the bounds came to
+    problem = models.CharField(max_length=500, blank=True, default="")  # why the last check could not be made
+
+    ended_at = models.DateTimeField(null=True)
+    ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    outcome = models.CharField(max_length=500, blank=True, default="")
+
+    #: What it remembers between the rounds that it only looks on.
+    memory = models.JSONField(null=True)
+    shadow_round = models.BigIntegerField(null=True)
+    #: A round that it began to plan and of which nothing was heard.
+    shadow_begun = models.BigIntegerField(null=True)
+    shadow_error = models.CharField(max_length=500, blank=True, default="")
+    totals = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster"], condition=Q(phase__in=["shadow", "live"]), name="one_unfinished_rollout"
+            ),
+            models.CheckConstraint(
+                condition=~Q(phase="live") | Q(promoted_at__isnull=False, guard_until__isnull=False),
+                name="live_rollout_has_a_guard",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"rollout {self.number}"
+
+
+class ShadowDecision(models.Model):
+    """What the candidate would have decided otherwise in one round, or in several alike in a row."""
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="decisions")
+    round = models.BigIntegerField()
+    at = models.DateTimeField()
+    last_round = models.BigIntegerField()
+    last_at = models.DateTimeField()
+    rounds = models.PositiveIntegerField(default=1)
+    seconds = models.FloatField()
+    different = models.PositiveIntegerField()  # jobs that would have other GPUs by number or type
+    elsewhere = models.PositiveIntegerField()  # jobs that would have as many of the type, but others
+    live = models.JSONField()
+    candidate = models.JSONField()
+    digest = models.CharField(max_length=64)
+    packed = models.BinaryField()  # zstd: the jobs that differ, and the candidate's moves
+    size_bytes = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.rollout_id} round {self.round}"
+
+
+class GuardCheck(models.Model):
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="checks")
+    at = models.DateTimeField()
+    values = models.JSONField()
+    broken = models.JSONField(default=list)  # names of the indicators beyond their bounds
+
+    class Meta:
+        ordering = ["at"]
+        indexes = [models.Index(fields=["rollout", "at"], name="guard_check_age")]
+
+    def __str__(self) -> str:
+        return f"{self.rollout_id} at {self.at:%F %T}"

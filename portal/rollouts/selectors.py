@@ -1,0 +1,23 @@
+"""Who sees which rollouts: administrators, who alone may start one."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from accounts.models import User
+from portal.jobs.services.saved import bound_to_project
+from portal.rollouts.models import Rollout
+
+
+def visible_rollouts(user: User) -> QuerySet[Rollout]:
+    rows = Rollout.objects.select_related("created_by", "promoted_by", "ended_by", "simulation").defer(
+        "memory", "simulation__inputs"
+    )
+    return rows if user.is_superuser and not bound_to_project(user) else rows.none()
+
+
+def access_rollout(user: User, key: UUID) -> Rollout:
+    """Rollout.DoesNotExist where the user may not see it."""
+    return visible_rollouts(user).get(id=key)

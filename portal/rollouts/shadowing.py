@@ -1,0 +1,251 @@
+"""A candidate plans the rounds that the live policy has planned, on the same snapshots, and nothing is done of it.
+
+The round puts down what it saw, for whoever looks on. Of those that were not looked at yet the newest is kept, and a
+few before it in which something moved: one that falls behind goes on with these, and counts what it has missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
+from django.core.cache import cache
+from django.db import transaction
+from django.db.models import F, Sum
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from portal.jobs.models import Cluster, Run
+from portal.jobs.shares import held_now, share_inputs
+from portal.jobs.snapshots import ClusterView
+from portal.lab.packing import pack
+from portal.rollouts.comparing import Comparison, compare_plans
+from portal.rollouts.models import Phase, Rollout, ShadowDecision
+from scheduling.colocation import pairs_of
+from scheduling.domain import Plan, Snapshot
+from scheduling.policies import load_policy
+from scheduling.policies.base import Policy
+from scheduling.rounds import plan_round
+
+logger = logging.getLogger(__name__)
+#: For one plan, in seconds; whatever does not notice is killed somewhat later.
+LONGEST_S, KILLED_S = 20, 40
+_KEPT_S = 120
+#: Rounds that moved something, beside the newest, which wait to be looked at.
+MOST_PENDING = 8
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A live round: what it saw, and what it decided."""
+
+    round: int
+    at: float
+    policy: str
+    snapshot: Snapshot
+    plan: Plan
+
+
+def _key(cluster_id: int) -> str:
+    return f"shadow/{cluster_id}"
+
+
+# In the live round ---------------------------------------------------------------------------------
+
+
+def keep_for_shadow(*, view: ClusterView, plan: Plan, now: datetime, **_: object) -> None:
+    """Costs one query while no candidate is in the shadow. What fails is logged, and never the round's matter."""
+    cluster = view.cluster
+    if not Rollout.objects.filter(cluster=cluster.pk, phase=Phase.SHADOW).exists():
+        return
+    seen = Seen(
+        cluster.round_epoch + 1,
+        now.timestamp(),
+        cluster.policy_name,
+        view.snapshot,
+        Plan(moves=tuple(plan.moves)),  # reasons may be told late, and are not needed
+    )
+    try:
+        _put_down(cluster.pk, seen)
+        ask(cluster.pk)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("round %d has no shadow: %s", seen.round, error)
+
+
+def _put_down(cluster_id: int, seen: Seen) -> None:
+    """Rounds of a cluster come one after the other, so that nobody else writes the list meanwhile."""
+    key = _key(cluster_id)
+    listed: list[tuple[int, bool]] = cache.get(key) or []
+    kept = [(number, moved) for number, moved in listed if moved and number < seen.round][-MOST_PENDING:]
+    gone = {number for number, _ in listed} - {number for number, _ in kept}
+    cache.set(f"{key}/{seen.round}", seen, _KEPT_S)
+    cache.set(key, [*kept, (seen.round, bool(seen.plan.moves))], _KEPT_S)
+    cache.delete_many([f"{key}/{number}" for number in gone])
+
+
+def _next(cluster_id: int, after: int | None) -> tuple[Seen | None, bool]:
+    """The oldest round that waits to be looked at, and whether there are others behind it."""
+    key = _key(cluster_id)
+    listed: list[tuple[int, bool]] = cache.get(key) or []
+    numbers = [number for number, _ in listed if after is None or number > after]
+    for place, number in enumerate(numbers):
+        if (seen := cache.get(f"{key}/{number}")) is not None:
+            return seen, place + 1 < len(numbers)
+    return None, False
+
+
+def ask(cluster_id: int) -> None:
+    """Have the shadow look, unless that was asked already."""
+    from portal.rollouts.tasks import shadow_round
+
+    if cache.add(f"{_key(cluster_id)}/asked", 1, KILLED_S):
+        shadow_round.apply_async((cluster_id,), retry=False, ignore_result=True, expires=_KEPT_S)
+
+
+# In the shadow -------------------------------------------------------------------------------------
+
+
+def shadow(cluster: Cluster) -> Rollout | None:
+    """Plan the next round that was put down, once. None where there is nothing to do."""
+    cache.delete(f"{_key(cluster.pk)}/asked")
+    row = Rollout.objects.filter(cluster=cluster, phase=Phase.SHADOW).first()
+    if row is None:
+        return None
+    if row.shadow_begun is not None:
+        _note_the_lost(row, row.shadow_begun)
+        row.refresh_from_db()
+    seen, more = _next(cluster.pk, row.shadow_round)
+    if seen is None:
+        return None
+    if more:
+        ask(cluster.pk)
+    missed = 0 if row.shadow_round is None else seen.round - row.shadow_round - 1
+    mine = Rollout.objects.filter(pk=row.pk, phase=Phase.SHADOW)
+    if not mine.update(shadow_begun=seen.round):
+        return None
+    began = datetime.now(UTC)
+    try:
+        memory, comparison = _plan(row, seen, cluster)
+    except SoftTimeLimitExceeded:
+        _failed(row, seen.round, missed, f"Round {seen.round}: no plan after {LONGEST_S} s.")
+    except Exception as error:  # a candidate that cannot plan a round is a result, not an accident of the portal
+        logger.info("%s in round %d", row, seen.round, exc_info=True)
+        _failed(row, seen.round, missed, f"Round {seen.round}: {type(error).__name__}: {error}")
+    else:
+        seconds = (datetime.now(UTC) - began).total_seconds()
+        _store(row, seen, memory, comparison, seconds, missed)
+    return row
+
+
+def _plan(row: Rollout, seen: Seen, cluster: Cluster) -> tuple[dict[str, Any], Comparison]:
+    policy = load_policy(row.policy, row.parameters)
+    # As when it would be put in force: a policy of the same name goes on with what is remembered.
+    first = dict(seen.snapshot.memory) if seen.policy == row.policy else {}
+    memory = first if row.memory is None else row.memory
+    snapshot = replace(_shown_to(policy, seen, cluster), memory=memory)
+    plan = plan_round(snapshot, policy)
+    return dict(plan.memory), compare_plans(seen.snapshot, seen.plan, plan)
+
+
+def _shown_to(policy: Policy, seen: Seen, cluster: Cluster) -> Snapshot:
+    """With what the candidate asks of the database and the live policy did not: shares, and who gets on with whom."""
+    snapshot = seen.snapshot
+    if getattr(policy, "fair_share", False) and not snapshot.usage_at:
+        shares, holds = share_inputs(datetime.fromtimestamp(seen.at, UTC)), held_now(cluster)
+        since = {str(job): held.since for job, held in _by_job(cluster, holds).items()}
+        jobs = tuple(replace(job, held_since=since.get(job.id)) for job in snapshot.jobs)
+        usage = replace(snapshot, members=shares.members, usage=shares.usage, usage_at=shares.usage_at)
+        snapshot = replace(usage, jobs=jobs)
+    if getattr(policy, "packs", False) and not snapshot.pairs:
+        types: dict[str, int] = {}
+        for node in snapshot.nodes:
+            types[node.type] = types.get(node.type, 0) + len(node.gpu_ids)
+        snapshot = replace(snapshot, pairs=pairs_of((job for job in snapshot.jobs if not job.held), types))
+    return snapshot
+
+
+def _by_job(cluster: Cluster, holds: dict[Any, Any]) -> dict[Any, Any]:
+    rows = Run.objects.filter(pk__in=list(holds), job__cluster=cluster).values_list("pk", "job_id")
+    return {job: holds[run] for run, job in rows}
+
+
+def _note_the_lost(row: Rollout, begun: int) -> None:
+    """A round that it began and that nothing was heard of took so long that its process was killed."""
+    missed = 0 if row.shadow_round is None else begun - row.shadow_round - 1
+    _failed(row, begun, missed, f"Round {begun}: no plan, and its process was ended.")
+
+
+def _failed(row: Rollout, number: int, missed: int, said: str) -> None:
+    totals = _added(row.totals, {"failed": 1, "skipped": missed})
+    error = said[:500]
+    kept = {"shadow_round": number, "shadow_begun": None, "shadow_error": error, "totals": totals}
+    Rollout.objects.filter(pk=row.pk, phase=Phase.SHADOW).update(**kept)
+
+
+@transaction.atomic
+def _store(row: Rollout, seen: Seen, memory: dict[str, Any], found: Comparison, seconds: float, missed: int) -> None:
+    totals = _added(row.totals, _counted(found, seconds, missed))
+    kept = {"shadow_round": seen.round, "shadow_begun": None, "memory": memory, "totals": totals}
+    if not Rollout.objects.filter(pk=row.pk, phase=Phase.SHADOW).update(**kept):
+        return
+    at = datetime.fromtimestamp(seen.at, UTC)
+    newest, digest = row.decisions.order_by("-pk").first(), found.digest
+    if newest is not None and newest.digest == digest:
+        alike = ShadowDecision.objects.filter(pk=newest.pk)
+        now = {"last_round": seen.round, "last_at": at, "live": found.live, "candidate": found.candidate}
+        alike.update(rounds=F("rounds") + 1, **now)
+        return
+    packed = pack({"jobs": found.jobs, "moves": found.moves})
+    ShadowDecision.objects.create(
+        rollout=row,
+        round=seen.round,
+        at=at,
+        last_round=seen.round,
+        last_at=at,
+        seconds=seconds,
+        different=found.different,
+        elsewhere=found.elsewhere,
+        live=found.live,
+        candidate=found.candidate,
+        digest=digest,
+        packed=packed,
+        size_bytes=len(packed),
+    )
+
+
+def _counted(found: Comparison, seconds: float, missed: int) -> dict[str, float]:
+    both = found.live["variance"] is not None and found.candidate["variance"] is not None
+    return {
+        "rounds": 1,
+        "same": int(not found.different),
+        "skipped": missed,
+        "different": found.different,
+        "seconds": seconds,
+        "gpus_live": found.live["gpus"],
+        "gpus_candidate": found.candidate["gpus"],
+        "variances": int(both),
+        "variance_live": found.live["variance"] if both else 0.0,
+        "variance_candidate": found.candidate["variance"] if both else 0.0,
+        "put_out_live": found.live["put_out"],
+        "put_out_candidate": found.candidate["put_out"],
+        "starting_live": found.live["starting"],
+        "starting_candidate": found.candidate["starting"],
+    }
+
+
+def _added(totals: dict[str, float], more: dict[str, float]) -> dict[str, float]:
+    return {key: totals.get(key, 0) + more.get(key, 0) for key in {*totals, *more}}
+
+
+def prune() -> None:
+    """The oldest decisions go first, until what is left fits."""
+    total = ShadowDecision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0
+    for pk, size in ShadowDecision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():
+        if total <= settings.EVENKEEL_KEEP_SHADOW_BYTES:
+            break
+        ShadowDecision.objects.filter(pk=pk).delete()
+        total -= size
