@@ -1203,6 +1203,15 @@ class RelativeSpread(TypedDict):
     highest: float
 
 
+class ReplayAsked(TypedDict):
+    replay: str
+
+
+class ReplayWish(TypedDict):
+    policy: NotRequired[str | None]
+    parameters: NotRequired[dict[str, Any] | None]
+
+
 GpuUtilisationItem: TypeAlias = float
 
 
@@ -1260,6 +1269,69 @@ class Retry(TypedDict):
 
 class RotationWish(TypedDict):
     overlap_hours: NotRequired[int]
+
+
+class RoundCase(TypedDict):
+    schema: Literal["policy-case/1"]
+    source: dict[str, Any]
+    policies: list[str]
+    policy: str
+    parameters: dict[str, Any]
+    cluster_spec: dict[str, int]
+    worker_types: list[str]
+    jobs: list[dict[str, Any]]
+    pair_throughputs: dict[str, dict[str, Any]]
+    entities: dict[str, dict[str, Any]]
+    prices: dict[str, float]
+    memory: dict[str, Any]
+    left_out: list[str]
+
+
+class RoundCounts(TypedDict):
+    nodes: int
+    gpus: int
+    gpus_usable: int
+    gpus_held: int
+    jobs: int
+    holding: int
+    waiting: int
+
+
+class RoundGang(TypedDict):
+    type: str
+    count: int
+
+
+class RoundJob(TypedDict):
+    job: OthersJob
+    state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
+    priority: int
+    min_gpus: int
+    max_gpus: int | None
+    types: list[str]
+    share_percent: int
+    remaining_steps: float
+    restartable: bool
+    limits: list[str]
+    before: RoundGang | None
+    after: RoundGang | None
+    move: Literal["start", "rescale", "preempt"] | None
+    reason: Reason | None
+
+
+class RoundMoves(TypedDict):
+    start: int
+    rescale: int
+    preempt: int
+
+
+class RoundNode(TypedDict):
+    name: str
+    type: str
+    schedulable: bool
+    lost: bool
+    before: list[list[int]]
+    after: list[list[int]]
 
 
 class RunMaterial(TypedDict):
@@ -2308,6 +2380,22 @@ class JobTimeline(TypedDict):
     rescales: list[Rescale]
 
 
+class KeptRound(TypedDict):
+    round: int
+    at: str
+    policy: str
+    parameters: dict[str, Any]
+    moves: RoundMoves
+    rejected: str | None
+    seconds: float
+
+
+class KeptRoundPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[KeptRound]
+
+
 class LiveClusterHead(TypedDict):
     name: str
     speedup: float
@@ -2552,6 +2640,34 @@ class ProjectState(TypedDict):
     project: LiveProject
     jobs: dict[str, LiveJob]
     events: dict[str, LiveEvent]
+
+
+class ReplayedJob(TypedDict):
+    job: OthersJob
+    change: Literal["gained", "lost", "moved", "same"]
+    before: RoundGang | None
+    recorded: RoundGang | None
+    replayed: RoundGang | None
+    reason_recorded: Reason | None
+    reason_replayed: Reason | None
+
+
+class RoundDetail(TypedDict):
+    round: int
+    at: str
+    policy: str
+    parameters: dict[str, Any]
+    moves: RoundMoves
+    rejected: str | None
+    seconds: float
+    cluster: str
+    figures: dict[str, float]
+    before: int | None
+    after: int | None
+    counts: RoundCounts
+    nodes: list[RoundNode]
+    jobs_total: int
+    jobs: list[RoundJob]
 
 
 class Run(TypedDict):
@@ -2884,6 +3000,29 @@ class Preview(TypedDict):
     estimate: Estimate
     throughput: dict[str, Curve]
     forecast: str | None
+
+
+class Replay(TypedDict):
+    round: int
+    policy: str
+    parameters: dict[str, Any]
+    seconds: float
+    same_plan: bool
+    same_gpus: bool
+    notes: list[str]
+    rejected: str | None
+    moves: RoundMoves
+    figures: dict[str, float]
+    changes: dict[str, int]
+    nodes: list[RoundNode]
+    jobs_total: int
+    jobs: list[ReplayedJob]
+
+
+class ReplayAnswer(TypedDict):
+    status: Literal["pending", "done", "failed"]
+    error: str
+    replay: Replay | None
 
 
 class SimulationTrial(TypedDict):

@@ -35,6 +35,10 @@ PATH_PARAMETERS = {
     "simulation": OpenApiParameter(
         "simulation", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="UUID of the simulation."
     ),
+    "round": OpenApiParameter("round", int, OpenApiParameter.PATH, description="Number of the round."),
+    "replay": OpenApiParameter(
+        "replay", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="`replay` of what was asked."
+    ),
     "project": OpenApiParameter("project", str, OpenApiParameter.PATH, description="Key of the project."),
     "sha256": OpenApiParameter("sha256", str, OpenApiParameter.PATH, description="SHA-256 of the bundle."),
     "digest": OpenApiParameter("digest", str, OpenApiParameter.PATH, description="Digest of the environment."),

@@ -30,6 +30,7 @@ from portal.api.schema import document
 from portal.jobs import events
 from portal.jobs.models import (
     Accelerator,
+    Decision,
     FairnessSample,
     Job,
     JobArray,
@@ -45,6 +46,7 @@ from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
 from portal.lab.models import Simulation, Trial
+from portal.lab.replays import ask_replay
 from portal.lab.spec import Spec
 from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
@@ -79,6 +81,8 @@ UNKNOWN = {
     "destination": "999999",
     "delivery": "999999",
     "simulation": "00000000-0000-7000-8000-000000000000",
+    "round": "999999",
+    "replay": "00000000-0000-7000-8000-000000000000",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -207,6 +211,17 @@ class Things:
         made = Simulation.objects.create(**values)
         said = {"policy": "fifo_gang", "label": "fifo_gang", "seed": 0}
         Trial.objects.create(simulation=made, index=0, **said)
+        return made
+
+    @property
+    def round(self) -> Decision:
+        return Decision.objects.latest("round")
+
+    def _round(self, i: int) -> Decision:
+        """One more of the kind."""
+        made = self.round
+        made.pk, made.round = None, made.round + 1
+        made.save()
         return made
 
     def _window(self, days: int) -> NodeWindow:
@@ -368,6 +383,7 @@ class Things:
                 )
             ),
             "list_simulations": often(lambda i: self._simulation(self.root, i + 1)),
+            "list_rounds": often(self._round),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -398,6 +414,8 @@ class Things:
             "view": str(view.pk),
             "template": str(template.pk),
             "simulation": str(self._simulation(actor.user or self.root).id),
+            "round": str(self.round.round),
+            "replay": ask_replay(user=actor.user or self.root, decision=self.round, policy=None, parameters=None),
             **self._notices(actor),
             "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }

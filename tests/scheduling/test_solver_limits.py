@@ -34,7 +34,7 @@ LIMITED = [
     ("min_cost", {}),
     ("shortest_remaining_time", {"review_seconds": 1_800.0}),
     ("f_scheduling_exact", {"time_limit_s": 0.5}),
-    ("genetic", {"time_limit_s": 0.5, "generations": 12}),
+    ("genetic", {"time_limit_s": 0.5, "population": 6}),
     ("packing_exact", {"time_limit_s": 0.5}),
 ]
 
