@@ -765,10 +765,6 @@ class NewToken(TypedDict):
 
 class NodeWish(TypedDict):
     type: str
-    count: int
-    gpus: int
-    price_per_gpu_hour: NotRequired[str | None]
-    watts: NotRequired[float | None]
 
 
 class NoticeDelivery(TypedDict):
@@ -1886,6 +1882,21 @@ class Weighed(TypedDict):
     variance: float | None
 
 
+class WhatIfOption(TypedDict):
+    type: str
+    gpus: int
+    steps_per_s: float | None
+    source: Literal["measured", "user", "catalogue", "estimated", "trial"] | None
+    duration_s: float | None
+    rate_per_hour: str | None
+    amount: str | None
+    low: str | None
+    high: str | None
+    basis: str | None
+    barred: list[str]
+    waits_for: list[str]
+
+
 class Window(TypedDict):
     id: int
     kind: Literal["maintenance", "reservation"]
@@ -2184,6 +2195,20 @@ class Forecast(TypedDict):
     delayed: list[Delayed]
     others_delayed: int
     futures: int
+
+
+class ForeseenOption(TypedDict):
+    type: str
+    gpus: int
+    start: ExpectedStart
+    end: ForeseenEnd | None
+
+
+class GrownJob(TypedDict):
+    job: JobRef
+    now: RoundGang | None
+    before: RoundGang | None
+    after: RoundGang | None
 
 
 class Guarantee(TypedDict):
@@ -2550,6 +2575,18 @@ class NodeAccelerator(TypedDict):
     parts: list[AcceleratorPart]
 
 
+class NodeWhatIf(TypedDict):
+    as_of: str
+    type: str
+    gpus: int
+    nodes_now: int
+    gpus_now: int
+    price: Price
+    currency: str
+    project: str
+    what_if: str | None
+
+
 class Option(TypedDict):
     type: str
     gpus: int
@@ -2767,6 +2804,17 @@ class SimulationTable(TypedDict):
     rows: list[SimulationRow]
 
 
+class SoonerJob(TypedDict):
+    job: JobRef
+    start_before: ExpectedStart
+    start_after: ExpectedStart
+    sooner_s: float
+    gang_before: RoundGang | None
+    gang_after: RoundGang | None
+    end_before_at: str | None
+    end_after_at: str | None
+
+
 class Spec(TypedDict):
     name: NotRequired[str]
     cluster: NotRequired[str | None]
@@ -2824,6 +2872,16 @@ class UsagePage(TypedDict):
     from_day: str
     to_day: str
     results: list[UsageRow]
+
+
+class WhatIf(TypedDict):
+    as_of: str
+    currency: str
+    job: int | None
+    steps: int
+    running: bool
+    options: list[WhatIfOption]
+    what_if: str | None
 
 
 class ArrayCancelled(TypedDict):
@@ -2886,6 +2944,17 @@ class FairnessHistory(TypedDict):
     from_at: str
     to_at: str
     results: list[FairnessSeries]
+
+
+class ForeseenNode(TypedDict):
+    as_of: str
+    waiting_total: int
+    waiting: list[SoonerJob]
+    running_total: int
+    running: list[GrownJob]
+    others_sooner: int
+    others_growing: int
+    futures: int
 
 
 class JobDetail(TypedDict):
@@ -3037,6 +3106,12 @@ class SimulationTrial(TypedDict):
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     error: str
     metrics: TrialMetrics | None
+
+
+class WhatIfAnswer(TypedDict):
+    status: Literal["pending", "done"]
+    options: list[ForeseenOption] | None
+    node: ForeseenNode | None
 
 
 class Simulation(TypedDict):

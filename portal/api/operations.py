@@ -32,6 +32,9 @@ PATH_PARAMETERS = {
     "preview": OpenApiParameter(
         "preview", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="`forecast` of the preview."
     ),
+    "what_if": OpenApiParameter(
+        "what_if", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="`what_if` of the answer."
+    ),
     "simulation": OpenApiParameter(
         "simulation", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="UUID of the simulation."
     ),

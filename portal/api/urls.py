@@ -44,6 +44,7 @@ from portal.api import (
     templates,
     tokens,
     usage,
+    what_if,
     windows,
 )
 from portal.api.schema import SchemaView, unknown
@@ -68,6 +69,8 @@ urlpatterns = [
     path("jobs/export", job_export.JobsExportView.as_view()),
     path("jobs/estimate", estimates.EstimateView.as_view()),
     path("jobs/preview", previews.PreviewView.as_view()),
+    path("jobs/what-if", what_if.DraftWhatIfView.as_view()),
+    path("what-ifs/<uuid:what_if>", what_if.WhatIfView.as_view()),
     path("previews/<uuid:preview>", previews.PreviewForecastView.as_view()),
     path("jobs/<str:job>", jobs.JobView.as_view()),
     path("jobs/<str:job>/cancel", jobs.CancelView.as_view()),
@@ -84,6 +87,7 @@ urlpatterns = [
     path("jobs/<str:job>/timeline", looks.JobTimelineView.as_view()),
     path("jobs/<str:job>/cost", looks.CostView.as_view()),
     path("jobs/<str:job>/explanation", looks.ExplanationView.as_view()),
+    path("jobs/<str:job>/what-if", what_if.JobWhatIfView.as_view()),
     path("jobs/<str:job>/priority", shares.JobPriorityView.as_view()),
     path("arrays", arrays.ArraysView.as_view()),
     path("arrays/<int:array>", arrays.ArrayView.as_view()),
@@ -116,6 +120,7 @@ urlpatterns = [
     path("projects/<str:project>/secrets/<str:secret>", secrets.SecretView.as_view()),
     path("projects/<str:project>/storage", storage.StorageView.as_view()),
     path("projects/<str:project>", projects.ProjectView.as_view()),
+    path("projects/<str:project>/what-if", what_if.NodeWhatIfView.as_view()),
     path("projects/<str:project>/archive", projects.ArchiveView.as_view()),
     path("projects/<str:project>/restore", projects.RestoreView.as_view()),
     path("projects/<str:project>/members", members.MembersView.as_view()),

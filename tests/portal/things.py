@@ -45,6 +45,7 @@ from portal.jobs.models import (
 from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
+from portal.jobs.what_if import NodeQuestion, keep
 from portal.lab.models import Simulation, Trial
 from portal.lab.replays import ask_replay
 from portal.lab.spec import Spec
@@ -83,6 +84,7 @@ UNKNOWN = {
     "simulation": "00000000-0000-7000-8000-000000000000",
     "round": "999999",
     "replay": "00000000-0000-7000-8000-000000000000",
+    "what_if": "00000000-0000-7000-8000-000000000000",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -416,6 +418,7 @@ class Things:
             "simulation": str(self._simulation(actor.user or self.root).id),
             "round": str(self.round.round),
             "replay": ask_replay(user=actor.user or self.root, decision=self.round, policy=None, parameters=None),
+            "what_if": str(keep(NodeQuestion(actor.user.pk if actor.user else 0, 0, "k1", frozenset()))),
             **self._notices(actor),
             "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }
