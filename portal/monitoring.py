@@ -104,7 +104,7 @@ def _rounds() -> Iterator[Metric]:
     rounds = SummaryMetricFamily("evenkeel_round_seconds", "Rounds decided, and how long that took.", labels=by)
     last = GaugeMetricFamily("evenkeel_last_round_timestamp_seconds", "When a plan was last applied.", labels=by)
     variance = GaugeMetricFamily("evenkeel_slowdown_variance", "Of relative throughput, by the last plan.", labels=by)
-    failed = GaugeMetricFamily("evenkeel_solver_failed", "The last round kept the plan before.", labels=by)
+    failed = GaugeMetricFamily("evenkeel_solver_failed", "The last round fell back, for the solver failed.", labels=by)
     policy = GaugeMetricFamily("evenkeel_policy_info", "The policy in force.", labels=[*by, "policy"])
     for cluster in Cluster.objects.all():
         name = cluster.name

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scheduling.domain import Curve, Entity, Job, Node, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.lifecycle import State
+from scheduling.policies._memory import MEMORY
 
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -31,6 +32,7 @@ class CaseJob(_Part):
     steps_done: float = Field(0.0, ge=0, allow_inf_nan=False)
     time_since_start_s: float = Field(0.0, ge=0, allow_inf_nan=False)
     priority_weight: float = Field(1.0, gt=0, allow_inf_nan=False)
+    priority: int = 0
     entity: str = ""
     deadline_s: float | None = Field(None, allow_inf_nan=False)
 
@@ -47,6 +49,13 @@ class CaseEntity(_Part):
     inner: str = Field("fairness", pattern="^(fairness|fifo)$")
 
 
+class CaseMemory(_Part):
+    """Of the policy's last answer: what it asked to be remembered, and {job: {type: share}}."""
+
+    policy: dict[str, Any] = {}
+    shares: dict[str, dict[str, _Rate]] = {}
+
+
 class Case(_Part):
     cluster_spec: dict[str, Annotated[int, Field(ge=0)]]
     jobs: list[CaseJob]
@@ -55,6 +64,7 @@ class Case(_Part):
     entities: dict[str, CaseEntity] = {}
     prices: dict[str, _Rate] = {}
     nodes: list[CaseNode] = []
+    memory: CaseMemory = CaseMemory()
 
 
 def read_case(path: Path) -> Case:
@@ -98,6 +108,7 @@ def snapshot_of(case: Case) -> Snapshot:
         pairs={_pair(name): speeds for name, speeds in case.pair_throughputs.items()},
         entities=entities,
         prices=case.prices,
+        memory={MEMORY: case.memory.model_dump()} if case.memory != CaseMemory() else {},
     )
 
 
@@ -134,6 +145,7 @@ def _jobs(case: Case) -> list[Job]:
                 remaining_steps=job.steps_remaining,
                 done_steps=job.steps_done,
                 weight=job.priority_weight,
+                priority=job.priority,
                 workload=job.job_type,
                 deadline=job.deadline_s,
             )

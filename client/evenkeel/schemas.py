@@ -798,10 +798,6 @@ class NewToken(TypedDict):
 
 class NodeWish(TypedDict):
     type: str
-    count: int
-    gpus: int
-    price_per_gpu_hour: NotRequired[str | None]
-    watts: NotRequired[float | None]
 
 
 class NoticeDelivery(TypedDict):
@@ -1251,6 +1247,15 @@ class RelativeSpread(TypedDict):
     highest: float
 
 
+class ReplayAsked(TypedDict):
+    replay: str
+
+
+class ReplayWish(TypedDict):
+    policy: NotRequired[str | None]
+    parameters: NotRequired[dict[str, Any] | None]
+
+
 GpuUtilisationItem: TypeAlias = float
 
 
@@ -1344,6 +1349,69 @@ class RolloutStep(TypedDict):
 
 class RotationWish(TypedDict):
     overlap_hours: NotRequired[int]
+
+
+class RoundCase(TypedDict):
+    schema: Literal["policy-case/1"]
+    source: dict[str, Any]
+    policies: list[str]
+    policy: str
+    parameters: dict[str, Any]
+    cluster_spec: dict[str, int]
+    worker_types: list[str]
+    jobs: list[dict[str, Any]]
+    pair_throughputs: dict[str, dict[str, Any]]
+    entities: dict[str, dict[str, Any]]
+    prices: dict[str, float]
+    memory: dict[str, Any]
+    left_out: list[str]
+
+
+class RoundCounts(TypedDict):
+    nodes: int
+    gpus: int
+    gpus_usable: int
+    gpus_held: int
+    jobs: int
+    holding: int
+    waiting: int
+
+
+class RoundGang(TypedDict):
+    type: str
+    count: int
+
+
+class RoundJob(TypedDict):
+    job: OthersJob
+    state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
+    priority: int
+    min_gpus: int
+    max_gpus: int | None
+    types: list[str]
+    share_percent: int
+    remaining_steps: float
+    restartable: bool
+    limits: list[str]
+    before: RoundGang | None
+    after: RoundGang | None
+    move: Literal["start", "rescale", "preempt"] | None
+    reason: Reason | None
+
+
+class RoundMoves(TypedDict):
+    start: int
+    rescale: int
+    preempt: int
+
+
+class RoundNode(TypedDict):
+    name: str
+    type: str
+    schedulable: bool
+    lost: bool
+    before: list[list[int]]
+    after: list[list[int]]
 
 
 class RunMaterial(TypedDict):
@@ -1953,6 +2021,21 @@ class Weighed(TypedDict):
     variance: float | None
 
 
+class WhatIfOption(TypedDict):
+    type: str
+    gpus: int
+    steps_per_s: float | None
+    source: Literal["measured", "user", "catalogue", "estimated", "trial"] | None
+    duration_s: float | None
+    rate_per_hour: str | None
+    amount: str | None
+    low: str | None
+    high: str | None
+    basis: str | None
+    barred: list[str]
+    waits_for: list[str]
+
+
 class Window(TypedDict):
     id: int
     kind: Literal["maintenance", "reservation"]
@@ -2253,6 +2336,20 @@ class Forecast(TypedDict):
     futures: int
 
 
+class ForeseenOption(TypedDict):
+    type: str
+    gpus: int
+    start: ExpectedStart
+    end: ForeseenEnd | None
+
+
+class GrownJob(TypedDict):
+    job: JobRef
+    now: RoundGang | None
+    before: RoundGang | None
+    after: RoundGang | None
+
+
 class Guarantee(TypedDict):
     project: str
     gpus: int
@@ -2447,6 +2544,22 @@ class JobTimeline(TypedDict):
     rescales: list[Rescale]
 
 
+class KeptRound(TypedDict):
+    round: int
+    at: str
+    policy: str
+    parameters: dict[str, Any]
+    moves: RoundMoves
+    rejected: str | None
+    seconds: float
+
+
+class KeptRoundPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[KeptRound]
+
+
 class LiveClusterHead(TypedDict):
     name: str
     speedup: float
@@ -2601,6 +2714,18 @@ class NodeAccelerator(TypedDict):
     parts: list[AcceleratorPart]
 
 
+class NodeWhatIf(TypedDict):
+    as_of: str
+    type: str
+    gpus: int
+    nodes_now: int
+    gpus_now: int
+    price: Price
+    currency: str
+    project: str
+    what_if: str | None
+
+
 class Option(TypedDict):
     type: str
     gpus: int
@@ -2693,6 +2818,16 @@ class ProjectState(TypedDict):
     events: dict[str, LiveEvent]
 
 
+class ReplayedJob(TypedDict):
+    job: OthersJob
+    change: Literal["gained", "lost", "moved", "same"]
+    before: RoundGang | None
+    recorded: RoundGang | None
+    replayed: RoundGang | None
+    reason_recorded: Reason | None
+    reason_replayed: Reason | None
+
+
 class Rollout(TypedDict):
     id: str
     number: int
@@ -2754,6 +2889,24 @@ class RolloutPage(TypedDict):
     next: str | None
     previous: str | None
     results: list[Rollout]
+
+
+class RoundDetail(TypedDict):
+    round: int
+    at: str
+    policy: str
+    parameters: dict[str, Any]
+    moves: RoundMoves
+    rejected: str | None
+    seconds: float
+    cluster: str
+    figures: dict[str, float]
+    before: int | None
+    after: int | None
+    counts: RoundCounts
+    nodes: list[RoundNode]
+    jobs_total: int
+    jobs: list[RoundJob]
 
 
 class Run(TypedDict):
@@ -2875,6 +3028,17 @@ class SimulationTable(TypedDict):
     rows: list[SimulationRow]
 
 
+class SoonerJob(TypedDict):
+    job: JobRef
+    start_before: ExpectedStart
+    start_after: ExpectedStart
+    sooner_s: float
+    gang_before: RoundGang | None
+    gang_after: RoundGang | None
+    end_before_at: str | None
+    end_after_at: str | None
+
+
 class Spec(TypedDict):
     name: NotRequired[str]
     cluster: NotRequired[str | None]
@@ -2932,6 +3096,16 @@ class UsagePage(TypedDict):
     from_day: str
     to_day: str
     results: list[UsageRow]
+
+
+class WhatIf(TypedDict):
+    as_of: str
+    currency: str
+    job: int | None
+    steps: int
+    running: bool
+    options: list[WhatIfOption]
+    what_if: str | None
 
 
 class ArrayCancelled(TypedDict):
@@ -2994,6 +3168,17 @@ class FairnessHistory(TypedDict):
     from_at: str
     to_at: str
     results: list[FairnessSeries]
+
+
+class ForeseenNode(TypedDict):
+    as_of: str
+    waiting_total: int
+    waiting: list[SoonerJob]
+    running_total: int
+    running: list[GrownJob]
+    others_sooner: int
+    others_growing: int
+    futures: int
 
 
 class JobDetail(TypedDict):
@@ -3110,6 +3295,29 @@ class Preview(TypedDict):
     forecast: str | None
 
 
+class Replay(TypedDict):
+    round: int
+    policy: str
+    parameters: dict[str, Any]
+    seconds: float
+    same_plan: bool
+    same_gpus: bool
+    notes: list[str]
+    rejected: str | None
+    moves: RoundMoves
+    figures: dict[str, float]
+    changes: dict[str, int]
+    nodes: list[RoundNode]
+    jobs_total: int
+    jobs: list[ReplayedJob]
+
+
+class ReplayAnswer(TypedDict):
+    status: Literal["pending", "done", "failed"]
+    error: str
+    replay: Replay | None
+
+
 class SimulationTrial(TypedDict):
     id: str
     index: int
@@ -3122,6 +3330,12 @@ class SimulationTrial(TypedDict):
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     error: str
     metrics: TrialMetrics | None
+
+
+class WhatIfAnswer(TypedDict):
+    status: Literal["pending", "done"]
+    options: list[ForeseenOption] | None
+    node: ForeseenNode | None
 
 
 class Simulation(TypedDict):

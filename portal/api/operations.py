@@ -32,11 +32,18 @@ PATH_PARAMETERS = {
     "preview": OpenApiParameter(
         "preview", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="`forecast` of the preview."
     ),
+    "what_if": OpenApiParameter(
+        "what_if", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="`what_if` of the answer."
+    ),
     "simulation": OpenApiParameter(
         "simulation", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="UUID of the simulation."
     ),
     "rollout": OpenApiParameter(
         "rollout", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="UUID of the rollout."
+    ),
+    "round": OpenApiParameter("round", int, OpenApiParameter.PATH, description="Number of the round."),
+    "replay": OpenApiParameter(
+        "replay", {"type": "string", "format": "uuid"}, OpenApiParameter.PATH, description="`replay` of what was asked."
     ),
     "project": OpenApiParameter("project", str, OpenApiParameter.PATH, description="Key of the project."),
     "sha256": OpenApiParameter("sha256", str, OpenApiParameter.PATH, description="SHA-256 of the bundle."),

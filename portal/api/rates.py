@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # views read the settings that name what is here
 
 logger = logging.getLogger(__name__)
 WINDOW_S = 60
+#: Of one person in a window.
+MOST_WHAT_IFS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,11 @@ class RateThrottle(BaseThrottle):
 def charge_run(request: Request, run: UUID) -> None:
     """A runner reports every few seconds and at once when something happens: plenty, and still an end."""
     _require(_keep(request, count("run", str(run), settings.EVENKEEL_RATE_RUN_PER_MINUTE)))
+
+
+def charge_what_if(request: Request) -> None:
+    """Each is worth some seconds of a core. Raises Throttled."""
+    _require(count("what-if", str(request.user.pk), MOST_WHAT_IFS))
 
 
 def charge_address(request: Request) -> None:

@@ -57,6 +57,11 @@ class Known:
 
 def known_of(wish: Wish, now: datetime) -> Known:
     [job] = wish.jobs([(0, wish.job_file.array.numbers[0] if wish.job_file.array else None)], now)
+    return known_of_job(job, now)
+
+
+def known_of_job(job: Job, now: datetime) -> Known:
+    """Of what is left of a job, stored or not."""
     assert job.run is not None
     types = gpus_by_type(job.partition)
     measured = profiles.measured_numbers(profiles.workloads_of(job))

@@ -9,6 +9,7 @@ from django.db import connection
 
 _ROUND, _LIVE, _BUNDLE, _FORECAST, _PREVIEW = 7_201, 7_202, 7_203, 7_204, 7_205
 _NOTICES, _SHADOW, _GUARD = 7_206, 7_207, 7_208
+_REPLAY = 7_211
 
 
 @contextmanager
@@ -42,6 +43,11 @@ def forecast_lock() -> AbstractContextManager[bool]:
 def preview_lock() -> AbstractContextManager[bool]:
     """True inside for the one who works out the forecast of a preview: rounds keep the other processes."""
     return _advisory(_PREVIEW, 0)
+
+
+def replay_lock() -> AbstractContextManager[bool]:
+    """True inside for the one who plans a kept round again."""
+    return _advisory(_REPLAY, 0)
 
 
 def notice_lock() -> AbstractContextManager[bool]:

@@ -86,7 +86,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     cluster: Cluster = wish.placed["cluster"]
     basis, known = basis_of(cluster), known_of(wish, now)
     policy = load_policy(*basis.policy)
-    newcomers, snapshot = _newcomers(wish, cluster, basis, now, packs=getattr(policy, "packs", False))
+    newcomers, snapshot = drafted(wish, cluster, basis, now, packs=getattr(policy, "packs", False))
     costs = estimate(wish, known)
     said = preview(basis.planned, snapshot, policy, newcomers)
     if costs["refused_by"]:
@@ -227,7 +227,7 @@ def _renew_soon(cluster: Cluster) -> None:
         logger.warning("the snapshot for previews is not renewed: %s", error)
 
 
-def _newcomers(
+def drafted(
     wish: Wish, cluster: Cluster, basis: Basis, now: datetime, *, packs: bool
 ) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
     given = wish.job_file.array

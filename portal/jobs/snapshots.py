@@ -25,6 +25,7 @@ from scheduling import domain
 from scheduling.colocation import pairs_of
 from scheduling.lifecycle import LIVE, State
 from scheduling.policies import load_policy
+from scheduling.policies._work import CLOCK
 from scheduling.throughput import Profile
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         usage=fair.usage if fair else {},
         usage_at=fair.usage_at if fair else 0.0,
         blocked_gpu_ids=blocked,
-        settings={"speedup": profiles.speedup()},
+        settings={"speedup": profiles.speedup(), CLOCK: True},
     )
     seen = {
         str(job.pk): Seen(job.run.pk, State(job.run.state), job.run.epoch, job.project_id) for job in jobs if job.run

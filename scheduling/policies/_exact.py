@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import time
 import warnings
 from collections import Counter
@@ -42,12 +43,31 @@ class Choice:
         return cls(seats, value, total / (jobs * UNITS), spread / (jobs * UNITS) ** 2)
 
 
-def best_plan(problem: Problem, greedy: list[Seat], bound: float, deadline: float) -> list[Seat] | None:
+@dataclass(slots=True)
+class Work:
+    """What may be done for one answer: programs, nodes of the search in each, and seconds by `time.monotonic`."""
+
+    programs: int
+    nodes: int
+    deadline: float = math.inf
+
+    def spend(self) -> float:
+        """For one more program: its seconds. Raises SolverError where nothing is left."""
+        self.programs -= 1
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise SolverError("its time limit")
+        if self.programs < 0:
+            raise SolverError("its limit of programs")
+        return left
+
+
+def best_plan(problem: Problem, greedy: list[Seat], bound: float, work: Work) -> list[Seat] | None:
     """The plan of the largest value with variance < bound; None where there is none. Raises SolverError."""
-    model = Model(problem, bound)
+    model = Model(problem, bound, work)
     best = Choice.of(problem, greedy)
     incumbent = best if best.variance < bound else None
-    first = model.relax(0.0, 1.0, deadline)
+    first = model.relax(0.0, 1.0)
     ticket = count()
     queue = [(-first.value, next(ticket), 0.0, 1.0, first)] if first else []
     while queue:
@@ -61,7 +81,7 @@ def best_plan(problem: Problem, greedy: list[Seat], bound: float, deadline: floa
         if high - low < TOLERANCE:
             continue
         for part in ((low, middle), (middle, high)):
-            found = model.relax(*part, deadline)
+            found = model.relax(*part)
             if found is None:
                 continue
             if found.variance < bound and (incumbent is None or found.value > incumbent.value):
@@ -73,8 +93,8 @@ def best_plan(problem: Problem, greedy: list[Seat], bound: float, deadline: floa
 class Model:
     """Interchangeable jobs are one: how many of them sit on each (type, count)."""
 
-    def __init__(self, problem: Problem, bound: float) -> None:
-        self.problem, self.bound = problem, bound
+    def __init__(self, problem: Problem, bound: float, work: Work) -> None:
+        self.problem, self.bound, self.work = problem, bound, work
         self.members: dict[tuple[Kind, int], list[int]] = {}
         for job, (kind, seat) in enumerate(zip(problem.kinds, problem.seats, strict=True)):
             only = seat[0] if kind.hurdle == float("inf") else -1  # a running job stays on its type
@@ -89,18 +109,11 @@ class Model:
         if len(self.cells) > _MOST_CELLS:
             raise SolverError(f"a program of {len(self.cells)} variables, more than {_MOST_CELLS}")
 
-    def relax(self, low: float, high: float, deadline: float) -> Choice | None:
+    def relax(self, low: float, high: float) -> Choice | None:
         """The best plan with the mean of S in [low, high] under the linear bound; None: there is none."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise SolverError("its time limit")
+        left = self.work.spend()
         program, used = self._program(low, high)
-        status = program.solve(integer_solver(left))
-        if pulp.LpStatus[status] == "Infeasible":
-            return None
-        if pulp.LpStatus[status] != "Optimal" or program.sol_status != pulp.LpSolutionOptimal:
-            raise SolverError(pulp.LpStatus[status].lower() + " after its time limit")
-        return Choice.of(self.problem, self._seats(used))
+        return None if not solve_integers(program, left, self.work.nodes) else Choice.of(self.problem, self._seats(used))
 
     def _program(self, low: float, high: float) -> tuple[pulp.LpProblem, list[Any]]:
         kinds = [kind for kind, _ in self.members]
@@ -159,12 +172,25 @@ def _counts(kind: Kind, t: int) -> list[int]:
     return [n for n in range(low, last + 1) if n == low or at(kind.value[t], n) > at(kind.value[t], n - 1)]
 
 
-def integer_solver(seconds: float) -> Any:
-    """HiGHS, or CBC where it is missing."""
-    options = {"msg": False, "timeLimit": seconds}
-    highs = pulp.HiGHS(gapRel=0.0, threads=1, **options)
+def solve_integers(program: pulp.LpProblem, seconds: float, nodes: int) -> bool:
+    """Whether it has a solution, which is then proven. Raises SolverError where its limits end the search."""
+    try:
+        status = pulp.LpStatus[program.solve(_integer_solver(seconds, nodes))]
+    except KeyError:  # PuLP has no word for the status of HiGHS at its limit of nodes
+        raise SolverError("its limit of nodes") from None
+    if status == "Infeasible":
+        return False
+    if status != "Optimal" or program.sol_status != pulp.LpSolutionOptimal:
+        raise SolverError(f"{status.lower()} after its limits")
+    return True
+
+
+def _integer_solver(seconds: float, nodes: int) -> Any:
+    """HiGHS, or CBC where it is missing, with limits of the clock and of the nodes of its search."""
+    options = {"msg": False, "timeLimit": None if math.isinf(seconds) else seconds}
+    highs = pulp.HiGHS(gapRel=0.0, threads=1, mip_max_nodes=nodes, **options)
     if highs.available():
         return highs
     with warnings.catch_warnings():  # the bundled CBC goes with PuLP 4, below which we are pinned
         warnings.simplefilter("ignore", DeprecationWarning)
-        return pulp.PULP_CBC_CMD(gapRel=0.0, threads=1, **options)
+        return pulp.PULP_CBC_CMD(gapRel=0.0, threads=1, maxNodes=nodes, **options)

@@ -12,6 +12,7 @@ from scheduling.policies._fractions import Fractions, build
 from scheduling.policies._lp import Engine
 from scheduling.policies._reference import blind
 from scheduling.policies._shares import Shares
+from scheduling.policies._work import seconds
 from scheduling.policies.base import Parameters as BaseParameters
 
 
@@ -93,6 +94,10 @@ class FractionPolicy(ABC):
         apart = self.apart or settings.compatible
         found = build(snapshot, variant=variant, pair_threshold=settings.pair_threshold, apart=apart)
         return blind(found) if variant != settings.variant and found.jobs else found
+
+    def limits(self, snapshot: Snapshot) -> tuple[Engine, float]:
+        """The engine, and how many seconds it may take here."""
+        return self.parameters.solver, seconds(snapshot, self.parameters.solver_time_limit_s)
 
     @abstractmethod
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]: ...

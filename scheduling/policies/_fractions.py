@@ -175,8 +175,8 @@ class Fractions:
 
 def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0, apart: bool = False) -> Fractions:
     """The snapshot's jobs that may be given time, grouped by what they can do, or each in a group of its own."""
-    taking_part, absent = _participants(snapshot)
-    largest, capacity = _gpus(snapshot, {job.id for job in taking_part})
+    taking_part, absent = participants(snapshot)
+    largest, capacity = room_of(snapshot, {job.id for job in taking_part})
     types = tuple(sorted(capacity))
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
     numbers: dict[Hashable, int] = {}  # by what is quick to look up; -1: runs nowhere
@@ -210,7 +210,8 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     return replace(found, columns=columns.joined(pairs))
 
 
-def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
+def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
+    """Who may be given time, in queue order, and why the others may not."""
     taking_part, absent = [], {}
     for job in sorted(snapshot.jobs, key=queue_key):
         if job.state is State.WAITING_FOR_INITIAL_CONTACT:
@@ -234,7 +235,7 @@ def _participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     return taking_part, absent
 
 
-def _gpus(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict[str, int]]:
+def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict[str, int]]:
     """The largest node by type, and the GPUs that those that take part may share."""
     found = fleet(snapshot.nodes)
     capacity = dict(found.total)

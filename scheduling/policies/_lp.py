@@ -5,6 +5,7 @@ Rows go to HiGHS as arrays: at thousands of jobs, expression objects would cost 
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import pulp
 from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
+from scheduling.policies._work import iterations
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -95,7 +97,7 @@ class LinearProgram:
         try:
             return self._solve_highs(time_limit_s)
         except SolverError as error:
-            if error.status in {"kInfeasible", "kUnbounded", "kUnboundedOrInfeasible", "kTimeLimit"}:
+            if error.status in {"kInfeasible", "kUnbounded", "kUnboundedOrInfeasible", "kTimeLimit", "kIterationLimit"}:
                 raise
             return self._solve_cbc(time_limit_s)
 
@@ -106,7 +108,9 @@ class LinearProgram:
         if self._highs is None:
             self._highs = self._pass_model()
         highs = self._highs
-        highs.setOptionValue("time_limit", highs.getRunTime() + time_limit_s)
+        highs.setOptionValue("time_limit", min(INFINITY, highs.getRunTime() + time_limit_s))
+        for method in ("simplex", "ipm"):
+            highs.setOptionValue(f"{method}_iteration_limit", iterations(self.rows, len(self.costs)))
         built = time.perf_counter()
         highs.run()
         highs.setOptionValue("solver", "simplex")  # from here on there is a basis to start from
@@ -155,13 +159,16 @@ class LinearProgram:
             variables = [pulp.LpVariable(f"x{n}", 0, tops[n]) for n in names]
             problem += pulp.LpAffineExpression([(variables[n], float(self.costs[n])) for n in names])
             rows = [self._cbc_row(problem, variables, row) for row in range(self.rows)]
-            solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit_s, threads=1)
+            most = f"maxIterations {iterations(self.rows, len(self.costs))}"
+            clock = None if math.isinf(time_limit_s) else time_limit_s
+            solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=clock, threads=1, options=[most])
         built = time.perf_counter()
         status = problem.solve(solver)
         self.build_s += built - started
         self.solve_s += time.perf_counter() - built
         if status != pulp.LpStatusOptimal or problem.sol_status != pulp.LpSolutionOptimal:
-            raise SolverError(pulp.LpStatus[status])
+            limited = status == pulp.LpStatusOptimal
+            raise SolverError("its limits" if limited else pulp.LpStatus[status])
         values = np.array([variable.varValue or 0.0 for variable in variables])
         duals = np.array([sum(constraint.pi or 0.0 for constraint in row) for row in rows])
         return Solution(np.maximum(values, 0.0), float(self.costs @ values), duals)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot
+from scheduling.errors import SolverError
 from scheduling.policies._limits import Rooms
 from scheduling.policies._stock import no_type
 from scheduling.policies._view import View, view, words
@@ -52,7 +53,7 @@ class PackingPolicy(ABC):
             placements=round_.placements,
             reasons=round_.reasons,
             memory={MEMORY: round_.memory} if round_.memory else {},
-            figures={"free_gpus": float((round_.yard.gpu == WHOLE).sum())},
+            figures={"free_gpus": float((round_.yard.gpu == WHOLE).sum()), **round_.figures},
         )
 
     def _place_all(self, snapshot: Snapshot, field: View, round_: _Round) -> None:
@@ -60,7 +61,10 @@ class PackingPolicy(ABC):
         memory = self.begin(snapshot, field, yard)
         queue = self.order(field, field.queued)
         wanted = {job.id: demands for job in queue if (demands := round_.wanted(job))}
-        planned = self.plan(snapshot, yard, {key: demands[0] for key, demands in wanted.items()})
+        try:
+            planned = self.plan(snapshot, yard, {key: demands[0] for key, demands in wanted.items()})
+        except SolverError:  # `choose` has them all then
+            planned, round_.figures = {}, {"solver_failed": 1.0}
         ahead: Job | None = None
         for job in sorted(queue, key=lambda job: job.id not in planned):
             if ahead is not None:
@@ -93,7 +97,7 @@ class PackingPolicy(ABC):
         return yard.across(demand) if wide and demand.count > 1 else None
 
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
-        """Devices for jobs of the queue, in its order, decided together; `choose` has the others."""
+        """Devices for jobs of the queue, in its order, decided together; `choose` has the others. Raises SolverError."""
         return {}
 
     def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> Any:
@@ -121,6 +125,7 @@ class _Round:
         self.placements = {job.id: job.gpu_ids for job in field.running}
         self.reasons = dict(field.reasons)
         self.memory: dict[str, Any] = {}
+        self.figures: dict[str, float] = {}
         self._demands: dict[str, list[Demand]] = {}
         self.failed: dict[Demand, Reason] = {}  # in this round there only gets less room
         for job in field.running:

@@ -16,9 +16,10 @@ from pydantic import Field
 
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.errors import SolverError
-from scheduling.policies._exact import Choice, best_plan
+from scheduling.policies._exact import Choice, Work, best_plan
 from scheduling.policies._greedy import UNITS, Seat, at
 from scheduling.policies._view import view
+from scheduling.policies._work import seconds
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.f_scheduling import FScheduling, Problem, answer, pose, solve, useful
 from scheduling.policies.f_scheduling import Parameters as GreedyParameters
@@ -27,6 +28,12 @@ from scheduling.policies.f_scheduling import Parameters as GreedyParameters
 class Parameters(GreedyParameters):
     time_limit_s: float = Field(
         default=10.0, gt=0.0, le=600.0, description="After this the greedy plan is used and the figures say so."
+    )
+    most_programs: int = Field(
+        default=2_000, ge=1, le=1_000_000, description="Integer programs for one plan; after them the greedy one too."
+    )
+    most_nodes: int = Field(
+        default=20_000, ge=1, le=10_000_000, description="Nodes of the search in each; after them the greedy plan too."
     )
 
 
@@ -41,7 +48,8 @@ class FSchedulingExact:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        started, settings = time.monotonic(), self.parameters
+        settings = self.parameters
+        deadline = time.monotonic() + seconds(snapshot, settings.time_limit_s)
         field = view(snapshot)
         problem = pose(snapshot, field, settings.objective)
         greedy, variance = solve(snapshot, field, problem, settings.v_bound)
@@ -49,9 +57,10 @@ class FSchedulingExact:
             return FScheduling(settings).allocate(snapshot)
         figures = {"greedy_sum": _sum(problem, greedy), "greedy_variance": variance}
         try:
-            seats = best_plan(problem, greedy, settings.v_bound, started + settings.time_limit_s)
+            work = Work(settings.most_programs, settings.most_nodes, deadline)
+            seats = best_plan(problem, greedy, settings.v_bound, work)
         except SolverError as error:
-            return self._greedy_instead(snapshot, figures, str(error))
+            return self._greedy_instead(snapshot, figures | {"solver_failed": 1.0}, str(error))
         if seats is None:  # nothing is fair enough: the least unfair plan known is the greedy one
             return self._greedy_instead(snapshot, figures, "no plan keeps the variance under its bound")
         figures |= {"variance": _variance(problem, seats), "exact_sum": _sum(problem, seats), "exact": 1.0}

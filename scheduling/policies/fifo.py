@@ -36,7 +36,7 @@ class Fifo(FractionPolicy):
             return float(len(shares)), shares
         position = np.empty(len(found.jobs), dtype=np.int64)
         position[sorted(range(len(found.jobs)), key=lambda n: queue_key(found.jobs[n]))] = np.arange(len(found.jobs))
-        return maximise_in_order(found, position, self.parameters.solver, self.parameters.solver_time_limit_s)
+        return maximise_in_order(found, position, *self.limits(snapshot))
 
     def fractions(self, snapshot: Snapshot) -> Fractions:
         if not self.parameters.compatible:

@@ -31,7 +31,7 @@ class FinishTimeFairness(FractionPolicy):
         race = Race(steps, _needed(snapshot, found, isolated) + steps / isolated, spent)
         if self.parameters.compatible:
             return least_late(found, race)
-        rho, values = soonest(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        rho, values = soonest(found, race, *self.limits(snapshot))
         return rho, expand(found, values, race.needs(rho)[0])
 
     def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:

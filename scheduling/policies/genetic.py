@@ -25,6 +25,7 @@ from pydantic import Field
 from scheduling.domain import WHOLE, Snapshot
 from scheduling.policies._packing import PackingPolicy
 from scheduling.policies._trial import Trial
+from scheduling.policies._work import seconds
 from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
@@ -53,7 +54,7 @@ class Genetic(PackingPolicy):
 
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
         settings: Parameters = self.parameters
-        deadline = time.monotonic() + settings.time_limit_s
+        deadline = time.monotonic() + seconds(snapshot, settings.time_limit_s)
         fitting = (key for key, demand in wanted.items() if len(yard.fitting(demand)))
         window = list(islice(fitting, settings.window))
         if len(window) < 2:

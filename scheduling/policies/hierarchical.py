@@ -46,7 +46,7 @@ class Hierarchical(FractionPolicy):
         root = tree(found.jobs, snapshot.entities)
         weights = np.array([job.weight for job in found.jobs])
         per_level = steps_per_level(found)
-        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        limits = self.limits(snapshot)
 
         def rates(active: Active) -> Floats:
             rate = np.zeros(len(active))

@@ -31,7 +31,7 @@ class MaxMinFairness(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_level = steps_per_level(found) * np.array([job.weight for job in found.jobs])
-        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        limits = self.limits(snapshot)
         level, values = highest(found, Climb(per_level), *limits)
         if self.parameters.compatible:
             return level, raised(found, per_level)

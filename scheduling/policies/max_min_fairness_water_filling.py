@@ -30,7 +30,7 @@ class MaxMinFairnessWaterFilling(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         weights = np.array([job.weight for job in found.jobs])
         per_level = steps_per_level(found)
-        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        limits = self.limits(snapshot)
 
         def rates(active: Active) -> Floats:
             return np.where(active, weights, 0.0)

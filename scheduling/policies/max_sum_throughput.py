@@ -34,5 +34,5 @@ class MaxSumThroughput(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
         worth = found.worth_of_columns(per_step)
-        objective, values = largest_sum(found, worth, self.parameters.solver, self.parameters.solver_time_limit_s)
+        objective, values = largest_sum(found, worth, *self.limits(snapshot))
         return objective, best(found, per_step) if self.parameters.compatible else expand(found, values)

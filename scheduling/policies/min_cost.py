@@ -34,6 +34,6 @@ class MinCost(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
         worth, cost = found.worth_of_columns(per_step), cost_of_columns(found, dict(snapshot.prices))
-        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        limits = self.limits(snapshot)
         ratio, values = best_ratio(found.program(), worth, cost, *limits)
         return ratio, expand(found, values)

@@ -37,7 +37,7 @@ class MinCostSlo(MinCost):
         )
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
-        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        limits = self.limits(snapshot)
         needs = self._affordable(snapshot, found)
         program = found.program(extra=1)
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
@@ -61,17 +61,17 @@ class MinCostSlo(MinCost):
         fastest = found.fastest[found.group_of]
         needs = np.where(left_s > 0, steps / np.maximum(left_s, 1e-9), 0.0)
         needs = np.where(needs <= fastest, needs, 0.0)
-        while (needs > 0).any() and self._common_part(found, needs) < _SURE:
+        while (needs > 0).any() and self._common_part(snapshot, found, needs) < _SURE:
             needs[int(np.argmax(needs / fastest))] = 0.0
         return needs
 
-    def _common_part(self, found: Fractions, needs: Floats) -> float:
+    def _common_part(self, snapshot: Snapshot, found: Fractions, needs: Floats) -> float:
         """The largest part of all needs that can be met at once, at most 1."""
         costs = np.zeros(len(found.columns) + 1)
         costs[-1] = 1.0
         program = found.program(costs, extra=1)
         program.add_row([len(found.columns)], [1.0], -INFINITY, 1.0)
-        limits = self.parameters.solver, self.parameters.solver_time_limit_s
+        limits = self.limits(snapshot)
         part, _, _ = optimise(Tangents(found, program), lambda t: (needs * t, needs), 1.0, *limits)
         return part
 

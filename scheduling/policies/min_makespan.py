@@ -26,7 +26,7 @@ class MinMakespan(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
         race = Race(steps, np.ones(len(steps)), np.zeros(len(steps)))
-        theta, values = soonest(found, race, self.parameters.solver, self.parameters.solver_time_limit_s)
+        theta, values = soonest(found, race, *self.limits(snapshot))
         if self.parameters.compatible:
             theta = searched(theta)
             return theta, met(found, race.needs(theta)[0])

@@ -18,7 +18,8 @@ import pulp
 from pydantic import Field
 
 from scheduling.domain import Snapshot
-from scheduling.policies._exact import integer_solver
+from scheduling.policies._exact import solve_integers
+from scheduling.policies._work import seconds
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.best_fit import BestFit
@@ -26,6 +27,9 @@ from scheduling.policies.best_fit import BestFit
 
 class Parameters(BaseParameters):
     time_limit_s: float = Field(default=10.0, gt=0.0, le=600.0, description="After this jobs go where they fit best.")
+    most_nodes: int = Field(
+        default=20_000, ge=1, le=10_000_000, description="Nodes of the search, after which likewise."
+    )
     most_cells: int = Field(
         default=20_000, ge=1, le=1_000_000, description="Jobs times devices up to which it is solved."
     )
@@ -41,7 +45,8 @@ class PackingExact(BestFit):
         demands = {key: wanted[key] for key, count in cells.items() if count}
         if not demands or sum(cells.values()) > self.parameters.most_cells:
             return {}
-        return _Program(yard, demands).solve(self.parameters.time_limit_s)
+        limit_s = seconds(snapshot, self.parameters.time_limit_s)
+        return _Program(yard, demands).solve(limit_s, self.parameters.most_nodes)
 
 
 class _Program:
@@ -86,10 +91,9 @@ class _Program:
         if free < UNBOUNDED // 2:
             self.program += pulp.lpSum(needs) <= int(free)
 
-    def solve(self, time_limit_s: float) -> dict[str, tuple[int, ...]]:
-        """Devices by job; {} where there is no proven answer in time."""
-        self.program.solve(integer_solver(time_limit_s))
-        if self.program.sol_status != pulp.LpSolutionOptimal:
+    def solve(self, limit_s: float, most_nodes: int) -> dict[str, tuple[int, ...]]:
+        """Devices by job; raises SolverError where there is no proven answer within the limits."""
+        if not solve_integers(self.program, limit_s, most_nodes):
             return {}
         found: dict[str, tuple[int, ...]] = {}
         for (key, row, column), y in self.parts.items():

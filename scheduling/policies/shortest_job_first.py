@@ -27,4 +27,4 @@ class ShortestJobFirst(FractionPolicy):
         left_s = np.array([job.remaining_steps for job in found.jobs]) / alone
         position = np.empty(len(found.jobs), dtype=np.int64)
         position[np.argsort(left_s, kind="stable")] = np.arange(len(found.jobs))
-        return maximise_in_order(found, position, self.parameters.solver, self.parameters.solver_time_limit_s)
+        return maximise_in_order(found, position, *self.limits(snapshot))

@@ -28,6 +28,7 @@ from scheduling.policies._limits import Rooms
 from scheduling.policies._lp import Engine
 from scheduling.policies._stock import no_type
 from scheduling.policies._view import Span, View, fixed_gangs, view, words
+from scheduling.policies._work import seconds
 from scheduling.policies.base import Parameters as BaseParameters
 
 #: Of a gang beyond the minimum a job has to have half, to be given all of it.
@@ -70,8 +71,9 @@ class ShortestRemainingTime:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
         hands = _Hands(field, self._weights(field, snapshot.now))
+        limits = self.parameters.solver, seconds(snapshot, self.parameters.solver_time_limit_s)
         for _, level in groupby(field.taking_part, key=lambda job: job.priority):
-            hands.choose(list(level), self.parameters)
+            hands.choose(list(level), limits)
         hands.grow()
         waiting = any(job.id not in hands.counts for job in field.taking_part)
         return Allocation(
@@ -107,9 +109,9 @@ class _Hands:
 
     # Who runs, and on which type --------------------------------------------------------------------
 
-    def choose(self, jobs: Sequence[Job], parameters: Parameters) -> None:
+    def choose(self, jobs: Sequence[Job], limits: tuple[Engine, float]) -> None:
         """The gangs that are worth most together in what is left: minimums, and larger ones once all have those."""
-        free, limits = dict(self.free), (parameters.solver, parameters.solver_time_limit_s)
+        free = dict(self.free)
         options = [
             Option(job, Gang(kind, span.low), self._worth(job, kind, span, span.low))
             for job in jobs

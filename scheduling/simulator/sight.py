@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduling.domain import Node, Plan, Snapshot
 from scheduling.lifecycle import QUEUED, State
+from scheduling.policies._work import CLOCK
 from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import FIRST, Floor, Queue, most_gpus
 from scheduling.simulator.limits import by_key
@@ -51,7 +52,7 @@ class Whole:
             limits=self.limits,
             guarantees=cluster.guarantees,
             pairs=self.pairs.of(jobs) if self.pairs else {},
-            settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds},
+            settings={"multi_node": cluster.multi_node, "round_seconds": cluster.round_seconds, CLOCK: False},
             blocked_gpu_ids=frozenset(engine.occupied.gpus - engine.assigned.gpus) if taken is None else taken,
             prices=cluster.price_per_gpu_hour,
             **engine.shares.inputs(),

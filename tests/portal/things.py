@@ -30,6 +30,7 @@ from portal.api.schema import document
 from portal.jobs import events
 from portal.jobs.models import (
     Accelerator,
+    Decision,
     FairnessSample,
     Job,
     JobArray,
@@ -44,8 +45,10 @@ from portal.jobs.models import (
 from portal.jobs.previews import Question, keep_question
 from portal.jobs.run_tokens import run_token
 from portal.jobs.services.administration import set_policy
+from portal.jobs.what_if import NodeQuestion, keep
 from portal.lab.models import Simulation, Trial
 from portal.lab.packing import pack
+from portal.lab.replays import ask_replay
 from portal.lab.spec import Spec
 from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
@@ -82,6 +85,9 @@ UNKNOWN = {
     "delivery": "999999",
     "simulation": "00000000-0000-7000-8000-000000000000",
     "rollout": "00000000-0000-7000-8000-000000000000",
+    "round": "999999",
+    "replay": "00000000-0000-7000-8000-000000000000",
+    "what_if": "00000000-0000-7000-8000-000000000000",
 }
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -232,6 +238,17 @@ class Things:
         values = {"seconds": 0.1, "different": 0, "elsewhere": 0, "live": figures, "candidate": figures}
         packed = pack({"jobs": [], "moves": []})
         return ShadowDecision.objects.create(rollout=rollout, **rounds, **values, packed=packed, size_bytes=1)
+
+    @property
+    def round(self) -> Decision:
+        return Decision.objects.latest("round")
+
+    def _round(self, i: int) -> Decision:
+        """One more of the kind."""
+        made = self.round
+        made.pk, made.round = None, made.round + 1
+        made.save()
+        return made
 
     def _window(self, days: int) -> NodeWindow:
         at = timezone.now() + timedelta(days=days)
@@ -394,6 +411,7 @@ class Things:
             "list_simulations": often(lambda i: self._simulation(self.root, i + 1)),
             "list_rollouts": often(lambda i: self._rollout(i + 1)),
             "list_shadow_decisions": often(lambda i: self._decision(self._rollout(), i + 2)),
+            "list_rounds": often(self._round),
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
@@ -425,6 +443,9 @@ class Things:
             "template": str(template.pk),
             "simulation": str(self._simulation(actor.user or self.root).id),
             "rollout": str(self._rollout().id),
+            "round": str(self.round.round),
+            "replay": ask_replay(user=actor.user or self.root, decision=self.round, policy=None, parameters=None),
+            "what_if": str(keep(NodeQuestion(actor.user.pk if actor.user else 0, 0, "k1", frozenset()))),
             **self._notices(actor),
             "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
         }

@@ -1,0 +1,190 @@
+"""A kept round planned again, under its own policy or another, beside what was decided then."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from celery import shared_task
+from celery.exceptions import SoftTimeLimitExceeded
+from django.core.cache import cache
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from accounts.models import User
+from portal.jobs.decisions import same_plan, snapshot_of
+from portal.jobs.locks import replay_lock
+from portal.jobs.models import Decision
+from portal.jobs.schema import FieldProblem, Problems
+from portal.lab.rounds import boards, gang_of, in_view, named, round_of, who
+from scheduling.domain import Plan, Snapshot
+from scheduling.errors import InvalidParameters, SchedulingError
+from scheduling.policies import POLICIES, load_policy
+from scheduling.policies.base import Policy
+from scheduling.rounds import plan_round
+
+logger = logging.getLogger(__name__)
+#: Seconds that a plan may take, of whatever policy; answers are kept so long; a message that is lost is sent again.
+LONGEST_S, _KEPT_S, _ASK_AGAIN_S = 60, 600, 75
+_TRY_AGAIN_S, _MOST_TRIES = 0.3, 200
+
+
+@dataclass(frozen=True)
+class Question:
+    user_id: int
+    round: int
+    policy: str
+    parameters: Mapping[str, Any]
+
+
+def ask_replay(*, user: User, decision: Decision, policy: str | None, parameters: dict[str, Any] | None) -> str:
+    """The id that its answer is asked for with. Raises Problems naming the fields."""
+    name = policy or decision.policy_name
+    if parameters is None:
+        parameters = dict(decision.policy_parameters) if name == decision.policy_name else {}
+    if name not in POLICIES:
+        raise Problems([FieldProblem("policy", f"is no policy; there are {', '.join(POLICIES)}", "unknown")])
+    try:
+        load_policy(name, parameters)
+    except InvalidParameters as error:
+        found = [FieldProblem(f"parameters.{key}", text, "invalid") for key, text in error.problems.items()]
+        raise Problems(found) from None
+    replay_id = str(uuid4())
+    cache.set(_key(replay_id), Question(user.pk, decision.round, name, parameters), _KEPT_S)
+    _send(replay_id)
+    return replay_id
+
+
+def answer_of(user: User, replay_id: UUID) -> dict[str, Any] | None:
+    """None where the user asked for no such replay, or too long ago."""
+    question: Question | None = cache.get(_key(replay_id))
+    if question is None or question.user_id != user.pk:
+        return None
+    answer: dict[str, Any] | None = cache.get(f"{_key(replay_id)}/answer")
+    if answer is None:
+        _send(str(replay_id))
+    return answer or {"status": "pending", "error": "", "replay": None}
+
+
+def _key(replay_id: UUID | str) -> str:
+    return f"replay/{replay_id}"
+
+
+def _send(replay_id: str) -> None:
+    """Once; again where the message was lost."""
+    try:
+        if cache.add(f"{_key(replay_id)}/asked", 1, _ASK_AGAIN_S):
+            replay_round.apply_async((replay_id,), expires=_ASK_AGAIN_S, retry=False, ignore_result=True)
+    except (RedisError, OperationalError, OSError) as error:
+        logger.warning("a replay is not worked out: %s", error)
+
+
+@shared_task(
+    name="evenkeel.replay_round",
+    ignore_result=True,
+    bind=True,
+    max_retries=_MOST_TRIES,
+    soft_time_limit=LONGEST_S,
+    time_limit=LONGEST_S + 10,
+)
+def replay_round(self: Any, replay_id: str) -> None:
+    """One replay after the other: rounds keep the other processes."""
+    question: Question | None = cache.get(_key(replay_id))
+    if question is None:
+        return
+    with replay_lock() as mine:
+        if mine:
+            cache.set(f"{_key(replay_id)}/answer", _answer(question), _KEPT_S)
+    if not mine:
+        raise self.retry(countdown=_TRY_AGAIN_S)
+
+
+def _answer(question: Question) -> dict[str, Any]:
+    try:
+        found = replay_of(round_of(question.round), question.policy, question.parameters)
+    except Decision.DoesNotExist:
+        return {"status": "failed", "error": "The round is not kept any more.", "replay": None}
+    except SoftTimeLimitExceeded:
+        return {"status": "failed", "error": f"Planning took longer than {LONGEST_S} s.", "replay": None}
+    except SchedulingError as error:
+        return {"status": "failed", "error": str(error), "replay": None}
+    return {"status": "done", "error": "", "replay": found}
+
+
+def replay_of(decision: Decision, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    snapshot, policy = snapshot_of(decision), load_policy(name, dict(parameters))
+    if name != decision.policy_name:  # what another policy asked to be remembered is not for this one
+        snapshot = replace(snapshot, memory={})
+    began_s = time.perf_counter()
+    plan = plan_round(snapshot, policy)
+    took_s = time.perf_counter() - began_s
+    then = {move["job_id"]: move for move in decision.plan["moves"]}
+    now = {move.job_id: asdict(move) for move in plan.moves}
+    changes = {job.id: _change(job, then, now) for job in snapshot.jobs}
+    different = [key for key, change in changes.items() if change != "same"]
+    kinds = Counter(move.kind for move in plan.moves)
+    return {
+        "round": decision.round,
+        "policy": name,
+        "parameters": policy.parameters.model_dump(mode="json"),
+        "seconds": took_s,
+        "same_plan": same_plan(plan, decision),
+        "same_gpus": not different,
+        "notes": _notes(policy, snapshot),
+        "rejected": plan.rejected,
+        "moves": {kind: kinds[kind] for kind in ("start", "rescale", "preempt")},
+        "figures": dict(plan.figures),
+        "changes": {kind: count for kind, count in Counter(changes.values()).items()},
+        "nodes": boards(snapshot, now),
+        "jobs_total": len(snapshot.jobs),
+        "jobs": _jobs(decision, snapshot, plan, changes, different),
+    }
+
+
+def _notes(policy: Policy, snapshot: Snapshot) -> list[str]:
+    """What this policy would have been shown, and the one of then was not."""
+    said = []
+    if getattr(policy, "fair_share", False) and not snapshot.members:
+        said.append("Members and past use were not recorded with the round: everybody's fair share counts alike.")
+    if getattr(policy, "packs", False) and not snapshot.pairs:
+        said.append("How fast jobs are that share GPUs was not recorded with the round: no two of them share.")
+    return said
+
+
+def _change(job: Any, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Of what it has by the replay against what it had by the plan of then."""
+    was, will = (moves[job.id]["gpu_ids"] if job.id in moves else job.gpu_ids for moves in (then, now))
+    if sorted(was) == sorted(will):
+        return "same"
+    if len(was) != len(will):
+        return "gained" if len(will) > len(was) else "lost"
+    return "moved"
+
+
+def _jobs(
+    decision: Decision, snapshot: Snapshot, plan: Plan, changes: Mapping[str, str], different: list[str]
+) -> list[dict[str, Any]]:
+    then = {move["job_id"]: move for move in decision.plan["moves"]}
+    now = {move.job_id: move for move in plan.moves}
+    ordered = in_view(snapshot.jobs, different)
+    rows = named(job.id for job in ordered)
+    found = []
+    for job in ordered:
+        was, will = decision.plan["reasons"].get(job.id), plan.reasons.get(job.id)
+        found.append(
+            {
+                "job": who(job, rows),
+                "change": changes[job.id],
+                "before": gang_of(job.gang),
+                "recorded": gang_of(then[job.id]["gang"] if job.id in then else job.gang),
+                "replayed": gang_of(now[job.id].gang if job.id in now else job.gang),
+                "reason_recorded": {"token": was["token"], "text": was["text"]} if was else None,
+                "reason_replayed": {"token": will.token, "text": will.text} if will else None,
+            }
+        )
+    return found
