@@ -228,8 +228,18 @@ def test_the_page_of_a_job_names_its_neighbours(world: World) -> None:
         "memory_mib": 500,
         "whole_steps_per_s": 10.0,
         "expected_slowdown": 2.0,
+        "expected_source": "share",
         "measured_slowdown": 1.25,
-        "neighbours": [{"number": second.number, "project": "Vision", "share_percent": 30, "state": "starting"}],
+        "neighbours": [
+            {
+                "number": second.number,
+                "project": "Vision",
+                "share_percent": 30,
+                "state": "starting",
+                "slowdown": None,
+                "samples": 0,
+            }
+        ],
     }
     assert described(first)["gpus"]["share_percent"] == 50  # type: ignore[index]
     assert described(first)["allocation"]["share_percent"] == 50  # type: ignore[index]

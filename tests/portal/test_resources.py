@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import Membership, Project
-from portal.jobs import series
-from portal.jobs.models import Job, ModelType, ResourceProfile, ResourceSeries
-from portal.jobs.services import reports, resources
+from portal.jobs import decisions, series
+from portal.jobs.models import Decision, Job, ModelType, ResourceProfile, ResourceSeries
+from portal.jobs.services import administration, reports, resources
 from portal.jobs.services.transfer import move_job
+from portal.jobs.snapshots import take_snapshot
 from scheduling.histories import RESOURCES
+from scheduling.policies.first_fit import FirstFit
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 
@@ -132,7 +134,12 @@ def test_programs_of_the_catalogue_have_one_profile_for_each_device(world: World
         watched.say(*[gpu] * 24)
         world.report(watched.job, exit={"reason": "done"})
     profile = ResourceProfile.objects.get()
-    assert (profile.workload, profile.accelerator_type, profile.launches, profile.emulated) == ("own_net", "k1", 2, True)
+    assert (profile.workload, profile.accelerator_type, profile.launches, profile.emulated) == (
+        "own_net",
+        "k1",
+        2,
+        True,
+    )
     assert profile.sums["gpu"] == pytest.approx([96.0, 240.0, 0.6])
     assert {row[1] for row in series.unpack(profile.history)} == {0.6}, "the newest launch's course"
     check_invariants(world)
@@ -243,3 +250,56 @@ def test_an_hour_of_training_takes_few_bytes() -> None:
     assert len(series.pack(rows)) < 1_000
 
 
+def with_policy_that_reads(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(FirstFit, "reads_histories", True, raising=False)
+    administration.set_policy(actor=None, cluster=world.cluster, name="first_fit", parameters={})
+    world.cluster.refresh_from_db()
+    return take_snapshot(world.cluster, timezone.now()).snapshot
+
+
+def test_policies_that_ask_are_told_what_an_application_used(
+    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.EVENKEEL_VIRTUAL_ACCELERATORS = "a=k1:4"
+    program()
+    watched = Watched(world, command=None, model_type="own_net")
+    watched.say(*[0.2] * 12, *[0.6] * 12)
+    world.report(watched.job, exit={"reason": "done"})
+    world.gone(watched.job, "done", step=1000)
+    same = world.submit(command=None, model_type="own_net", gpus=1)
+    half = world.submit(command=None, model_type="own_net", gpus=0.5)
+    elsewhere = world.submit(
+        command=None, model_type="own_net", gpus={"max": 1, "types": ["k2"]}, throughput={"k2": [1]}
+    )
+    unknown = world.submit(gpus=1)
+    snapshot = with_policy_that_reads(world, monkeypatch)
+    history = {job.id: job.history for job in snapshot.jobs}
+    found = history[str(same.pk)]
+    assert found is not None
+    assert (found.interval_s, len(found.gpu)) == (5.0, 24)
+    assert (found.gpu[0], found.gpu[-1], found.gpu_memory[-1], found.pcie[-1]) == (0.2, 0.6, 0.3, 0.0)
+    assert [history[str(job.pk)] for job in (half, elsewhere, unknown)] == [None] * 3
+    settings.EVENKEEL_VIRTUAL_ACCELERATORS = ""
+    later = take_snapshot(world.cluster, timezone.now()).snapshot
+    assert all(job.history is None for job in later.jobs), "real devices are not told of emulated ones"
+
+
+def test_policies_that_do_not_ask_are_told_nothing(world: World, settings: Any) -> None:
+    settings.EVENKEEL_VIRTUAL_ACCELERATORS = "a=k1:4"
+    watched = Watched(world)
+    watched.say(*[0.2] * 24)
+    snapshot = take_snapshot(world.cluster, timezone.now()).snapshot
+    assert [job.history for job in snapshot.jobs] == [None]
+
+
+def test_a_decision_with_histories_can_be_replayed(
+    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.EVENKEEL_VIRTUAL_ACCELERATORS = "a=k1:4"
+    watched = Watched(world)
+    watched.say(*[0.2] * 24)
+    world.submit(gpus=1)
+    with_policy_that_reads(world, monkeypatch)
+    world.round()
+    decision = Decision.objects.latest("round")
+    assert any(job.history for job in decisions.snapshot_of(decision).jobs)

@@ -275,6 +275,10 @@ class Neighbour(Shape):
     project: str
     share_percent: SharePercent
     state: JobState
+    slowdown: float | None = Field(
+        description="Of this job beside such a job alone, as measured, against the whole GPU; null: never measured."
+    )
+    samples: int = Field(description="Reports that this rests on.")
 
 
 class Sharing(Shape):
@@ -285,6 +289,9 @@ class Sharing(Shape):
     whole_steps_per_s: float | None = Field(description="On the whole GPU; null where that is not known.")
     expected_slowdown: float | None = Field(
         description="Against the whole GPU; until such a part was measured, as if others filled the rest."
+    )
+    expected_source: Literal["pair", "part", "share"] = Field(
+        description="Measured beside such a neighbour; measured on such a part; or reckoned from the share."
     )
     measured_slowdown: float | None = Field(description="Against the whole GPU, by the last reports.")
     neighbours: list[Neighbour] = Field(description="Those that hold parts of its GPU now, the largest first.")

@@ -17,7 +17,7 @@ from portal.jobs.launching import time_left_s
 from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
 from portal.jobs.services import activity, measurement, resources
 from portal.jobs.services.moves import kept_why, move
-from portal.jobs.services.observation import from_posix
+from portal.jobs.services.times import from_posix
 from portal.material.checkpoints import note_written
 from scheduling.lifecycle import LIVE, TRAINING, Event, State
 

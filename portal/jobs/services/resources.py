@@ -12,7 +12,7 @@ from django.utils import timezone
 from portal.jobs.models import Hold, ResourceProfile, ResourceSeries, Run
 from portal.jobs.profiles import workload_of
 from portal.jobs.series import MOST_ROWS, Row, bounded, even, grouped, pack, slot, unpack
-from portal.jobs.services.observation import from_posix
+from portal.jobs.services.times import from_posix
 from scheduling.histories import RESOURCES
 
 #: So many rows wait to be packed together: at 5 s two minutes.
