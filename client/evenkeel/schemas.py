@@ -701,6 +701,8 @@ class Neighbour(TypedDict):
     project: str
     share_percent: int
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
+    slowdown: float | None
+    samples: int
 
 
 class NewInvitation(TypedDict):
@@ -1415,6 +1417,7 @@ class Sharing(TypedDict):
     memory_mib: int | None
     whole_steps_per_s: float | None
     expected_slowdown: float | None
+    expected_source: Literal["pair", "part", "share"]
     measured_slowdown: float | None
     neighbours: list[Neighbour]
 
