@@ -367,6 +367,10 @@ class TestLocalExecutor(SharingContract):
         pynvml = pytest.importorskip("pynvml")
         found = [("NVIDIA TITAN Xp", "GPU-aaaa", 12_196 << 20), ("NVIDIA TITAN Xp", "GPU-bbbb", 12_196 << 20)]
         shut_down = list[bool]()
+
+        def no_mig(handle: int) -> list[int]:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
         answers = {
             "nvmlInit": lambda: None,
             "nvmlShutdown": lambda: shut_down.append(True),
@@ -375,6 +379,7 @@ class TestLocalExecutor(SharingContract):
             "nvmlDeviceGetName": lambda handle: found[handle][0],
             "nvmlDeviceGetUUID": lambda handle: found[handle][1],
             "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=found[handle][2]),
+            "nvmlDeviceGetMigMode": no_mig,
         }
         for name, answer in answers.items():
             monkeypatch.setattr(pynvml, name, answer)

@@ -78,14 +78,23 @@ class LaunchSpec:
         return self.words() or ["/bin/sh", "-c", self.argv[0]]
 
     def worker_environment(self, rank: int, port: int) -> dict[str, str]:
-        return self.environment | {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(self.workers),
-            "LOCAL_WORLD_SIZE": str(self.workers),
-        }
+        return (
+            self.environment
+            | self._own_instance(rank)
+            | {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(self.workers),
+                "LOCAL_WORLD_SIZE": str(self.workers),
+            }
+        )
+
+    def _own_instance(self, rank: int) -> dict[str, str]:
+        """CUDA shows a program the first MIG instance that it is given and no other: each worker is given its own."""
+        devices = self.cuda_visible_devices.split(",")
+        return {"CUDA_VISIBLE_DEVICES": devices[rank]} if devices[0].startswith("MIG-") else {}
 
     # Warm start
 
