@@ -102,6 +102,18 @@ def virtual_accelerators(name: str) -> str:
     return ",".join(items)
 
 
+def share_steps(name: str) -> dict[str, int]:
+    """ "5" or "5,h100=10,titan_xp=25": the percent in whose steps GPUs are divided, under "" for types without one of
+    their own."""
+    steps = {"": 1}
+    for item in words(name, []):
+        kind, _, step = item.rpartition("=")
+        if not step.isdecimal() or not 1 <= int(step) <= 100 or 100 % int(step):
+            raise BadSetting(f"{name} must look like 5 or 5,h100=10, in percents that divide 100: {item!r}")
+        steps[kind.strip()] = int(step)
+    return steps
+
+
 def database(name: str, url: str) -> dict[str, Any]:
     """A Django database from a libpq URL; a `?host=` that is a directory means its Unix socket."""
     scheme = urlsplit(url).scheme

@@ -22,13 +22,16 @@ LOCAL_URL = f"http://{'127.0.0.1' if EVENKEEL_HOST in {'0.0.0.0', '::'} else EVE
 EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
+EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
 EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
+EVENKEEL_SAMPLE_INTERVAL_S = env.number("EVENKEEL_SAMPLE_INTERVAL_S", 5.0, minimum=0, maximum=3_600)
 EVENKEEL_ROUND_INTERVAL_S = env.number("EVENKEEL_ROUND_INTERVAL_S", 5.0, minimum=0.2, maximum=600)
 EVENKEEL_KEEP_EVENTS_DAYS = env.integer("EVENKEEL_KEEP_EVENTS_DAYS", 90, minimum=1, maximum=3_660)
 EVENKEEL_KEEP_SAMPLES_DAYS = env.integer("EVENKEEL_KEEP_SAMPLES_DAYS", 14, minimum=1, maximum=3_660)
 EVENKEEL_KEEP_SHARES_DAYS = env.integer("EVENKEEL_KEEP_SHARES_DAYS", 400, minimum=1, maximum=3_660)
 EVENKEEL_KEEP_FAIRNESS_DAYS = env.integer("EVENKEEL_KEEP_FAIRNESS_DAYS", 400, minimum=1, maximum=3_660)
+EVENKEEL_KEEP_RESOURCES_DAYS = env.integer("EVENKEEL_KEEP_RESOURCES_DAYS", 90, minimum=1, maximum=3_660)
 _keep_decisions_mib = env.integer("EVENKEEL_KEEP_DECISIONS_MIB", 256, minimum=1, maximum=1024**2)
 EVENKEEL_KEEP_DECISION_BYTES = _keep_decisions_mib * 1024**2
 _keep_simulations_mib = env.integer("EVENKEEL_KEEP_SIMULATIONS_MIB", 512, minimum=1, maximum=1024**2)

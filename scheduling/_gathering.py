@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from scheduling._hosts import asks
 from scheduling.placement import Board, Request
 
 #: What is saved has to be so many times what it costs.
@@ -15,7 +16,9 @@ _MARGIN = 2.0
 
 
 def gather(board: Board, requests: Sequence[Request], placed: dict[str, tuple[int, ...]]) -> None:
-    """Change `placed`, the accelerators of jobs; the board has what is free beside them."""
+    """Change `placed`, the accelerators of jobs; the board has what is free beside them. Whoever asks for processors or
+    memory stays where it was laid out."""
+    requests = [request for request in requests if not asks(request.job)]
     scattered = [request for request in requests if _lost_s(board, request, placed) > 0]
     for request in sorted(scattered, key=lambda one: (-_lost_s(board, one, placed), one.job.id)):
         singles = _singles(board, requests, placed)

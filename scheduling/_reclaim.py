@@ -76,8 +76,9 @@ class _Reclaiming:
         self.book, self.stock = Book(snapshot), Stock(snapshot, field)
         self.found, self.taken = Reclaim(), set[str]()
         self.since: Mapping[str, float] = snapshot.memory.get(CLAIMS, {})
-        held = {gpu for job in snapshot.jobs for gpu in job.gpu_ids}
-        self.board = Board(snapshot.nodes, held | snapshot.blocked_gpu_ids)
+        holding = [job for job in snapshot.jobs if job.gpu_ids]
+        held = {gpu for job in holding for gpu in job.gpu_ids}
+        self.board = Board(snapshot.nodes, held | snapshot.blocked_gpu_ids, holding)
         self.usable = fleet(snapshot.nodes).type_of
         self.users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)
         self.coming = [self.usable.get(gpu) for gpu in snapshot.blocked_gpu_ids]
@@ -195,13 +196,13 @@ class _Reclaiming:
         before = dict(self.stock.rooms.left)
         for each in gone:
             self.stock.rooms.book(each, Gang(gang.type, len(each.gpu_ids)), -1)
-        self.board.give([gpu for each in gone for gpu in each.gpu_ids])
+        self.board.vacate(gone)
         request = Request(job, gang)
         allowed = self.stock.allows(job, gang)
         gpus = self.board.place(request, multi_node=self.field.multi_node) if allowed else None
         if gpus is None:
             self.stock.rooms.left = before
-            self.board.take([gpu for each in gone for gpu in each.gpu_ids])
+            self.board.occupy(gone)
             return False
         for each in gone:
             for gpu in each.gpu_ids:

@@ -10,7 +10,9 @@ from pools on which a job ahead of it waits, or the policy gives fractions of ti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from scheduling._hosts import asks
 from scheduling.domain import Gang, Job
 from scheduling.placement import Board, Request
 from scheduling.policies._limits import Rooms
@@ -45,6 +47,8 @@ class _Spanning:
         self.pools, self.jobs = pools, {job.id: job for job in pools.snapshot.jobs}
         taken = {gpu for ids in gpus.values() for gpu in ids} | pools.snapshot.blocked_gpu_ids | pools.closed_gpus
         self.taken = taken | {gpu for job in pools.snapshot.jobs for gpu in job.gpu_ids}
+        # Of processors and memory of nodes: those who stay where they are, and those who are given GPUs.
+        self.holding = [replace(job, gpu_ids=gpus.get(job.id, job.gpu_ids)) for job in pools.snapshot.jobs if asks(job)]
         self.free = dict.fromkeys(pools.every, 0)
         for gpu, pool in pools.of_gpu.items():
             self.free[pool] += gpu not in self.taken
@@ -73,10 +77,11 @@ class _Spanning:
     def _start(self, job: Job, gang: Gang, mine: Sequence[Pool]) -> bool:
         allowed = set(mine)
         nodes = [node for node in self.pools.snapshot.nodes if self.pools.of_node[node.name] in allowed]
-        found = Board(nodes, self.taken).place(Request(job, gang))
+        found = Board(nodes, self.taken, self.holding).place(Request(job, gang))
         if not found:
             return False
         self.placed[job.id], self.given[job.id] = found, gang
+        self.holding += [replace(job, gpu_ids=found)] if asks(job) else []
         self.taken |= set(found)
         for gpu in found:
             self.free[self.pools.of_gpu[gpu]] -= 1

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scheduling._displaced import Displaced
+from scheduling._hosts import asks
 from scheduling._never import NO_TYPE, Unable
 from scheduling._pool_words import PoolWords
 from scheduling._reclaim import Reclaim
@@ -39,7 +40,9 @@ def reasons_of(
     special: dict[str, Reason] = {}
     for job in field.queued:
         if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
-            text = "Enough GPUs are free, but not together on nodes that this job may use; it starts when they are."
+            beside = ", with the processors and memory that it asks for" if asks(job) else ""
+            text = f"Enough GPUs are free, but not together on nodes that this job may use{beside}"
+            text += "; it starts when they are."
             special[job.id] = Reason("no_layout", text)
     if rejected:
         special |= {job.id: rejected for job in field.running}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
+from scheduling._hosts import Hosts, asks
 from scheduling.domain import Gang, Job, Node
 from scheduling.policies._known import fleet
 
@@ -32,11 +33,13 @@ class Board:
     changed, answers "the tightest node with room for n" without looking at all of them.
     """
 
-    def __init__(self, nodes: Iterable[Node], taken: Iterable[int] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node], taken: Iterable[int] = (), staying: Iterable[Job] | None = None) -> None:
+        """`staying`: who keeps what it holds, and so its processors and memory; None: those are nobody's concern."""
         found = fleet(tuple(nodes))
         self.nodes, self.node_of = found.usable, found.node_of
         gone = frozenset(taken)
         self.free = [sorted([gpu for gpu in node.gpu_ids if gpu not in gone]) for node in self.nodes]
+        self.hosts = None if staying is None else Hosts(self.nodes, self.node_of, staying)
         self.largest = max((len(node.gpu_ids) for node in self.nodes), default=0)
         self.levels = {kind: [list[int]() for _ in range(self.largest + 1)] for kind in found.types}
         for index, node in enumerate(self.nodes):
@@ -51,6 +54,20 @@ class Board:
         for gpu in gpus:
             insort(self.free[self.node_of[gpu]], gpu)
         self._file(*{self.node_of[gpu] for gpu in gpus})
+
+    def vacate(self, jobs: Iterable[Job]) -> None:
+        """They leave all that they hold."""
+        for job in jobs:
+            self.give(job.gpu_ids)
+            if self.hosts is not None:
+                self.hosts.move(job, ())
+
+    def occupy(self, jobs: Iterable[Job]) -> None:
+        """They are back."""
+        for job in jobs:
+            self.take(job.gpu_ids)
+            if self.hosts is not None:
+                self.hosts.move(job, job.gpu_ids)
 
     def _file(self, *indexes: int) -> None:
         for index in indexes:
@@ -75,12 +92,24 @@ class Board:
             return None
         bad = request.job.excluded_gpus - set(request.held)
         hidden = [gpu for gpu in sorted(bad) if gpu in self.node_of and gpu in self.free[self.node_of[gpu]]]
+        hidden += self._crowded(request, hidden)
         self.take(hidden)
         chosen = self._choose(request, multi_node)
         if chosen is not None:
             self.take(chosen)
+            if self.hosts is not None:
+                self.hosts.move(request.job, chosen)
         self.give(hidden)
         return None if chosen is None else tuple(sorted(chosen, key=lambda gpu: (self.node_of[gpu], gpu)))
+
+    def _crowded(self, request: Request, hidden: Sequence[int]) -> list[int]:
+        """What is free on nodes with too little else for the job."""
+        hosts = self.hosts
+        if hosts is None or not asks(request.job):
+            return []
+        nodes = [n for n, node in enumerate(self.nodes) if node.type == request.gang.type and self.free[n]]
+        full = [n for n in nodes if not hosts.has_room(request.job, n)]
+        return [gpu for n in full for gpu in self.free[n] if gpu not in hidden]
 
     def _choose(self, request: Request, multi_node: bool) -> list[int] | None:
         wanted, held = request.gang.count, self._by_node(request.held)

@@ -12,6 +12,7 @@ from typing import Any
 from scheduling._borrowing import keep_rigid_from_borrowing
 from scheduling._displaced import Displaced, displace
 from scheduling._gathering import gather
+from scheduling._hosts import crowded_out
 from scheduling._parking import park
 from scheduling._parts import as_whole, share
 from scheduling._pool_words import PoolWords, plan_in_plain_types
@@ -50,6 +51,8 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     parts = None if getattr(policy, "shares_gpus", False) else share(displaced.snapshot, policy, displaced.may_stay)
     if parts is not None:
         displaced = displaced.change(parts.changed)
+    crowded = crowded_out(displaced.snapshot, policy, displaced.may_stay)
+    displaced = displaced.change(crowded.changed)
     kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
     displaced = displaced.change(kept.changed)
     # 2 ask the policy; a job that cannot leave a drained node yet stays there, and the policy plans around it
@@ -77,6 +80,7 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     layout, beside = parts.complete(layout) if parts is not None else (layout, {})
     # 6 say what changes and why
     own = {key: reason for key, reason in beside.items() if key not in displaced.leaving}
+    own |= {key: reason for key, reason in crowded.reasons.items() if key not in displaced.leaving}
     own |= {**kept.reasons, **parked.reasons, **back.reasons(layout.gangs)}
     words = PoolWords(pools, field, layout.gangs) if pools else None
     reasons = reasons_of(displaced, field, allocation, layout, rejected, own, words)
@@ -194,7 +198,7 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers
         taken = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
         taken |= {gpu for ids in placed.values() for gpu in ids}
         taken |= {gpu for request in requests for gpu in request.held}
-        board = Board(snapshot.nodes, taken)
+        board = Board(snapshot.nodes, taken, [*field.fixed, *(job for job in field.taking_part if job.id in counts)])
         gpus = lay_out(board, requests, multi_node=field.multi_node)
         placed |= gpus
         if gathers:

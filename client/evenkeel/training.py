@@ -132,7 +132,7 @@ class Run:
         self.init_process_group()
         if self.device.startswith("cuda"):
             self._fence = distributed.StepFence()
-        return distributed.wrap(model, self._settings, self.device)
+        return distributed.wrap(model, self.device)
 
     def scale_loss(self, loss: Any) -> Any:
         """`loss`, the mean over the local batch, weighted so that DDP's average of the gradients is

@@ -17,11 +17,12 @@ from portal.api.errors import Refused
 from portal.api.inputs import At, Query, Several, Word
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.clusters import History, Timeline
-from portal.api.shapes.jobs import Cost, JobTimeline, Metrics
+from portal.api.shapes.jobs import Cost, JobTimeline, Metrics, Resources
 from portal.api.shapes.why import Explanation
 from portal.dashboard.costs import job_cost
 from portal.dashboard.history import cluster_history
 from portal.dashboard.metrics import job_metrics
+from portal.dashboard.resources import job_resources
 from portal.dashboard.timelines import cluster_timeline, job_timeline
 from portal.jobs.explain import explain_job
 from portal.jobs.models import Cluster
@@ -41,6 +42,17 @@ class MetricsView(APIView):
     def get(self, request: Request, job: str, query: MetricsQuery) -> Response:
         """What the job reported, over all its runs."""
         return Response(job_metrics(access_job(signed_in(request), job), query.names, query.points, timezone.now()))
+
+
+class ResourcesQuery(Query):
+    points: int = Field(500, ge=2, le=2_000, description="Points of each series at most: means of equal intervals.")
+
+
+class ResourcesView(APIView):
+    @operation("get_job_resources", Resources, access=Access.VIEWER, tag="jobs", path=["job"], query=ResourcesQuery)
+    def get(self, request: Request, job: str, query: ResourcesQuery) -> Response:
+        """What it used of its GPUs while it trained, and what is known of its application by type of device."""
+        return Response(job_resources(access_job(signed_in(request), job), query.points))
 
 
 class JobTimelineView(APIView):

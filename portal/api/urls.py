@@ -85,6 +85,7 @@ urlpatterns = [
     path("jobs/<str:job>/artifacts/<int:artifact>", artifacts.ArtifactView.as_view()),
     path("jobs/<str:job>/logs", logs.LogsView.as_view()),
     path("jobs/<str:job>/metrics", looks.MetricsView.as_view()),
+    path("jobs/<str:job>/resources", looks.ResourcesView.as_view()),
     path("jobs/<str:job>/timeline", looks.JobTimelineView.as_view()),
     path("jobs/<str:job>/cost", looks.CostView.as_view()),
     path("jobs/<str:job>/explanation", looks.ExplanationView.as_view()),

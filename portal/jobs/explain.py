@@ -45,6 +45,7 @@ _WAYS_OUT = {
     "quota_queue": "It is looked at when a job before it starts, or when the limit is raised.",
     "quota_period": "It starts when the period ends, or when the limit is raised.",
     "resources": "It starts when {needs} × {type} are free: when a job ends, as the sentence says, or earlier.",
+    "no_host": "It starts when a node has so much free beside GPUs for it; asking for less lets it start sooner.",
     "priority": "It starts after those ahead of it; fewer GPUs or a shorter max_duration may let it pass them.",
     "preempted": "It goes on from its checkpoint when GPUs are free for its level.",
     "reclaimed": "It goes on from its checkpoint when GPUs are free that nobody with a guarantee waits for.",

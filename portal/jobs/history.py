@@ -12,6 +12,7 @@ from accounts.ledger import current_prices
 from portal.jobs import decisions, fairness_history, partitions, share_history
 from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, Job, MetricPoint, Run
 from portal.jobs.selectors import waiting_for_gpus
+from portal.jobs.services import resources
 from scheduling.lifecycle import QUEUED, TRAINING
 
 #: A run with more metric points than this keeps every second one of the older half.
@@ -44,6 +45,7 @@ def prune(now: datetime) -> None:
     ClusterSample.objects.filter(at__lt=now - kept_samples).delete()
     share_history.prune(now)
     fairness_history.prune(now)
+    resources.prune(now)
     decisions.prune()
     crowded = MetricPoint.objects.values("run").annotate(n=Count("pk")).filter(n__gt=MAX_POINTS)
     for run_id in list(crowded.values_list("run", flat=True)[:1_000]):

@@ -54,6 +54,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         api_url=settings.EVENKEEL_API_URL,
         token=run_tokens.run_token(run.pk, epoch),
         report_interval_s=settings.EVENKEEL_REPORT_INTERVAL_S,
+        sample_interval_s=settings.EVENKEEL_SAMPLE_INTERVAL_S,
         resume_job_id=str(job.resume_job_id) if job.resume_job_id else None,
         resume_step=job.resume_step,
         code_subdir=code.get("subdir") or "" if code.get("git") or code.get("bundle") else None,

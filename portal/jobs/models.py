@@ -27,6 +27,9 @@ from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.job_templates import JobTemplate as JobTemplate
 from portal.jobs.node_sets import Partition as Partition
 from portal.jobs.node_windows import NodeWindow as NodeWindow
+from portal.jobs.pair_samples import PairSample as PairSample
+from portal.jobs.resource_series import ResourceProfile as ResourceProfile
+from portal.jobs.resource_series import ResourceSeries as ResourceSeries
 from portal.jobs.saved_views import SavedView as SavedView
 from portal.jobs.service_levels import Qos as Qos
 from portal.jobs.share_history import ShareSample as ShareSample

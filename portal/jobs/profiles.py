@@ -35,6 +35,12 @@ def own_workload(job: Job) -> str:
     return f"job:{job.pk}"
 
 
+def policy_workload(job: Job) -> str:
+    """As policies see it; jobs of one are alike: a catalogue program with its batch size, or a command."""
+    name, program = workload_of(job), job.model_type
+    return name if program is None or job.batch_size == program.default_batch_size else f"{name} ({job.batch_size})"
+
+
 def of_share(workload: str, job: Job) -> str:
     """What a job with a part of a GPU makes beside others says nothing of whole ones, and is filed apart."""
     return workload if job.gpu_share_percent == WHOLE_PERCENT else f"{workload}@{job.gpu_share_percent}%"

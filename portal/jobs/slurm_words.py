@@ -10,7 +10,8 @@ from scheduling.lifecycle import WAITING, State
 
 _WORDS = {
     "resources": "Resources", "no_room": "Resources", "no_slot": "Resources", "no_layout": "Resources",
-    "next_round": "Resources", "in_round": "Resources", "slot_too_small": "BadConstraints", "no_type": "BadConstraints",
+    "no_host": "Resources", "next_round": "Resources", "in_round": "Resources",
+    "slot_too_small": "BadConstraints", "no_type": "BadConstraints",
     "priority": "Priority", "behind": "Priority", "others_end_sooner": "Priority", "preempted": "Priority",
     "reclaimed": "Priority", "reclaiming": "Resources", "may_not_borrow": "Resources",
     "budget_parked": "AssocGrpGRESMinutes", "quota_queue": "AssocMaxJobsLimit",

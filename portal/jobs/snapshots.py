@@ -13,16 +13,17 @@ from accounts.ledger import current_prices
 from accounts.models import Project
 from portal import logs
 from portal.jobs import profiles, quota_use
+from portal.jobs.application_profiles import with_histories
 from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.guarantees import guarantees_of_projects
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Node, Partition, Qos
+from portal.jobs.pairs import pairs_for
 from portal.jobs.selectors import in_states
 from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
 from portal.jobs.shares import Held, held_now, share_inputs, user_key
 from portal.jobs.windows import windows_of
 from scheduling import domain
-from scheduling.colocation import pairs_of
 from scheduling.lifecycle import LIVE, State
 from scheduling.policies import load_policy
 from scheduling.policies._work import CLOCK
@@ -74,6 +75,8 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     planned = {gpu for gpus in assigned.values() for gpu in gpus}
     blocked = frozenset(gpu for gpus in held.values() for gpu in gpus) - planned
     packs = getattr(policy, "packs", False)
+    if getattr(policy, "reads_histories", False):
+        views = with_histories(views, jobs)
     snapshot = domain.Snapshot(
         now=now.timestamp(),
         nodes=nodes,
@@ -82,7 +85,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         memory=cluster.policy_memory,
         limits=limits,
         guarantees=guarantees,
-        pairs=pairs_of((view for view in views if not view.held), types) if packs else {},
+        pairs=pairs_for([view for view in views if not view.held], types) if packs else {},
         entities=project_tree(),
         qos=qos_levels(),
         partitions=partitions,
@@ -128,7 +131,7 @@ def newcomers_of(
         )
         for job in jobs
     )
-    pairs = pairs_of((job for job in (*base.jobs, *found) if not job.held), types) if packs else {}
+    pairs = pairs_for([job for job in (*base.jobs, *found) if not job.held], types) if packs else {}
     return found, replace(base, limits={**base.limits, **limits}, pairs=pairs)
 
 
@@ -228,7 +231,7 @@ def _job(
         not_before=_posix(run.not_before),
         held=bool(job.hold_kind),
         limits=limits,
-        workload=_workload(job),
+        workload=profiles.policy_workload(job),
         done_steps=float(run.step),
         deadline=_posix(deadline_of(job)),
         user=user_key(job.owner_id),
@@ -249,12 +252,6 @@ def _time_limit_s(job: Job) -> float | None:
     """What this run's training has left of the job's max_duration, as far as it was counted."""
     given = job.max_duration_s
     return None if given is None or job.run is None else max(0.0, given - job.run.running_s)
-
-
-def _workload(job: Job) -> str:
-    """Jobs of one are alike: a catalogue program with its batch size, or a command."""
-    name, program = profiles.workload_of(job), job.model_type
-    return name if program is None or job.batch_size == program.default_batch_size else f"{name} ({job.batch_size})"
 
 
 #: Between a written checkpoint and the processes' end, until it is measured per run.

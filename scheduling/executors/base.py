@@ -92,6 +92,7 @@ class LaunchRequest:
     api_url: str
     token: str
     report_interval_s: float
+    sample_interval_s: float = 5.0  # at which the runner reads what the run uses of its devices; 0: never
     pace_steps_per_s: float | None = None  # emulated devices: ceiling on speed
     #: The part of each of its devices that the run holds: below 100 others may run on the same one.
     #: `pace_steps_per_s` is what that part can do.

@@ -38,6 +38,7 @@ class Policy(Protocol):
     # For guarantees (scheduling._reclaim): `start_sizes(field, job)`, the GPUs of each type on which it starts a job
     # where that is not the least; `in_order(snapshot, jobs)`, its order where that is not the queue's.
     # `shares_gpus`: answers with placements, of parts of devices too (scheduling.sharing).
+    # `reads_histories`: it reads what jobs used of a GPU when they were recorded (Job.history).
     # `gathers`: whoever runs may be moved to bring a gang onto one node. `presets`: parameters by name, for forms.
 
     @property

@@ -25,7 +25,7 @@ from scheduling.errors import ExecutorError, InvalidInput
 from scheduling.executors.base import AcceleratorInfo, Executor, ExitInfo, LaunchRequest
 from scheduling.executors.local import facts, launching
 from scheduling.executors.local.executor import LocalExecutor
-from scheduling.executors.local.inventory import declared_nodes, real_node, type_name
+from scheduling.executors.local.inventory import declared_nodes, real_nodes, type_name
 from scheduling.executors.local.layout import read_object
 from scheduling.executors.local.sweeping import sdk_dir_of
 from tests.executors.contract import ended, reason, until
@@ -367,6 +367,10 @@ class TestLocalExecutor(SharingContract):
         pynvml = pytest.importorskip("pynvml")
         found = [("NVIDIA TITAN Xp", "GPU-aaaa", 12_196 << 20), ("NVIDIA TITAN Xp", "GPU-bbbb", 12_196 << 20)]
         shut_down = list[bool]()
+
+        def no_mig(handle: int) -> list[int]:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
         answers = {
             "nvmlInit": lambda: None,
             "nvmlShutdown": lambda: shut_down.append(True),
@@ -375,6 +379,7 @@ class TestLocalExecutor(SharingContract):
             "nvmlDeviceGetName": lambda handle: found[handle][0],
             "nvmlDeviceGetUUID": lambda handle: found[handle][1],
             "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=found[handle][2]),
+            "nvmlDeviceGetMigMode": no_mig,
         }
         for name, answer in answers.items():
             monkeypatch.setattr(pynvml, name, answer)
@@ -569,14 +574,14 @@ def test_spooled_reports_are_cleaned(tmp_path: Path) -> None:
 def test_an_nvml_that_fails_is_not_a_machine_without_accelerators(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     nvml_that_raises(monkeypatch, name)
     with pytest.raises(ExecutorError) as refusal:
-        real_node()
+        real_nodes()[0]
     assert not refusal.value.permanent
 
 
 @pytest.mark.parametrize("name", ["NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED"])
 def test_without_a_driver_there_are_no_accelerators(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     nvml_that_raises(monkeypatch, name)
-    assert real_node().accelerators == ()
+    assert real_nodes()[0].accelerators == ()
 
 
 def nvml_that_raises(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

@@ -112,6 +112,27 @@ def test_training_outlives_the_control_plane() -> None:
         assert (done["state"], done["run"]["attempt"], done["rescales"]) == ("succeeded", 1, 0)
 
 
+def _measured_beside(portal: LivePortal, number: int) -> Any:
+    sharing = portal.job(number)["sharing"]
+    return sharing if sharing and any(one["slowdown"] for one in sharing["neighbours"]) else None
+
+
+def _its_use_was_sampled(portal: LivePortal, number: int) -> None:
+    """By processes: of half a device its time, and memory against what the device was declared to have."""
+    with portal.api() as api:
+        found = api.get(f"jobs/{number}/resources").raise_for_status().json()
+    busy = [part for _, part in found["series"]["gpu"]]
+    memory = [part for _, part in found["series"]["gpu_memory"]]
+    assert len(busy) >= 3
+    assert all(0 <= part <= 0.5 for part in busy)
+    assert max(busy) > 0.1
+    assert all(0 < part < 1 for part in memory)
+    assert {part for _, part in found["series"]["pcie"]} == {None}
+    (launch,) = found["launches"]
+    assert (launch["source"], launch["emulated"], launch["share_percent"]) == ("processes", True, 50)
+    assert [(one["type"], one["share_percent"]) for one in found["profiles"]] == [("titan_xp", 50)]
+
+
 def test_two_halves_train_on_one_gpu_at_half_the_pace_and_half_the_cost(live_portal: LivePortal) -> None:
     both = [live_portal.submit(**GENTLE, total_steps=60, gpus=0.5)["number"] for _ in range(2)]
 
@@ -123,9 +144,14 @@ def test_two_halves_train_on_one_gpu_at_half_the_pace_and_half_the_cost(live_por
     assert first["allocation"]["gpus"] == second["allocation"]["gpus"]
     assert [one["number"] for one in first["sharing"]["neighbours"]] == [second["number"]]
     assert first["throughput"]["predicted_steps_per_s"] == pytest.approx(0.5 * 0.4 * 20)
+    beside = live_portal.wait_for("what they make beside each other", lambda: _measured_beside(live_portal, both[0]))
+    assert beside["expected_source"] == "pair"
+    assert beside["expected_slowdown"] == beside["neighbours"][0]["slowdown"] >= 1.9, "each is paced to its half"
     for number in both:
         job = live_portal.wait_state(number, "succeeded", "failed", timeout_s=180)
         assert (job["state"], job["step"], job["run"]["attempt"]) == ("succeeded", 60, 1)
+    for number in both:
+        _its_use_was_sampled(live_portal, number)
     rows = live_portal.rows(
         "select e.quantity, h.accelerator_id from accounts_ledgerentry e join jobs_hold h on h.id = e.hold_id "
         f"join jobs_run r on r.id = h.run_id join jobs_job j on j.id = r.job_id where j.number in {tuple(both)}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from portal import env
 from portal.jobs import launching
 from portal.jobs.describe import describe_jobs
 from portal.jobs.details import describe_detail
@@ -78,6 +80,33 @@ def test_memory_is_of_what_there_is(world: World) -> None:
     assert world.submit(gpus=1).gpu_memory_mib == 0
     with pytest.raises(Problems, match="no type of GPU that the job may use has 1001 MiB: the largest has 1000"):
         world.submit(gpus={"memory": 1001})
+
+
+def test_types_may_be_divided_in_larger_steps(world: World, settings: Any) -> None:
+    settings.EVENKEEL_SHARE_STEPS = {"": 1, "k1": 25}
+    assert world.submit(gpus=0.75).gpu_share_percent == 75
+    assert world.submit(gpus=2).gpu_share_percent == 100
+    assert world.submit(gpus={"share": 0.3, "types": ["k2"]}, throughput={"k2": [1.0]}).gpu_share_percent == 30
+    for share, near in ((0.3, "0.25 or 0.5"), (0.1, "0.25"), (0.9, "0.75 or 1")):
+        with pytest.raises(
+            Problems, match=f"k1 is divided in steps of 0.25: give {near}, or name other types"
+        ) as refused:
+            world.submit(gpus=share)
+        assert refused.value.problems[0].field == "gpus.share"
+
+
+@pytest.mark.parametrize("given", ["0", "3", "k1=101", "k1=x", "="])
+def test_steps_that_do_not_divide_a_gpu_are_no_setting(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENKEEL_SHARE_STEPS", given)
+    with pytest.raises(env.BadSetting, match="divide 100"):
+        env.share_steps("EVENKEEL_SHARE_STEPS")
+
+
+def test_steps_are_given_for_all_types_and_for_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENKEEL_SHARE_STEPS", "5, h100=10")
+    assert env.share_steps("EVENKEEL_SHARE_STEPS") == {"": 5, "h100": 10}
+    monkeypatch.delenv("EVENKEEL_SHARE_STEPS")
+    assert env.share_steps("EVENKEEL_SHARE_STEPS") == {"": 1}
 
 
 def reports(run: Run, now: datetime) -> None:
@@ -228,8 +257,18 @@ def test_the_page_of_a_job_names_its_neighbours(world: World) -> None:
         "memory_mib": 500,
         "whole_steps_per_s": 10.0,
         "expected_slowdown": 2.0,
+        "expected_source": "share",
         "measured_slowdown": 1.25,
-        "neighbours": [{"number": second.number, "project": "Vision", "share_percent": 30, "state": "starting"}],
+        "neighbours": [
+            {
+                "number": second.number,
+                "project": "Vision",
+                "share_percent": 30,
+                "state": "starting",
+                "slowdown": None,
+                "samples": 0,
+            }
+        ],
     }
     assert described(first)["gpus"]["share_percent"] == 50  # type: ignore[index]
     assert described(first)["allocation"]["share_percent"] == 50  # type: ignore[index]

@@ -23,6 +23,7 @@ from evenkeel.runner.processes import (
     signal_quietly,
 )
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
+from evenkeel.runner.samples import Sampler
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.verdict import Order, Verdict, judge
@@ -73,6 +74,7 @@ class Runner:
         self._trains_since: float | None = None
         self._expects_sdk = spec.mentions_sdk()
         self._gauge = gauge_for(spec)
+        self._sampler = Sampler(spec, lambda: self._heard.step)
         self._oom_kills, self._oom = kernel_oom_kills(), False
         with open_plain(epoch_dir / "token") as file:
             token = file.read().decode().strip()
@@ -105,6 +107,7 @@ class Runner:
             self._finish(Verdict("launch_failed", f"the program could not be started: {error}"))
             return
         self._reporter.start()
+        self._sampler.start()
         self._watch()
         self._end_descendants()
         self._listener.listen()
@@ -195,6 +198,7 @@ class Runner:
         """Time in training counts; launching has a limit of its own."""
         if self._ready_at is not None and self._trains_since is None:
             self._trains_since = now
+            self._sampler.begin()
         if self._trains_since is None or self._max_duration_s is None:
             return
         if now - self._trains_since >= self._max_duration_s:
@@ -290,6 +294,7 @@ class Runner:
                 "rss_mib": round(sum(process.rss_mib for process in below), 1),
             },
             "gpu_utilisation": self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
+            "resources": self._sampler.take(),
             "notices": self._heard.take_notices(),
             "links": self._heard.links,
             "sdk": self._speaks_sdk(ended=exit_record is not None),

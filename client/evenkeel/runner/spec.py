@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +46,16 @@ class LaunchSpec:
     pace_steps_per_s: float | None
     limits_in_words: str  # what holds processors and memory where no control group does; empty: nothing is limited
     gpu_sharing: str  # how it shares its GPUs with others, a sentence; empty: it does not
+    gpu_share_percent: int = 100  # of each of its devices
+    device_memory_mib: int = 0  # of its smallest device; 0: not known
+    sample_interval_s: float = 5.0  # at which the use of resources is read; 0: never
 
     @classmethod
     def read(cls, epoch_dir: Path) -> LaunchSpec:
         with open_plain(epoch_dir / "launch.json") as file:
             content: dict[str, Any] = json.load(file)
-        return cls(**{field.name: content[field.name] for field in fields(cls)})
+        optional = {field.name for field in fields(cls) if field.default is not MISSING} - set(content)
+        return cls(**{field.name: content[field.name] for field in fields(cls) if field.name not in optional})
 
     def first_lines(self) -> str:
         """What every log begins with where the devices are not what their names say, or not the run's alone."""
@@ -74,14 +78,23 @@ class LaunchSpec:
         return self.words() or ["/bin/sh", "-c", self.argv[0]]
 
     def worker_environment(self, rank: int, port: int) -> dict[str, str]:
-        return self.environment | {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(self.workers),
-            "LOCAL_WORLD_SIZE": str(self.workers),
-        }
+        return (
+            self.environment
+            | self._own_instance(rank)
+            | {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(self.workers),
+                "LOCAL_WORLD_SIZE": str(self.workers),
+            }
+        )
+
+    def _own_instance(self, rank: int) -> dict[str, str]:
+        """CUDA shows a program the first MIG instance that it is given and no other: each worker is given its own."""
+        devices = self.cuda_visible_devices.split(",")
+        return {"CUDA_VISIBLE_DEVICES": devices[rank]} if devices[0].startswith("MIG-") else {}
 
     # Warm start
 

@@ -22,7 +22,7 @@ def pick_device(settings: Settings) -> str:
     if not torch.cuda.is_available():
         return "cpu"
     limit_gpu_memory(settings)
-    return f"cuda:{settings.local_rank}"
+    return f"cuda:{settings.local_rank % torch.cuda.device_count()}"  # of a MIG instance a worker sees its own alone
 
 
 def init_process_group(settings: Settings, device: str) -> bool:
@@ -51,10 +51,10 @@ def _outlive(group: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
-def wrap(model: Any, settings: Settings, device: str) -> Any:
+def wrap(model: Any, device: str) -> Any:
     from torch.nn.parallel import DistributedDataParallel
 
-    return DistributedDataParallel(model, device_ids=[settings.local_rank] if device.startswith("cuda") else None)
+    return DistributedDataParallel(model, device_ids=[device] if device.startswith("cuda") else None)
 
 
 def weighted_mean(value: Any, weight: float) -> float:

@@ -1,7 +1,7 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, request, send, url } from "./client";
 import type {
-  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPreview, JobPriority, JobTimeline, Metrics, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, PolicyPreview, PreviewForecast, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
+  AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPreview, JobPriority, JobTimeline, Metrics, Resources, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, PolicyPreview, PreviewForecast, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
 
 /** Some lists are short enough to come whole, others come as a page: both read the same here. */
@@ -132,6 +132,7 @@ export function useBuildLog(project: string, digest: string, open: boolean) {
 export const useJobCost = (number: string, ended: boolean) => useQuery(jobPart<JobCost>("cost", number, ended));
 export const useExplanation = (number: string, ended: boolean) => useQuery(jobPart<Explanation>("explanation", number, ended));
 export const metricsPart = (number: string, ended: boolean) => jobPart<Metrics>("metrics", number, ended, { points: 600 });
+export const useResources = (number: string, ended: boolean) => useQuery(jobPart<Resources>("resources", number, ended, { points: 400 }));
 export const useMetrics = (number: string, ended: boolean) => useQuery(metricsPart(number, ended));
 
 /** A change of one job: what is shown of it is fetched again. */

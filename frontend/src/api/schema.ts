@@ -744,6 +744,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/resources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What it used of its GPUs while it trained, and what is known of its application by type of device
+         * @description What it used of its GPUs while it trained, and what is known of its application by type of device.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["get_job_resources"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}/resubmit": {
         parameters: {
             query?: never;
@@ -5556,6 +5578,10 @@ export interface components {
             share_percent: number;
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
+            /** @description Of this job beside such a job alone, as measured, against the whole GPU; null: never measured. */
+            slowdown: number | null;
+            /** @description Reports that this rests on. */
+            samples: number;
         };
         NewInvitation: {
             id: number;
@@ -6619,6 +6645,8 @@ export interface components {
             };
             /** @default null */
             gpu_utilisation: number[] | null;
+            /** @default null */
+            resources: components["schemas"]["ResourcesReport"] | null;
             /** @default [] */
             notices: string[];
             /** @default {} */
@@ -6667,6 +6695,114 @@ export interface components {
              * @example 12.50
              */
             memory: string;
+        };
+        ResourceCourse: {
+            gpu: (number | null)[];
+            gpu_memory: (number | null)[];
+            gpu_cores: (number | null)[];
+            pcie: (number | null)[];
+        };
+        ResourceLaunch: {
+            attempt: number;
+            epoch: number;
+            type: string;
+            gpus: number;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
+            /** @description It runs, or would run, on emulated accelerators. */
+            emulated: boolean;
+            /**
+             * @description The driver, or the processes on emulated devices.
+             * @enum {string}
+             */
+            source: "nvml" | "processes";
+            /** @description Of what is kept; it doubles with the length of the launch. */
+            interval_s: number;
+            /** Format: date-time */
+            from_at: string;
+            /** Format: date-time */
+            to_at: string;
+        };
+        /** @description Parts, 0 to 1, of one device; null: not known. */
+        ResourceParts: {
+            /** @description Of its time. */
+            gpu: number | null;
+            gpu_memory: number | null;
+            /** @description Warps that were active, of those that its cores could hold. */
+            gpu_cores: number | null;
+            /** @description Both directions, of what the link can. */
+            pcie: number | null;
+        };
+        /** @description What the job's application, with its batch size and share, used of one kind of device. */
+        ResourceProfile: {
+            type: string;
+            gpus: number;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
+            /** @description It runs, or would run, on emulated accelerators. */
+            emulated: boolean;
+            /** @description That were watched. */
+            launches: number;
+            /** @description For which they were. */
+            seconds: number;
+            mean: components["schemas"]["ResourceParts"];
+            peak: components["schemas"]["ResourceParts"];
+            /** @description Of `history`. */
+            interval_s: number;
+            /** @description Of the newest launch, in at most 64 equal intervals. */
+            history: components["schemas"]["ResourceCourse"];
+            /** Format: date-time */
+            updated_at: string;
+        };
+        ResourceSeries: {
+            gpu: [
+                number,
+                number | null
+            ][];
+            gpu_memory: [
+                number,
+                number | null
+            ][];
+            gpu_cores: [
+                number,
+                number | null
+            ][];
+            pcie: [
+                number,
+                number | null
+            ][];
+        };
+        Resources: {
+            /** @description [[POSIX seconds, part of one device or null], ...], the mean over the job's devices. */
+            series: components["schemas"]["ResourceSeries"];
+            /** @description The newest 50, oldest first. */
+            launches: components["schemas"]["ResourceLaunch"][];
+            /** @description Newest first, at most 50. */
+            profiles: components["schemas"]["ResourceProfile"][];
+            /** @description It runs, or would run, on emulated accelerators. */
+            emulated: boolean;
+        };
+        /**
+         * @description What the launch used of its GPUs: [POSIX seconds, gpu, gpu_memory, gpu_cores, pcie], newest last; parts of one
+         *     device, null where they are not known.
+         */
+        ResourcesReport: {
+            interval_s: number;
+            /** @enum {string} */
+            source: "nvml" | "processes";
+            samples: [
+                number,
+                number | null,
+                number | null,
+                number | null,
+                number | null
+            ][];
         };
         /** @description A checkpoint of a job of the same project, at which the first run begins. */
         ResumeFrom: {
@@ -7242,6 +7378,11 @@ export interface components {
             whole_steps_per_s: number | null;
             /** @description Against the whole GPU; until such a part was measured, as if others filled the rest. */
             expected_slowdown: number | null;
+            /**
+             * @description Measured beside such a neighbour; measured on such a part; or reckoned from the share.
+             * @enum {string}
+             */
+            expected_source: "pair" | "part" | "share";
             /** @description Against the whole GPU, by the last reports. */
             measured_slowdown: number | null;
             /** @description Those that hold parts of its GPU now, the largest first. */
@@ -11161,6 +11302,79 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_job_resources: {
+        parameters: {
+            query?: {
+                /** @description Points of each series at most: means of equal intervals. */
+                points?: number;
+            };
+            header?: never;
+            path: {
+                /** @description UUID or number of the job; of an array also 57_3. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Resources"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -17,6 +17,7 @@ export type JobArray = S["JobArray"];
 export type JobArrayDetail = S["JobArrayDetail"];
 export type JobTimeline = S["JobTimeline"];
 export type Metrics = S["Metrics"];
+export type Resources = S["Resources"];
 export type JobCost = S["Cost"];
 export type Estimate = S["Estimate"];
 export type JobPreview = S["Preview"];

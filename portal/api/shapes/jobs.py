@@ -275,6 +275,10 @@ class Neighbour(Shape):
     project: str
     share_percent: SharePercent
     state: JobState
+    slowdown: float | None = Field(
+        description="Of this job beside such a job alone, as measured, against the whole GPU; null: never measured."
+    )
+    samples: int = Field(description="Reports that this rests on.")
 
 
 class Sharing(Shape):
@@ -285,6 +289,9 @@ class Sharing(Shape):
     whole_steps_per_s: float | None = Field(description="On the whole GPU; null where that is not known.")
     expected_slowdown: float | None = Field(
         description="Against the whole GPU; until such a part was measured, as if others filled the rest."
+    )
+    expected_source: Literal["pair", "part", "share"] = Field(
+        description="Measured beside such a neighbour; measured on such a part; or reckoned from the share."
     )
     measured_slowdown: float | None = Field(description="Against the whole GPU, by the last reports.")
     neighbours: list[Neighbour] = Field(description="Those that hold parts of its GPU now, the largest first.")
@@ -328,6 +335,73 @@ class Metrics(Shape):
     series: dict[str, list[tuple[float, int, float]]] = Field(description=f"Name -> [[{SECONDS}, step, value], ...].")
     names: list[str] = Field(description="All that the job reported.")
     predicted_steps_per_s: list[tuple[float, float]] = Field(description=f"[[{SECONDS}, value], ...]")
+    emulated: Emulated
+
+
+class ResourceParts(Shape):
+    """Parts, 0 to 1, of one device; null: not known."""
+
+    gpu: float | None = Field(description="Of its time.")
+    gpu_memory: float | None
+    gpu_cores: float | None = Field(description="Warps that were active, of those that its cores could hold.")
+    pcie: float | None = Field(description="Both directions, of what the link can.")
+
+
+Course = Annotated[list[float | None], Field(max_length=64)]
+
+
+class ResourceCourse(Shape):
+    gpu: Course
+    gpu_memory: Course
+    gpu_cores: Course
+    pcie: Course
+
+
+class ResourceLaunch(Shape):
+    attempt: int
+    epoch: int
+    type: str
+    gpus: int
+    share_percent: SharePercent
+    emulated: Emulated
+    source: Literal["nvml", "processes"] = Field(description="The driver, or the processes on emulated devices.")
+    interval_s: float = Field(description="Of what is kept; it doubles with the length of the launch.")
+    from_at: datetime
+    to_at: datetime
+
+
+class ResourceProfile(Shape):
+    """What the job's application, with its batch size and share, used of one kind of device."""
+
+    type: str
+    gpus: int
+    share_percent: SharePercent
+    emulated: Emulated
+    launches: int = Field(description="That were watched.")
+    seconds: float = Field(description="For which they were.")
+    mean: ResourceParts
+    peak: ResourceParts
+    interval_s: float = Field(description="Of `history`.")
+    history: ResourceCourse = Field(description="Of the newest launch, in at most 64 equal intervals.")
+    updated_at: datetime
+
+
+ResourcePoints = list[tuple[float, float | None]]
+
+
+class ResourceSeries(Shape):
+    gpu: ResourcePoints
+    gpu_memory: ResourcePoints
+    gpu_cores: ResourcePoints
+    pcie: ResourcePoints
+
+
+class Resources(Shape):
+    series: ResourceSeries = Field(
+        description=f"[[{SECONDS}, part of one device or null], ...], the mean over the job's devices."
+    )
+    launches: list[ResourceLaunch] = Field(description="The newest 50, oldest first.")
+    profiles: list[ResourceProfile] = Field(description="Newest first, at most 50.")
     emulated: Emulated
 
 

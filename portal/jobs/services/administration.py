@@ -128,7 +128,7 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
     elif any(getattr(node, k) != v for k, v in values.items()):
         Node.objects.filter(pk=node.pk).update(**values)
     Node.objects.filter(pk=node.pk).update(last_seen_at=now)
-    have = set(Accelerator.objects.filter(node=node).values_list("index", flat=True))
+    have = {gpu.index: gpu for gpu in Accelerator.objects.filter(node=node)}
     Accelerator.objects.bulk_create(
         [
             Accelerator(node=node, index=a.index, uuid=a.uuid, memory_mib=a.memory_mib)
@@ -136,6 +136,9 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
             if a.index not in have
         ]
     )
+    for a in info.accelerators:  # another device in its place, or other MIG instances
+        if (old := have.get(a.index)) and (old.uuid, old.memory_mib) != (a.uuid, a.memory_mib):
+            Accelerator.objects.filter(pk=old.pk).update(uuid=a.uuid, memory_mib=a.memory_mib)
     there = Accelerator.objects.filter(node=node, index__in=[a.index for a in info.accelerators])
     there.filter(present=False).update(present=True)
     Accelerator.objects.filter(node=node, present=True).exclude(pk__in=there).update(present=False)

@@ -6,8 +6,11 @@ from datetime import datetime
 from itertools import islice, pairwise
 
 from portal.jobs import events
-from portal.jobs.models import Accelerator, JobEvent, MetricPoint, Run, ThroughputSample
-from portal.jobs.profiles import of_share, own_workload, workload_of
+from portal.jobs.models import Accelerator, Hold, JobEvent, MetricPoint, PairSample, Run, ThroughputSample
+from portal.jobs.profiles import of_share, own_workload, policy_workload, workload_of
+from portal.jobs.schema import WHOLE_PERCENT
+from portal.jobs.services.times import from_posix
+from scheduling.lifecycle import TRAINING, State
 from scheduling.throughput import Number, Sample, measure
 
 #: Below this share of its pace an emulated run counts as one that cannot keep it.
@@ -31,6 +34,44 @@ def update(run: Run, now: datetime) -> None:
         _mark_pace(run, measured, now)
         row = _sample_row(run, measured, gpus, points[-1].at)
         ThroughputSample.objects.update_or_create(run=run, epoch=run.epoch, defaults=row)
+    if run.job.gpu_share_percent < WHOLE_PERCENT:
+        _note_pair(run, samples, gpus[0])
+
+
+def _note_pair(run: Run, samples: list[Sample], gpu: Accelerator) -> None:
+    """What it makes while one other trains on the same GPU, and nobody else is there."""
+    others = list(
+        Hold.objects.filter(accelerator=gpu, during__upper_inf=True).exclude(run=run).select_related("run__job")
+    )
+    if len(others) != 1 or State(others[0].run.state) not in TRAINING:
+        return
+    beside = others[0].run
+    since = _together_since(run, beside, gpu)
+    measured = next(
+        iter(measure((one for one in samples if one.at - one.seconds >= since), warm_up_steps=3).values()), None
+    )
+    if measured is None:
+        return
+    row = {
+        "workload": policy_workload(run.job),
+        "share_percent": run.job.gpu_share_percent,
+        "beside_workload": policy_workload(beside.job),
+        "beside_share_percent": others[0].share_percent,
+        "accelerator_type": gpu.node.accelerator_type,
+        "steps_per_s": measured.steps_per_s,
+        "samples": measured.samples,
+        "emulated": run.emulated,
+        "measured_at": from_posix(measured.at),
+    }
+    PairSample.objects.update_or_create(run=run, epoch=run.epoch, beside=beside, defaults=row)
+
+
+def _together_since(run: Run, beside: Run, gpu: Accelerator) -> float:
+    """Since when both train, and nobody else has been there."""
+    left = Hold.objects.filter(accelerator=gpu, during__upper_inf=False).order_by("-during__endswith")
+    ends = [hold.during.upper for hold in left[:1]]
+    times = [at for at in (run.ready_at, beside.ready_at, *ends) if at is not None]
+    return max(times).timestamp()
 
 
 def _samples(run: Run, points: list[MetricPoint], accelerator_type: str, count: int) -> list[Sample]:

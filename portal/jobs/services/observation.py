@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -21,6 +21,7 @@ from portal.jobs.relative import final_slowdown
 from portal.jobs.services.moves import StaleRun, Why, kept_why, move
 from portal.jobs.services.retries import judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
+from portal.jobs.services.times import from_posix
 from portal.jobs.snapshots import job_profiles
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Fact
@@ -32,10 +33,6 @@ logger = logging.getLogger(__name__)
 _LEAVING = (State.CHECKPOINTING, State.STOPPING)
 #: Why of a run whose code or environment is on its way; that has time limits of its own.
 PREPARING = "PREPARING"
-
-
-def from_posix(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, tz=UTC)
 
 
 def record_fact(fact: Fact) -> None:

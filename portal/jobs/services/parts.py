@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from django.conf import settings
 from django.db.models import Min
 
 from portal.jobs.models import Partition
@@ -28,6 +29,7 @@ def parts_of(gpus: Gpus, partition: Partition | None) -> Parts:
     there = gpus_in(partition, lost=True).filter(memory_mib__gt=0)  # what is lost may come back
     if gpus.types:
         there = there.filter(node__accelerator_type__in=gpus.types)
+    _check_step(share, gpus, partition)
     sizes = sorted(
         there.values_list("node__accelerator_type").annotate(least=Min("memory_mib")).values_list("least", flat=True)
     )
@@ -36,3 +38,17 @@ def parts_of(gpus: Gpus, partition: Partition | None) -> Parts:
         raise Problems([FieldProblem("gpus.memory", text, "too_large")])
     own = sizes[0] * share // WHOLE_PERCENT if sizes else 0
     return {"gpu_share_percent": share, "gpu_memory_mib": own if gpus.memory is None else gpus.memory}
+
+
+def _check_step(share: int, gpus: Gpus, partition: Partition | None) -> None:
+    """A type may be divided in larger steps than in percents: the share must do on every type that the job may get."""
+    steps = settings.EVENKEEL_SHARE_STEPS
+    there = gpus_in(partition, lost=True).values_list("node__accelerator_type", flat=True)
+    for kind in sorted(set(gpus.types) or set(there)):
+        step = steps.get(kind, steps[""])
+        if share % step:
+            below, above = share // step * step, (share // step + 1) * step
+            near = f"{below / 100:g} or {above / 100:g}" if below else f"{above / 100:g}"
+            text = f"{kind} is divided in steps of {step / 100:g}: give {near}"
+            text += "" if gpus.types else ", or name other types"
+            raise Problems([FieldProblem("gpus.share", text, "step")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -15,14 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from portal.jobs import events, wakeups
 from portal.jobs.launching import time_left_s
 from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
-from portal.jobs.services import activity, measurement
+from portal.jobs.services import activity, measurement, resources
 from portal.jobs.services.moves import kept_why, move
-from portal.jobs.services.observation import from_posix
+from portal.jobs.services.times import from_posix
 from portal.material.checkpoints import note_written
 from scheduling.lifecycle import LIVE, TRAINING, Event, State
 
 PROTECTION_FACTOR = 3.0
 MAX_LINKS = 20
+#: Of resources in one report; runners send 120 at most.
+MAX_SAMPLES = 500
 #: Read with the run, in one query: whoever reports does so every few seconds.
 _READ = ("job__cluster__idle_rule", "activity")
 _LATEST = 4_102_444_800.0  # 2100: later than any clock that is only somewhat wrong
@@ -41,6 +43,20 @@ class CheckpointReport(_Part):
     reason: str = Field("interval", max_length=20)
 
 
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class ResourcesReport(_Part):
+    """What the launch used of its GPUs: [POSIX seconds, gpu, gpu_memory, gpu_cores, pcie], newest last; parts of one
+    device, null where they are not known."""
+
+    interval_s: float = Field(gt=0, le=86_400)
+    source: Literal["nvml", "processes"]
+    samples: list[
+        tuple[Annotated[float, Field(ge=0, le=_LATEST)], Part | None, Part | None, Part | None, Part | None]
+    ] = Field(max_length=MAX_SAMPLES)
+
+
 class Report(_Part):
     """The body of POST runs/<run>/reports (docs/contracts.md)."""
 
@@ -54,6 +70,7 @@ class Report(_Part):
     metrics: list[dict[str, float | None]] = Field([], max_length=500)
     usage: dict[str, float] = Field({}, max_length=50)
     gpu_utilisation: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(None, max_length=1_024)
+    resources: ResourcesReport | None = None
     notices: list[str] = Field([], max_length=100)
     links: dict[Annotated[str, Field(max_length=60)], Annotated[str, Field(max_length=1_000)]] = Field(
         {}, max_length=20
@@ -109,6 +126,7 @@ def _take(run: Run, report: Report, now: datetime) -> None:
     if report.checkpoint is not None:
         _checkpoint(run, report.checkpoint, now)
     _metrics(run, report, now)
+    _resources(run, report, now)
     for notice in report.notices:
         events.append(kind="notice", job=run.job, run=run, at=now, text=f"#{run.job.number}: {notice[:400]}")
     if State(run.state) in TRAINING:
@@ -174,6 +192,15 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
         text = f"#{run.job.number} {run.job.name} wrote a checkpoint at step {report.step:,}"
         detail = {"step": report.step, "seconds": report.seconds, "bytes": report.bytes}
         move(run, Event.CHECKPOINTED, at=now, text=text, detail=detail, why=kept_why(run))
+
+
+def _resources(run: Run, report: Report, now: datetime) -> None:
+    said = report.resources
+    if said is not None:
+        rows: list[list[float | None]] = [list(sample) for sample in said.samples]
+        resources.note_resources(run, resources.Said(said.interval_s, said.source, rows), now)
+    if report.exit is not None:
+        resources.close_series(run, now)
 
 
 def _metrics(run: Run, report: Report, now: datetime) -> None:

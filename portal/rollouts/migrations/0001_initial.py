@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("jobs", "0027_training_and_waiting"),
+        ("jobs", "0028_training_and_waiting"),
         ("lab", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

@@ -19,7 +19,7 @@ from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
 from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
-from scheduling.executors.local.inventory import declared_nodes, real_node
+from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.zygotes import Zygotes
@@ -82,7 +82,7 @@ class LocalExecutor:
     # The executor contract
 
     def inventory(self) -> Sequence[NodeInfo]:
-        return self._nodes if self._nodes is not None else (real_node(),)
+        return self._nodes if self._nodes is not None else real_nodes()
 
     def launch(self, request: LaunchRequest) -> None:
         if self.isolation_problem:

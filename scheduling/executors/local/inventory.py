@@ -6,6 +6,9 @@ import contextlib
 import os
 import re
 import socket
+from dataclasses import replace
+from math import ceil
+from typing import Any
 
 import psutil
 
@@ -34,10 +37,24 @@ def declared_nodes(declaration: str, memory_mib: int) -> tuple[NodeInfo, ...]:
     return tuple(nodes)
 
 
-def real_node() -> NodeInfo:
-    """This machine with the accelerators NVML finds; none where there is no driver. ExecutorError when NVML
-    does not answer for another reason, which says nothing about what is there."""
-    return _node(socket.gethostname(), tuple(_nvml_accelerators()))
+def real_nodes() -> tuple[NodeInfo, ...]:
+    """This machine with the accelerators NVML finds; none where there is no driver. Of devices in MIG mode those are
+    the instances. A node has accelerators of one type: each further type is a node of its own, named after it, and
+    processors and memory are divided by the memory of the devices. ExecutorError when NVML does not answer for another
+    reason, which says nothing about what is there."""
+    by_type: dict[str, list[AcceleratorInfo]] = {}
+    for accelerator in _nvml_accelerators():
+        by_type.setdefault(accelerator.type, []).append(accelerator)
+    host = socket.gethostname()
+    if len(by_type) < 2:
+        return (_node(host, tuple(accelerator for found in by_type.values() for accelerator in found)),)
+    size = sum(accelerator.memory_mib for found in by_type.values() for accelerator in found) or 1
+    nodes = []
+    for number, (kind, found) in enumerate(by_type.items()):
+        part = sum(accelerator.memory_mib for accelerator in found) / size
+        node = _node(f"{host}-{kind}" if number else host, tuple(found))
+        nodes.append(replace(node, cpus=max(1, int(node.cpus * part)), memory_mib=int(node.memory_mib * part)))
+    return tuple(nodes)
 
 
 def _node(name: str, accelerators: tuple[AcceleratorInfo, ...]) -> NodeInfo:
@@ -46,6 +63,7 @@ def _node(name: str, accelerators: tuple[AcceleratorInfo, ...]) -> NodeInfo:
 
 
 def _nvml_accelerators() -> list[AcceleratorInfo]:
+    """Whole devices first."""
     try:
         import pynvml
     except ImportError:
@@ -53,7 +71,8 @@ def _nvml_accelerators() -> list[AcceleratorInfo]:
     try:
         pynvml.nvmlInit()
         try:
-            return [_nvml_accelerator(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+            count = pynvml.nvmlDeviceGetCount()
+            found = [_of_device(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index), index) for index in range(count)]
         finally:
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
@@ -61,14 +80,51 @@ def _nvml_accelerators() -> list[AcceleratorInfo]:
         if error.value in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED):
             return []
         raise ExecutorError(f"NVML does not say which accelerators there are: {error}", permanent=False) from error
+    wholes = [whole for whole, _ in found if whole is not None]
+    return wholes + [instance for _, instances in found for instance in instances]
 
 
-def _nvml_accelerator(nvml: object, index: int) -> AcceleratorInfo:
-    call = nvml.__getattribute__
-    handle = call("nvmlDeviceGetHandleByIndex")(index)
-    memory_mib = int(call("nvmlDeviceGetMemoryInfo")(handle).total) // 2**20
-    name, uuid = str(call("nvmlDeviceGetName")(handle)), str(call("nvmlDeviceGetUUID")(handle))
-    return AcceleratorInfo(index, type_name(name), uuid, memory_mib, emulated=False)
+def _of_device(nvml: Any, handle: Any, index: int) -> tuple[AcceleratorInfo | None, list[AcceleratorInfo]]:
+    """The device, or in MIG mode its instances: there may be none."""
+    if not _in_mig_mode(nvml, handle):
+        return _accelerator(nvml, handle, index, nvml.nvmlDeviceGetName(handle)), []
+    most, instances = nvml.nvmlDeviceGetMaxMigDeviceCount(handle), []
+    for place in range(most):
+        try:
+            instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+        except nvml.NVMLError as error:
+            if error.value in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT):
+                continue
+            raise
+        name = f"{nvml.nvmlDeviceGetName(handle)} MIG {_mig_profile(nvml, handle, instance)}"
+        instances.append(_accelerator(nvml, instance, index * most + place, name))
+    return None, instances
+
+
+def _in_mig_mode(nvml: Any, handle: Any) -> bool:
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_NOT_SUPPORTED:
+            return False
+        raise
+    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _mig_profile(nvml: Any, device: Any, instance: Any) -> str:
+    """`1g.10gb`, or `1c.2g.20gb` where it computes on a part of its slices, as NVIDIA's tools name it: memory counts
+    in eighths of the device's."""
+    attributes = nvml.nvmlDeviceGetAttributes_v2(instance)
+    slices, computes = int(attributes.gpuInstanceSliceCount), int(attributes.computeInstanceSliceCount)
+    total_mib = int(nvml.nvmlDeviceGetMemoryInfo(device).total) / 2**20
+    eighths = ceil(8 * int(attributes.memorySizeMB) / total_mib)
+    part = "" if computes == slices else f"{computes}c."
+    return f"{part}{slices}g.{round(eighths / 8 * ceil(total_mib / 1024))}gb"
+
+
+def _accelerator(nvml: Any, handle: Any, index: int, name: str) -> AcceleratorInfo:
+    memory_mib = int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // 2**20
+    return AcceleratorInfo(index, type_name(str(name)), str(nvml.nvmlDeviceGetUUID(handle)), memory_mib, emulated=False)
 
 
 def type_name(product: str) -> str:

@@ -134,6 +134,7 @@ def _launch_content(
         "limits_in_words": limits_in_words(request, {}, [], emulated=emulated),
         "log_bytes": LOG_BYTES,
         "emulated_devices": _in_words(devices) if emulated else "",
+        "device_memory_mib": min(device.memory_mib for device in devices),
         "secret_variables": [secret.env for secret in request.secrets if secret.env],
     }
 

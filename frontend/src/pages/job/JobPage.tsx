@@ -24,6 +24,7 @@ import { WhyCard } from "./WhyCard";
 import css from "./job.module.css";
 
 const Charts = lazy(() => import("./Charts"));
+const ResourceCharts = lazy(() => import("./ResourceCharts"));
 
 export default function JobPage() {
   const { number = "" } = useParams();
@@ -89,6 +90,7 @@ function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }
           <LifePanel job={job} timeline={timeline} now={now} />
           <Suspense fallback={<div className={`cols ${css.charts}`}><Skeleton height={224} /><Skeleton height={224} /></div>}>
             <Charts job={job} timeline={timeline.data} />
+            <ResourceCharts job={job} timeline={timeline.data} />
           </Suspense>
           <LogsPanel job={job} />
         </div>

@@ -9,8 +9,8 @@ vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
 
 const allocation = { type: "a100", count: 1, epoch: 1, gpus: [{ node: "oak-01", index: 0 }], share_percent: 50 };
 const sharing = {
-  share_percent: 50, memory_mib: 6144, whole_steps_per_s: 8.4, expected_slowdown: 2, measured_slowdown: 2.31,
-  neighbours: [{ number: 15, project: "Speech", share_percent: 25, state: "running" }],
+  share_percent: 50, memory_mib: 6144, whole_steps_per_s: 8.4, expected_slowdown: 2, expected_source: "share", measured_slowdown: 2.31,
+  neighbours: [{ number: 15, project: "Speech", share_percent: 25, state: "running", slowdown: null, samples: 0 }],
 };
 
 let page: TestPage;
@@ -28,6 +28,13 @@ it("says what it has of its GPU, who else is there, and how much slower it is", 
   expect([...document.querySelectorAll("li")].map((one) => one.textContent)).toEqual(["15Speech25\u2009%, running"]);
   expect(page.text).toContain("50\u2009% of 1\u2009×\u2009A100");
   expect(page.text).toContain("there it would make 8.40\u2009steps/s");
+});
+
+it("says what was measured beside such a neighbour", async () => {
+  await show({ sharing: { ...sharing, expected_slowdown: 1.25, expected_source: "pair", neighbours: [{ ...sharing.neighbours[0], slowdown: 1.25, samples: 27 }] }, allocation });
+  expect(said()["Expected slowdown"]).toBe("1.25\u2009×");
+  expect(page.text).toContain("as measured beside such a neighbour");
+  expect(document.querySelector("li")?.textContent).toContain("1.25\u2009× slower beside such a job, by 27 reports");
 });
 
 it("says what is not known yet, and that it is alone", async () => {

@@ -1,19 +1,26 @@
 import type { JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
-import { gangWords, gibibytes, number, percent, withUnit } from "../../lib/format";
+import { count, gangWords, gibibytes, number, percent, withUnit } from "../../lib/format";
 import { JOB_STATES } from "../../lib/jobState";
 import { useLiveJobs } from "../../lib/liveContext";
 import css from "./job.module.css";
 
 type Sharing = NonNullable<JobDetail["sharing"]>;
 
+/** What an expected slowdown rests on. */
+const SOURCES: Record<Sharing["expected_source"], string> = {
+  pair: "as measured beside such a neighbour",
+  part: "as measured on such a part",
+  share: "as planned by its share",
+};
+
 /** Of a job with a part of a GPU: how much it has, who has the rest, and what that costs it in speed. */
 export function SharingCard({ job }: { job: JobDetail }) {
   const { sharing, allocation } = job;
   if (!sharing) return null;
   const { share_percent, memory_mib, whole_steps_per_s: whole } = sharing;
-  const alone = whole === null ? "How much slower it is than alone on a whole GPU, as planned." : `How much slower it is than alone on a whole GPU, as planned: there it would make ${withUnit(number(whole), "steps/s")}.`;
+  const alone = `How much slower it is than alone on a whole GPU, ${SOURCES[sharing.expected_source]}${whole === null ? "" : `: there it would make ${withUnit(number(whole), "steps/s")}`}.`;
   return (
     <Panel title="Shares its GPU" right={<span className="sub">{allocation && gangWords(allocation)}</span>}>
       <div className="pb">
@@ -52,11 +59,13 @@ function Beside({ neighbours }: { neighbours: Sharing["neighbours"] }) {
       <ul className={css.links}>
         {neighbours.map((one) => {
           const name = jobs.get(one.number)?.full?.name ?? null;
+          const effect = one.slowdown === null ? "" : `${withUnit(number(one.slowdown), "×")} slower beside such a job, by ${count(one.samples, "report")}`;
           const words = [name === null ? "" : one.project, percent(one.share_percent / 100), JOB_STATES[one.state].word.toLowerCase()];
           return (
             <li key={one.number}>
               <JobRef number={one.number} name={name} project={one.project} />
               <span className="sub nowrap">{words.filter(Boolean).join(", ")}</span>
+              {effect && <span className="sub">{effect}</span>}
             </li>
           );
         })}

@@ -27,6 +27,7 @@ class Command(BaseCommand):
             "EVENKEEL_VIRTUAL_ACCELERATORS": "titan_xp:6",
             "EVENKEEL_SPEEDUP": f"{fitting_speedup(len(os.sched_getaffinity(0))):g}",
             "EVENKEEL_REPORT_INTERVAL_S": "2",
+            "EVENKEEL_SAMPLE_INTERVAL_S": "2",
             "EVENKEEL_ROUND_INTERVAL_S": "2",
         }
         missing = {name: value for name, value in defaults.items() if not os.environ.get(name)}

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0026_parts_of_gpus"),
+        ("jobs", "0027_resources_and_pairs"),
     ]
 
     operations = [

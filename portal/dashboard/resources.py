@@ -1,0 +1,86 @@
+"""What a job used of its GPUs over time, and what is known of its application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portal.jobs.describe import iso, runs_emulated
+from portal.jobs.models import Job, ResourceProfile, ResourceSeries
+from portal.jobs.profiles import workload_of
+from portal.jobs.series import Row, bounded, unpack
+from scheduling.histories import RESOURCES
+
+#: The newest ones are shown.
+MAX_LAUNCHES, MAX_PROFILES = 50, 50
+
+
+def job_resources(job: Job, points: int) -> dict[str, Any]:
+    """Over all launches, each series of at most `points` points; between two launches there is a gap."""
+    rows = ResourceSeries.objects.filter(run__job=job).select_related("run").order_by("-began_at")
+    launches = list(rows[:MAX_LAUNCHES])[::-1]
+    most = max(2, points // max(1, len(launches)) - 1)
+    series: dict[str, list[tuple[float, float | None]]] = {name: [] for name in RESOURCES}
+    for launch in launches:
+        _append(series, launch, most)
+    profiles = ResourceProfile.objects.filter(workload=workload_of(job), batch_size=job.batch_size)
+    newest = profiles.filter(share_percent=job.gpu_share_percent).order_by("-updated_at")[:MAX_PROFILES]
+    return {
+        "series": series,
+        "launches": [_launch(launch) for launch in launches],
+        "profiles": [_profile(profile) for profile in newest],
+        "emulated": job.run is not None and runs_emulated(job.run),
+    }
+
+
+def rows_of(launch: ResourceSeries) -> list[Row]:
+    return unpack(launch.packed) + launch.tail
+
+
+def _append(series: dict[str, list[tuple[float, float | None]]], launch: ResourceSeries, most: int) -> None:
+    rows, _ = bounded(rows_of(launch), launch.interval_s, most)
+    began = launch.began_at.timestamp()
+    for number, name in enumerate(RESOURCES, 1):
+        if series[name] and rows:
+            series[name].append((round(began, 1), None))
+        series[name] += [(round(began + (row[0] or 0.0), 1), _rounded(row[number])) for row in rows]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _launch(launch: ResourceSeries) -> dict[str, Any]:
+    return {
+        "attempt": launch.run.attempt,
+        "epoch": launch.epoch,
+        "type": launch.accelerator_type,
+        "gpus": launch.gpus,
+        "share_percent": launch.share_percent,
+        "emulated": launch.emulated,
+        "source": launch.source,
+        "interval_s": launch.interval_s,
+        "from_at": iso(launch.began_at),
+        "to_at": iso(launch.newest_at),
+    }
+
+
+def _profile(profile: ResourceProfile) -> dict[str, Any]:
+    sums = profile.sums
+    history = unpack(profile.history)
+    return {
+        "type": profile.accelerator_type,
+        "gpus": profile.gpus,
+        "share_percent": profile.share_percent,
+        "emulated": profile.emulated,
+        "launches": profile.launches,
+        "seconds": round(max((seconds for _, seconds, _ in sums.values()), default=0.0), 1),
+        "mean": {name: _mean(sums.get(name)) for name in RESOURCES},
+        "peak": {name: _rounded(sums[name][2]) if name in sums else None for name in RESOURCES},
+        "interval_s": profile.interval_s,
+        "history": {name: [_rounded(row[number]) for row in history] for number, name in enumerate(RESOURCES, 1)},
+        "updated_at": iso(profile.updated_at),
+    }
+
+
+def _mean(sums: list[float] | None) -> float | None:
+    return _rounded(sums[0] / sums[1]) if sums and sums[1] else None

@@ -1,0 +1,113 @@
+"""Processors and memory of nodes under policies that count GPUs.
+
+Such a policy sees counts only. So whoever waits and finds too little of either on every node where it could start is
+not shown to it, and gangs are laid out on nodes that have enough of both. `cpu_milli` and `memory_mib` of a job are of
+each node that it is on. Nothing is done where no job asks for any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduling.domain import Job, Node, Reason, Snapshot
+from scheduling.policies._known import fleet
+from scheduling.policies._view import View, view
+from scheduling.policies._yard import UNBOUNDED
+from scheduling.policies.base import Policy
+
+#: Why a job waits whom no node has processors and memory for.
+NO_HOST = "no_host"
+
+
+def asks(job: Job) -> bool:
+    return bool(job.cpu_milli or job.memory_mib)
+
+
+class Hosts:
+    """What nodes have free of both beside those who stay; by index of the node."""
+
+    def __init__(self, nodes: Sequence[Node], node_of: Mapping[int, int], staying: Iterable[Job]) -> None:
+        self._node_of = node_of
+        self.cpu = [UNBOUNDED if node.cpu_milli is None else node.cpu_milli for node in nodes]
+        self.memory = [UNBOUNDED if node.memory_mib is None else node.memory_mib for node in nodes]
+        self._at: dict[str, set[int]] = {}
+        for job in staying:
+            self.move(job, job.gpu_ids)
+
+    def move(self, job: Job, gpus: Iterable[int]) -> None:
+        """It is on the nodes of these GPUs now, and on no others."""
+        if not asks(job):
+            return
+        nodes = {self._node_of[gpu] for gpu in gpus if gpu in self._node_of}
+        before = self._at.get(job.id, set())
+        for sign, changed in ((1, before - nodes), (-1, nodes - before)):
+            for index in changed:
+                self.cpu[index] += sign * job.cpu_milli
+                self.memory[index] += sign * job.memory_mib
+        self._at[job.id] = nodes
+
+    def has_room(self, job: Job, index: int) -> bool:
+        """Or is there already."""
+        if index in self._at.get(job.id, ()):
+            return True
+        return self.cpu[index] >= job.cpu_milli and self.memory[index] >= job.memory_mib
+
+
+@dataclass(frozen=True)
+class Crowded:
+    """Who is not shown to the policy, and why."""
+
+    changed: Mapping[str, Job | None] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+
+
+def crowded_out(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Crowded:
+    """Those that wait and fit no node beside whoever keeps GPUs. What a job may put out, and what takes turns, is in
+    nobody's way: the policy decides on that. `may_stay`: those that keep what they have unless they are moved."""
+    if getattr(policy, "shares_gpus", False) or not any(asks(job) and not job.gpu_ids for job in snapshot.jobs):
+        return Crowded()
+    seen, known = view(snapshot), fleet(snapshot.nodes)
+    found: dict[tuple[object, ...], Reason | None] = {}
+    reasons: dict[str, Reason] = {}
+    for job in seen.queued:
+        if not asks(job) or job.id in may_stay:
+            continue
+        kinds = tuple(seen.spans(job))
+        key = (job.cpu_milli, job.memory_mib, kinds, job.qos)
+        if key not in found:
+            hosts = Hosts(known.usable, known.node_of, _in_the_way(seen, snapshot, job, policy))
+            found[key] = _too_little(job, kinds, known.usable, hosts)
+        if (reason := found[key]) is not None:
+            reasons[job.id] = reason
+    return Crowded(dict.fromkeys(reasons), reasons)
+
+
+def _in_the_way(seen: View, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
+    if policy.timed:
+        return seen.fixed
+    level = snapshot.qos.get(job.qos)
+    lower = level.preempts if level else ()
+    return [one for one in snapshot.jobs if one.gpu_ids and one.qos not in lower]
+
+
+def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: Hosts) -> Reason | None:
+    there = [index for index, node in enumerate(nodes) if node.type in kinds]
+    if not there or any(hosts.has_room(job, index) for index in there):
+        return None  # of a job that nothing can run something else is said
+    large = any(
+        (nodes[index].cpu_milli is None or job.cpu_milli <= (nodes[index].cpu_milli or 0))
+        and (nodes[index].memory_mib is None or job.memory_mib <= (nodes[index].memory_mib or 0))
+        for index in there
+    )
+    wants = " and ".join(_wants(job))
+    free = "now has as much free" if large else "is as large: never"
+    detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib}
+    return Reason(NO_HOST, f"It asks for {wants} on each node, and no node with GPUs for it {free}.", detail)
+
+
+def _wants(job: Job) -> Iterable[str]:
+    if job.cpu_milli:
+        yield f"{job.cpu_milli / 1000:g} processor{'s' if job.cpu_milli != 1000 else ''}"
+    if job.memory_mib:
+        yield f"{job.memory_mib:,} MiB of memory"

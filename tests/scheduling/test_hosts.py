@@ -1,0 +1,179 @@
+"""Processors and memory of nodes under policies that count GPUs: fitted together with these."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling._hosts import NO_HOST
+from scheduling.domain import Entity, Guarantee, Job, Node, Plan, Qos, Snapshot
+from scheduling.policies import POLICIES, load_policy
+from scheduling.rounds import plan_round
+from tests.builders import make_job, make_nodes, make_snapshot
+
+GIB = 1024
+COUNTING = [name for name in POLICIES if not getattr(load_policy(name), "shares_gpus", False)]
+QUICK = ["f_scheduling", "fifo_gang", "multifactor", "max_min_fairness", "static_partition", "shortest_job_first"]
+
+
+def after(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, ...]]:
+    held = {job.id: job.gpu_ids for job in snapshot.jobs}
+    return held | {move.job_id: move.gpu_ids for move in plan.moves}
+
+
+def used(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]:
+    """(processors, memory) that are asked for on each node once the plan is carried out."""
+    held = after(snapshot, plan)
+    found = {}
+    for node in snapshot.nodes:
+        there = [job for job in snapshot.jobs if set(held[job.id]) & set(node.gpu_ids)]
+        found[node.name] = sum(job.cpu_milli for job in there), sum(job.memory_mib for job in there)
+    return found
+
+
+def check(snapshot: Snapshot, plan: Plan) -> None:
+    for node in snapshot.nodes:
+        cpu, memory = used(snapshot, plan)[node.name]
+        assert node.cpu_milli is None or cpu <= node.cpu_milli
+        assert node.memory_mib is None or memory <= node.memory_mib
+
+
+def hosts(*sizes: int, cpus: int = 8, memory_mib: int = 64 * GIB) -> tuple[Node, ...]:
+    return make_nodes(*sizes, cpu_milli=1000 * cpus, memory_mib=memory_mib)
+
+
+def started(plan: Plan) -> set[str]:
+    return {move.job_id for move in plan.moves if move.kind == "start"}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_jobs_that_ask_for_more_processors_than_there_are_do_not_start_together(name: str) -> None:
+    first, second = make_job(gpus=1, cpu_milli=6000), make_job(gpus=1, cpu_milli=6000)
+    plain = make_job(gpus=1)
+    snapshot = make_snapshot(first, second, plain, nodes=hosts(4))
+    plan = plan_round(snapshot, load_policy(name))
+    check(snapshot, plan)
+    assert len(started(plan) & {first.id, second.id}) == 1
+    assert plain.id in started(plan)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_whoever_fits_no_node_waits_and_holds_up_nobody(name: str) -> None:
+    holder = make_job(gpus=1, holds=[0], memory_mib=40 * GIB)
+    large, small = make_job(gpus=1, memory_mib=40 * GIB), make_job(gpus=1, memory_mib=8 * GIB)
+    snapshot = make_snapshot(holder, large, small, nodes=hosts(4))
+    plan = plan_round(snapshot, load_policy(name))
+    assert started(plan) == {small.id}
+    check(snapshot, plan)
+    reason = plan.reasons[large.id]
+    if load_policy(name).timed:  # jobs take turns: whoever runs is not in the way for good
+        assert reason.token == "no_layout"
+        assert "with the processors and memory that it asks for" in reason.text
+    else:
+        assert reason.token == NO_HOST
+        assert "40,960 MiB of memory on each node, and no node with GPUs for it now has as much free" in reason.text
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_it_starts_on_the_node_that_has_room(name: str) -> None:
+    holder = make_job(gpus=1, holds=[0], cpu_milli=6000)
+    job = make_job(gpus=1, cpu_milli=4000)
+    snapshot = make_snapshot(holder, job, nodes=hosts(2, 4))
+    plan = plan_round(snapshot, load_policy(name))
+    assert set(after(snapshot, plan)[job.id]) <= {2, 3, 4, 5}
+    check(snapshot, plan)
+
+
+def test_a_node_that_is_never_large_enough_is_said() -> None:
+    job = make_job(gpus=1, cpu_milli=64_000)
+    plan = plan_round(make_snapshot(job, nodes=hosts(4)), load_policy("f_scheduling"))
+    assert plan.reasons[job.id].text == (
+        "It asks for 64 processors on each node, and no node with GPUs for it is as large: never."
+    )
+
+
+def test_nodes_of_which_nothing_is_known_bound_nobody() -> None:
+    jobs = [make_job(gpus=1, cpu_milli=64_000, memory_mib=999 * GIB) for _ in range(3)]
+    plan = plan_round(make_snapshot(*jobs, nodes=make_nodes(4)), load_policy("f_scheduling"))
+    assert started(plan) == {job.id for job in jobs}
+
+
+def test_a_gang_on_several_nodes_asks_of_each() -> None:
+    """On both of eight processors it asks for five; one node has four left."""
+    holder = make_job(gpus=1, holds=[0], cpu_milli=4000)
+    gang = make_job(gpus=5, cpu_milli=5000)
+    nodes = hosts(4, 4)
+    plan = plan_round(make_snapshot(holder, gang, nodes=nodes), load_policy("fifo_gang"))
+    assert not started(plan)
+    alone = plan_round(make_snapshot(replace(gang), nodes=nodes), load_policy("fifo_gang"))
+    assert started(alone) == {gang.id}
+
+
+def test_growing_stays_where_there_are_processors() -> None:
+    """It could grow to six GPUs; the other node's processors are another's."""
+    other = make_job(gpus=1, holds=[2], cpu_milli=6000)
+    job = make_job(holds=[0], cpu_milli=4000, max_gpus=6)
+    snapshot = make_snapshot(other, job, nodes=hosts(2, 4))
+    plan = plan_round(snapshot, load_policy("f_scheduling", {"min_gain": 0.0}))
+    assert set(after(snapshot, plan)[job.id]) == {0, 1}
+    check(snapshot, plan)
+
+
+def test_whom_a_level_puts_out_is_not_in_the_way() -> None:
+    low = make_job(gpus=4, holds=[0, 1, 2, 3], cpu_milli=8000, qos="low")
+    high = make_job(gpus=2, cpu_milli=8000, qos="high")
+    levels = {"low": Qos(0), "high": Qos(10, ("low",))}
+    snapshot = make_snapshot(low, high, nodes=hosts(4), qos=levels)
+    plan = plan_round(snapshot, load_policy("multifactor"))
+    moves = {move.job_id: move.kind for move in plan.moves}
+    assert moves.get(low.id) == "preempt"
+    check(snapshot, plan)
+
+
+def test_a_guarantee_takes_gpus_back_where_the_processors_come_with_them() -> None:
+    borrower = make_job(gpus=4, holds=[0, 1, 2, 3], cpu_milli=2000, project="lender")
+    owner = make_job(gpus=2, cpu_milli=6000, project="owner", submitted_at=0.0)
+    entities = {"lender": Entity(None), "owner": Entity(None)}
+    guarantees = (Guarantee("owner", 4),)
+    snapshot = make_snapshot(borrower, owner, nodes=hosts(4), entities=entities, guarantees=guarantees)
+    plan = plan_round(snapshot, load_policy("fifo_gang"))
+    check(snapshot, plan)
+    assert {move.job_id: move.kind for move in plan.moves} == {borrower.id: "preempt", owner.id: "start"}
+
+
+asked = st.tuples(st.integers(0, 8), st.integers(0, 64))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    wants=st.lists(st.tuples(st.integers(1, 4), st.booleans(), asked), min_size=1, max_size=7),
+    name=st.sampled_from(["f_scheduling", "fifo_gang", "fifo", "multifactor", "max_min_fairness"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_node_is_ever_asked_for_more_than_it_has(
+    sizes: list[int], wants: list[tuple[int, bool, tuple[int, int]]], name: str
+) -> None:
+    """Round after round, from nothing on."""
+    jobs: list[Job] = [
+        make_job(min_gpus=gpus, max_gpus=None if grows else gpus, cpu_milli=1000 * cpus, memory_mib=GIB * memory)
+        for gpus, grows, (cpus, memory) in wants
+    ]
+    snapshot = make_snapshot(*jobs, nodes=hosts(*sizes))
+    for _ in range(3):
+        plan = plan_round(snapshot, load_policy(name))
+        check(snapshot, plan)
+        held = after(snapshot, plan)
+        snapshot = replace(
+            snapshot,
+            now=snapshot.now + 1000,
+            memory=plan.memory,
+            jobs=tuple(_with(job, held[job.id]) for job in snapshot.jobs),
+        )
+
+
+def _with(job: Job, gpus: tuple[int, ...]) -> Job:
+    holding = make_job(holds=gpus) if gpus else make_job()
+    return replace(job, gpu_ids=gpus, gang=holding.gang, state=holding.state, has_trained=bool(gpus))
