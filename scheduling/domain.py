@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from scheduling.histories import ResourceHistory
 from scheduling.lifecycle import State
 
 #: Thousandths of a GPU that is nobody else's.
@@ -127,6 +128,8 @@ class Job:
     gpu_memory_mib: int = 0  # on each of its GPUs
     cpu_milli: int = 0  # of its node, with all that is below
     memory_mib: int = 0
+    #: What it used of a GPU when it was recorded; None: not known.
+    history: ResourceHistory | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,5 +121,6 @@ class Run:
             gpu_memory_mib=job.gpu_memory_mib,
             cpu_milli=job.cpu_milli,
             memory_mib=job.memory_mib,
+            history=job.history,
         )
         return self.seen

@@ -11,6 +11,7 @@ from typing import Any
 
 from scheduling.domain import WHOLE, Curve, Guarantee, Node
 from scheduling.errors import InvalidInput
+from scheduling.histories import ResourceHistory
 from scheduling.published import published_curves
 from scheduling.simulator.limits import ProjectLimit, read_guarantees, read_limits
 from scheduling.throughput import catalogue, effective, factors_by_count, make_curve
@@ -42,6 +43,7 @@ class TraceJob:
     gpu_memory_mib: int = 0  # on each GPU
     cpu_milli: int = 0  # of its node, with the memory
     memory_mib: int = 0
+    history: ResourceHistory | None = None  # what it uses of a GPU alone; None: not known
 
 
 @dataclass(frozen=True, slots=True)

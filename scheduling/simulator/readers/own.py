@@ -10,6 +10,7 @@ from typing import Any
 
 from scheduling.domain import WHOLE
 from scheduling.errors import InvalidInput
+from scheduling.histories import history_json, parse_history
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob, look_up, read_curve, read_json
 from scheduling.throughput import make_curve
@@ -103,6 +104,7 @@ def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
         gpu_memory_mib=entry.integer("gpu_memory_mib", 0, least=0),
         cpu_milli=entry.integer("cpu_milli", 0, least=0),
         memory_mib=entry.integer("memory_mib", 0, least=0),
+        history=None if values.get("history") is None else parse_history(values["history"], f"{entry.place}, history"),
     )
 
 
@@ -147,6 +149,7 @@ def entry_of(job: TraceJob) -> dict[str, Any]:
         "gpu_memory_mib": job.gpu_memory_mib,
         "cpu_milli": job.cpu_milli,
         "memory_mib": job.memory_mib,
+        **({"history": history_json(job.history)} if job.history else {}),
         "throughputs": {
             kind: {
                 "steps_per_s": list(curve.steps_per_s),
