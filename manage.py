@@ -12,8 +12,10 @@ def main() -> None:
     from portal.env import BadSetting
     from portal.supervisor.errors import SetupError
 
+    # Commands are named as people type them; their modules cannot be.
+    name = [word.replace("-", "_") for word in sys.argv[1:2] if not word.startswith("-")]
     try:
-        execute_from_command_line(sys.argv)
+        execute_from_command_line([*sys.argv[:1], *(name or sys.argv[1:2]), *sys.argv[2:]])
     except (BadSetting, SetupError) as error:
         sys.exit(str(error))
 

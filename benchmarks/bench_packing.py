@@ -1,12 +1,13 @@
 """Parts of GPUs on OpenB's pods and nodes: what each policy fills, how long jobs take, what a decision costs.
 
-    python -m benchmarks.bench_packing [--only day,load,small] [--policies NAMES] [--seeds 5]
+    python -m benchmarks.bench_packing [--only day,load,small,coplacement,interference] [--policies NAMES] [--seeds 5]
 
 Alibaba's OpenB (gpu-v2023) is read from EVENKEEL_SHARED (default ../shared); where it is absent that is printed. It
 stands in for the two months of PAI that the paper used. OpenB brings some 20 GPU-days of work a day for 6,212 GPUs, so
 that no policy would matter: `day` lays the arrivals of every second day over each other into one, on every 54th node.
 Even days are for tuning, odd ones are shown (`--days`). `load` asks all nodes for pods drawn at random until more is
-asked for than there is, as the FGD paper does. `small` compares with the integer program.
+asked for than there is, as the FGD paper does. `small` compares with the integer program. `coplacement` and
+`interference` are benchmarks/coplacement.py's and need no data. `--machines pai` takes PAI's machines for OpenB's nodes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.coplacement import coplacement, interference  # noqa: E402
 from scheduling.domain import WHOLE, Gang, Job, Snapshot  # noqa: E402
 from scheduling.lifecycle import State  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
@@ -42,6 +44,7 @@ from scheduling.simulator.report import label  # noqa: E402
 from scheduling.simulator.trace import Cluster, TraceJob  # noqa: E402
 
 DATA = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "alibaba"
+MACHINES = {"openb": "openb_node_list_gpu_node.csv", "pai": "pai_machine_spec.csv"}
 DAY_S = 86_400.0
 #: Before it OpenB has a few pods a day.
 FIRST_DAY = 115
@@ -63,19 +66,30 @@ Given = tuple[str, dict[str, Any]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="day,load,small", help="parts, separated by commas")
+    parser.add_argument("--only", default="day,load,small,coplacement,interference", help="parts, separated by commas")
     parser.add_argument("--policies", default=" ".join(POLICIES), help="NAME[:key=value,...], separated by spaces")
     parser.add_argument("--days", choices=["even", "odd"], default="odd", help="even ones are for tuning")
     parser.add_argument("--seeds", type=int, default=5, help="of `load` and `small`")
     parser.add_argument("--samples", type=int, default=3, help="of the nodes, for `day`; figures are means over them")
+    parser.add_argument("--sets", type=int, default=10, help="job sets of each workload of `coplacement`")
+    parser.add_argument("--machines", choices=sorted(MACHINES), default="openb")
     options = parser.parse_args()
-    pods, nodes = DATA / "openb_pod_list_default.csv", DATA / "openb_node_list_gpu_node.csv"
+    parts = options.only.split(",")
+    if "interference" in parts:
+        interference()
+    if "coplacement" in parts:
+        coplacement(options.sets)
+    if {"day", "load", "small"} & set(parts):
+        _on_traces(options, parts)
+
+
+def _on_traces(options: argparse.Namespace, parts: Sequence[str]) -> None:
+    pods, nodes = DATA / "openb_pod_list_default.csv", DATA / MACHINES[options.machines]
     if not (pods.is_file() and nodes.is_file()):
         sys.exit(f"SKIPPED: no {pods} and {nodes}")
     cluster = load_cluster(nodes)
     jobs = load_trace(pods, types=sorted({node.type for node in cluster.nodes})).jobs
     given = [parse_policy(text) for text in options.policies.split()]
-    parts = options.only.split(",")
     if "day" in parts:
         one_day(jobs, cluster, given, options.days, options.samples)
     if "load" in parts:

@@ -34,6 +34,10 @@ POLICIES = {
     "fgd": "scheduling.policies.fgd.Fgd",
     "genetic": "scheduling.policies.genetic.Genetic",
     "packing_exact": "scheduling.policies.packing_exact.PackingExact",
+    "sjf_exclusive": "scheduling.policies.sjf_exclusive.SjfExclusive",
+    "deeprm_max": "scheduling.policies.deeprm_max.DeeprmMax",
+    "deeprm_mean": "scheduling.policies.deeprm_mean.DeeprmMean",
+    "dqn_gpu": "scheduling.policies.dqn_gpu.DqnGpu",
 }
 
 

@@ -78,7 +78,7 @@ class PackingPolicy(ABC):
                 if gpus is not None:
                     round_.start(job, demand, gpus)
                     break
-                round_.failed[demand] = no_room(yard, demand)
+                round_.failed[demand] = self.why_not(yard, demand)
             else:
                 blocks = round_.explain(job)
                 ahead = job if strict and blocks else None
@@ -110,6 +110,10 @@ class PackingPolicy(ABC):
 
     def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
         return queue
+
+    def why_not(self, yard: Yard, demand: Demand) -> Reason:
+        """Why whoever needs this was not placed."""
+        return no_room(yard, demand)
 
     @abstractmethod
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:

@@ -105,6 +105,11 @@ class Yard:
         """[row, (processors, memory, thousandths of GPUs)]."""
         return np.stack((self.cpu[rows], self.memory[rows], self.gpu[rows].sum(axis=1)), axis=1)
 
+    def ground_memory(self, rows: Ints) -> NDArray[np.float64]:
+        """MiB of each of the nodes' devices when empty; infinite where it is not known."""
+        of_each = _ground_of(self.nodes, rows)
+        return np.where(of_each >= UNBOUNDED, np.inf, of_each).astype(float)
+
     def devices(self, demand: Demand) -> Mask:
         """[node, device]: where one device has enough."""
         enough = np.asarray((self.gpu >= demand.milli) & (self.gpu_memory >= demand.gpu_memory))
@@ -214,6 +219,10 @@ def _survey(known: Fleet) -> _Ground:
         gpu_memory=np.where(there, of_each[:, None], 0),
         place={gpu: (row, column) for row, node in enumerate(nodes) for column, gpu in enumerate(node.gpu_ids)},
     )
+
+
+def _ground_of(nodes: Sequence[Node], rows: Ints) -> Ints:
+    return np.array([_known(nodes[row].gpu_memory_mib) for row in rows.tolist()], dtype=np.int64)
 
 
 def _part(whole: int, here: int, count: int) -> int:

@@ -1,15 +1,18 @@
-"""Cluster files of others: Alibaba's OpenB node lists (gpu-v2023), CSV with sn, cpu_milli, memory_mib, gpu, model."""
+"""Cluster files of others, as CSV: Alibaba's OpenB node lists (gpu-v2023), with sn, cpu_milli, memory_mib, gpu, model, and
+its PAI machines (gpu-v2020), with machine, gpu_type, cap_cpu, cap_mem (GB), cap_gpu, whose first line may be missing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scheduling.domain import Node
 from scheduling.errors import InvalidInput
-from scheduling.simulator.readers._rows import header, opening, table
+from scheduling.simulator.readers._rows import Row, header, lines, make_row, opening, table
 from scheduling.simulator.trace import Cluster, read_cluster
 
 _COLUMNS = {"sn", "cpu_milli", "memory_mib", "gpu", "model"}
+_MACHINES = ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")
 #: Of the devices' types by name, where they are known: MiB of one (data sheets).
 GPU_MEMORY_MIB = {
     "P100": 16_384,
@@ -17,28 +20,48 @@ GPU_MEMORY_MIB = {
     "V100M32": 32_768,
     "T4": 16_384,
     "A10": 24_576,
+    "V100": 16_384,
 }
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Our own JSON (docs/simulator.md), or an OpenB node list: nodes without GPUs are left out, and prices are 0."""
-    if path.suffix == ".json" or not header(opening(path)) >= _COLUMNS:
+    """Our own JSON (docs/simulator.md), or a list of Alibaba's: machines without GPUs are left out, and prices are 0."""
+    if path.suffix == ".json":
         return read_cluster(path)
+    first = opening(path)
+    if header(first) >= _COLUMNS:
+        return _cluster(path, (_of_openb(row) for row in table(path)))
+    if path.suffix == ".csv" and len(first.split("\n", 1)[0].split(",")) == len(_MACHINES):
+        return _cluster(path, _of_pai(path))
+    return read_cluster(path)
+
+
+#: Name, type, GPUs, thousandths of processors, MiB.
+_Machine = tuple[str, str, int, int, int]
+
+
+def _of_openb(row: Row) -> _Machine:
+    return row.text("sn"), row.text("model"), row.integer("gpu"), row.integer("cpu_milli"), row.integer("memory_mib")
+
+
+def _of_pai(path: Path) -> Iterator[_Machine]:
+    for number, text in lines(path):
+        fields = text.split(",")
+        if not text.strip() or (number == 1 and fields[0].strip() == _MACHINES[0]):
+            continue
+        row = make_row(path, number, _MACHINES, fields)
+        cpu, memory = round(1_000 * row.number("cap_cpu")), round(1_024 * row.number("cap_mem"))
+        yield row.text("machine"), row.text("gpu_type"), row.integer("cap_gpu"), cpu, memory
+
+
+def _cluster(path: Path, machines: Iterable[_Machine]) -> Cluster:
     nodes: list[Node] = []
     gpus = 0
-    for row in table(path):
-        size, kind = row.integer("gpu"), row.text("model")
+    for name, kind, size, cpu, memory in machines:
         if size:
-            nodes.append(
-                Node(
-                    row.text("sn"),
-                    kind,
-                    tuple(range(gpus, gpus + size)),
-                    cpu_milli=row.integer("cpu_milli"),
-                    memory_mib=row.integer("memory_mib"),
-                    gpu_memory_mib=GPU_MEMORY_MIB.get(kind),
-                )
-            )
+            ids = tuple(range(gpus, gpus + size))
+            room = GPU_MEMORY_MIB.get(kind)
+            nodes.append(Node(name, kind, ids, cpu_milli=cpu, memory_mib=memory, gpu_memory_mib=room))
             gpus += size
     if not nodes:
         raise InvalidInput(f"{path}: no node has a GPU")

@@ -17,6 +17,7 @@ from scheduling.simulator.failures import Failures
 from scheduling.simulator.holdings import Holdings
 from scheduling.simulator.limits import binding
 from scheduling.simulator.meter import Meter
+from scheduling.simulator.neighbours import Neighbours
 from scheduling.simulator.noise import draw_factors
 from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.resting import sight_of
@@ -62,10 +63,13 @@ class Engine:
         self.shares = _shares(self, start)
         self.sight = sight_of(self)
         self.failures = Failures(self)
+        self.neighbours = Neighbours(self)
+        self.outcome.usage = self.neighbours.usage
 
     def _run_of(self, job: TraceJob) -> Run:
         alone = speed_alone(job, self.size_of, self.cluster.multi_node)
-        part = job.gpu_milli if getattr(self.policy, "shares_gpus", False) else WHOLE
+        shares = getattr(self.policy, "shares_gpus", False) and not getattr(self.policy, "exclusive", False)
+        part = job.gpu_milli if shares else WHOLE
         return Run(job, alone, binding(self.cluster.limits, job.project), part)
 
     def run(self) -> Outcome:
@@ -232,6 +236,7 @@ class Engine:
         if ends_in is None or protected <= ends_in:
             self.after(run, protected, self._unprotect)
         self._expect_measurement(run)
+        self.neighbours.begins(run)
 
     def _expect_end(self, run: Run) -> float | None:
         if run.steps_per_s <= 0:
@@ -286,6 +291,7 @@ class Engine:
             self.meter.advance(now)
             self.meter.train(len(run.occupied) * run.gpu_milli, self._share(run), -1)
             run.stop(now, run.job.checkpoint_every_s or self.cluster.checkpoint_every_s)
+            self.neighbours.ends(run)
 
     def _share(self, run: Run) -> float:
         return run.steps_per_s / run.alone if run.alone else 0.0

@@ -9,6 +9,7 @@ from scheduling.colocation import Pairs
 from scheduling.lifecycle import State
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.run import Run
+from scheduling.simulator.usage import Usage
 
 LAUNCHING_DELAY = frozenset({State.STANDBY, State.LAUNCHING, State.CHECKPOINTING, State.STOPPING})
 
@@ -25,6 +26,7 @@ class Outcome:
     interrupted: bool = False
     #: (run, GPUs, from, to) of every launch, where asked for
     holds: list[tuple[int, tuple[int, ...], float, float]] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)  # of jobs with histories
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +39,7 @@ class Options:
     #: Under policies that look at every running job in each round (elastic ones) rounds are at least so far apart.
     coalesce_s: float = 0.0
     pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
+    #: Jobs whose histories are known slow each other on the GPUs that they share (scheduling.interference).
+    interference: bool = True
     #: Called now and then with the number of jobs that have ended; True: stop here.
     progress: Callable[[int], bool] | None = None

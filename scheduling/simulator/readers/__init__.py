@@ -18,6 +18,7 @@ FORMATS = {
     "json": "scheduling.simulator.readers.own",
     "gavel": "scheduling.simulator.readers.gavel",
     "openb": "scheduling.simulator.readers.openb",
+    "pai": "scheduling.simulator.readers.pai",
     "sia": "scheduling.simulator.readers.sia",
     "tiresias": "scheduling.simulator.readers.tiresias",
     "sacct": "scheduling.simulator.readers.sacct",

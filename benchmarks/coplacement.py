@@ -1,0 +1,166 @@
+"""Co-placement on one GPU: the five workloads of the thesis under each policy, and how well interference is predicted.
+
+Parts `coplacement` and `interference` of bench_packing. Job sets are of seeds that training never uses; the histories
+are synthetic (scheduling.simulator.applications), interference is fitted to published pairs (scheduling.interference)
+and no policy sees it. Policies that know no histories are told each job's peaks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scheduling.interference import fit, predicted  # noqa: E402
+from scheduling.learning.images import Placed, Sight, sight, usage_of  # noqa: E402
+from scheduling.policies import load_policy  # noqa: E402
+from scheduling.policies.dqn_gpu import DqnGpu  # noqa: E402
+from scheduling.published import published_table  # noqa: E402
+from scheduling.simulator.applications import WORKLOADS, declared_at_peak, make_workload, one_gpu  # noqa: E402
+from scheduling.simulator.engine import Engine  # noqa: E402
+
+#: USD/h of an exclusive instance and of a part of a shared one, twice, as the thesis has them.
+PRICES = ((0.75, 0.602), (0.526, 0.301))
+SLOWED = (0.02, 0.10, 0.20)
+#: Student's t, 0.975, by degrees of freedom.
+_T = {4: 2.776, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045}
+
+
+class RandomLegal(DqnGpu):
+    """Any legal action, as likely as any other."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+
+    def pick(self, seen: Sight) -> int:
+        return int(self.rng.integers(len(seen.actions)))
+
+
+@dataclass(frozen=True)
+class Row:
+    makespan_s: float
+    gpu: float
+    memory: float
+    slowed: tuple[int, ...]  # jobs slowed by less than 2, 10, 20 %, and by 20 % or more, each once
+    out_of_memory: int
+
+
+Make = Callable[[int], Any]
+CASES: dict[str, tuple[Make, bool]] = {
+    "sjf_exclusive": (lambda _: load_policy("sjf_exclusive"), False),
+    "first_fit": (lambda _: load_policy("first_fit"), True),
+    "tetris": (lambda _: load_policy("tetris"), True),
+    "tetris (joint)": (lambda _: load_policy("tetris", {"joint": True}), True),
+    "genetic": (lambda _: load_policy("genetic"), True),
+    "random": (RandomLegal, False),
+    "deeprm_mean": (lambda _: load_policy("deeprm_mean"), False),
+    "deeprm_max": (lambda _: load_policy("deeprm_max"), False),
+    "dqn_gpu": (lambda _: load_policy("dqn_gpu"), False),
+}
+
+
+def coplacement(seeds: int, names: Sequence[str] = tuple(CASES)) -> None:
+    print(f"== co-placement: 30 jobs on one GPU, {seeds} job sets each; means, 95 % intervals of the makespan")
+    print("   (to dqn: mean of the paired differences, dqn_gpu less the policy, with its interval)")
+    for workload in WORKLOADS:
+        found = {name: [run(name, workload, seed) for seed in range(seeds)] for name in names}
+        _table(workload, found)
+    _decisions()
+    for name in ("dqn_gpu", "deeprm_max", "deeprm_mean"):
+        header = load_policy(name).model.header  # type: ignore[attr-defined]
+        size = (ROOT / "scheduling" / "policies" / "models" / f"{name}.npz").stat().st_size
+        print(
+            f"   {name}: trained in {header['cpu_s']:.0f} CPU s, {size:,} bytes, set {header['training_set_sha256'][:12]}"
+        )
+
+
+def run(name: str, workload: str, seed: int) -> Row:
+    make, peaks = CASES[name]
+    jobs = make_workload(workload, seed)
+    engine = Engine([declared_at_peak(job) for job in jobs] if peaks else jobs, one_gpu(), make(seed))
+    outcome = engine.run()
+    slow = [(one.finished_at or 0.0) - (one.started_at or 0.0) for one in outcome.runs]
+    ratios = np.array([seconds / one.job.total_steps - 1 for seconds, one in zip(slow, outcome.runs, strict=True)])
+    counts = np.histogram(ratios, [-1.0, *SLOWED, np.inf])[0]
+    end = outcome.end
+    usage = outcome.usage
+    return Row(end, usage.gpu_s / end, usage.memory_s / end, tuple(int(n) for n in counts), usage.out_of_memory)
+
+
+def _table(workload: str, found: dict[str, list[Row]]) -> None:
+    print(f"-- {workload}")
+    print(f"{'':16} makespan s          to dqn s           GPU  mem.  slowed <2%  <10  <20  more  unslowed to dqn  "
+          "oom  training  cost: price 1, 2; with run time 1, 2")  # fmt: skip
+    dqn, sjf = found.get("dqn_gpu"), found.get("sjf_exclusive")
+    for name, rows in found.items():
+        spans = np.array([row.makespan_s for row in rows])
+        counts = np.mean([row.slowed for row in rows], axis=0)
+        line = f"{name:16} {_interval(spans):18}"
+        more = ""
+        if dqn:
+            line += f" {_interval(np.array([row.makespan_s for row in dqn]) - spans):18}"
+            unslowed = [one.slowed[0] - other.slowed[0] for one, other in zip(dqn, rows, strict=True)]
+            more = _interval(np.array(unslowed, dtype=float), 1)
+        gpu, memory = (np.mean([getattr(row, what) for row in rows]) for what in ("gpu", "memory"))
+        oom = np.mean([row.out_of_memory for row in rows])
+        line += (
+            f" {gpu:4.0%} {memory:5.0%} {counts[0]:10.1f} {counts[1]:5.1f} {counts[2]:4.1f} {counts[3]:5.1f}  {more:15}"
+        )
+        line += f" {oom:5.1f} {_training(name, float(spans.mean())):8.1%}"
+        if sjf and name != "sjf_exclusive":
+            ratio = float(np.mean(spans / np.array([row.makespan_s for row in sjf])))
+            line += "  " + ", ".join(f"{shared / alone - 1:+.1%}" for alone, shared in PRICES)
+            line += "; " + ", ".join(f"{ratio * shared / alone - 1:+.1%}" for alone, shared in PRICES)
+        print(line, flush=True)
+
+
+def _training(name: str, makespan_s: float) -> float:
+    """Part of the time until all jobs are done, if the training is for them alone."""
+    if name not in ("dqn_gpu", "deeprm_max", "deeprm_mean"):
+        return 0.0
+    seconds = float(load_policy(name).model.header["cpu_s"])  # type: ignore[attr-defined]
+    return seconds / (seconds + makespan_s)
+
+
+def _interval(values: np.ndarray, digits: int = 0) -> str:
+    half = _T.get(len(values) - 1, 1.96) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{values.mean():,.{digits}f} ± {half:,.{digits}f}"
+
+
+def _decisions() -> None:
+    """One look at a device that three jobs share, with full slots."""
+    model = load_policy("dqn_gpu").model  # type: ignore[attr-defined]
+    rng, seconds = np.random.default_rng(0), []
+    for seed in range(100):
+        usages = [usage_of(job.history, "series") for job in make_workload("memory_light", seed) if job.history]
+        placed = [Placed(usage, usage.duration_s * rng.random()) for usage in usages[:3]]
+        begun = time.perf_counter()
+        seen = sight(placed, [Placed(usage) for usage in usages[3 : 3 + model.slots]], 20, model.slots, 2.0)
+        model.scores(seen.inputs)
+        seconds.append(time.perf_counter() - begun)
+    ms = 1e3 * np.array(seconds)
+    print(f"   one decision of dqn_gpu: {np.median(ms):.2f} ms, 95th percentile {np.percentile(ms, 95):.2f} ms")
+
+
+def interference(seeds: int = 10) -> None:
+    """A fifth of the measured pairs of each type hidden, `seeds` times."""
+    print("== interference: mean absolute error of the share that a program keeps beside another, hidden pairs")
+    for kind in published_table().types:
+        kept = published_table().retained(kind, 1)
+        model, mean = [], []
+        for seed in range(seeds):
+            hidden = np.random.default_rng(seed).random(kept.shape) < 0.2
+            test, known = hidden & np.isfinite(kept) & (kept > 0), ~hidden & np.isfinite(kept) & (kept > 0)
+            guess = predicted(*fit(np.where(hidden, np.nan, kept)))
+            model.append(float(np.abs(guess - kept)[test].mean()))
+            mean.append(float(np.abs(kept[known].mean() - kept)[test].mean()))
+        print(f"   {kind}: {np.mean(model):.3f} (of the mean of all: {np.mean(mean):.3f})")

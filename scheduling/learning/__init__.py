@@ -1,0 +1,6 @@
+"""Learned co-placement: images of resource histories, the network that weighs them, and its training.
+
+Source: "A Job Placement Using Reinforcement Learning in GPU Virtualization Environment" (MSc thesis, Sookmyung Women's
+University, 2019), and DeepRM (Mao et al., HotNets 2016) where the thesis leaves things open. Deciding needs numpy only;
+`training` imports PyTorch.
+"""

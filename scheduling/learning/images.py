@@ -1,0 +1,204 @@
+"""What a decision looks at: for each resource an image of what the jobs of a device will occupy over time.
+
+An image is time x units; it is kept as the height of each column, in parts of the device, rounded up to a unit. All
+images of a decision have the same time scale: the longest run that is looked at about fills their width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from scheduling.histories import RESOURCES, ResourceHistory
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Profile = Literal["series", "max", "mean"]
+#: Columns of an image.
+BINS = 24
+#: Rows: a device has so many units of each resource.
+UNITS = 100
+_DEPTH = len(RESOURCES)
+_MEMORY = RESOURCES.index("gpu_memory")
+_TOLERANCE = 1e-6
+#: Time scales in each doubling.
+_SCALES = 4
+#: Jobs of a device and of the backlog beyond this look alike.
+_MANY = 8, 32
+SCALARS = 11
+#: Values that a network is given for each action.
+INPUTS = 3 * _DEPTH * BINS + SCALARS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Usage:
+    """What a job will use while it runs alone, as the learner is told: [resource, sample], each of `interval_s`."""
+
+    levels: Floats
+    interval_s: float
+
+    @property
+    def duration_s(self) -> float:
+        return self.levels.shape[1] * self.interval_s
+
+    def stretched_to(self, duration_s: float) -> Usage:
+        return Usage(self.levels, duration_s / self.levels.shape[1])
+
+
+@lru_cache(maxsize=4096)
+def usage_of(history: ResourceHistory, profile: Profile) -> Usage:
+    """The whole series, or one sample of its greatest or mean values."""
+    levels = np.array([getattr(history, name) for name in RESOURCES], dtype=float)
+    if profile == "max":
+        return Usage(levels.max(axis=1, keepdims=True), history.duration_s)
+    if profile == "mean":
+        return Usage(levels.mean(axis=1, keepdims=True), history.duration_s)
+    return Usage(levels, history.interval_s)
+
+
+@dataclass(slots=True)
+class Placed:
+    """A job and how much of its run is done, in seconds of it."""
+
+    usage: Usage
+    done_s: float = 0.0
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.usage.duration_s - self.done_s)
+
+
+def image(placed: Placed, width_s: float, stretch: float) -> Floats:
+    """[resource and once more memory, column of `width_s`]: the most that it uses in that time.
+
+    The last row is of memory if the run may take up to `stretch` times as long, from any moment on.
+    """
+    return (_image_of_new if placed.done_s == 0 else _image)(placed.usage, placed.done_s, width_s, stretch)
+
+
+def _image(usage: Usage, done: float, width_s: float, stretch: float) -> Floats:
+    count = usage.levels.shape[1]
+    levels = np.concatenate([usage.levels, np.zeros((_DEPTH, 1))], axis=1)  # nothing after its end
+    edges = np.arange(BINS + 1) * width_s
+    last = np.clip(np.ceil((done + edges[1:]) / usage.interval_s - _TOLERANCE), 1, count).astype(int)
+    found = np.zeros((_DEPTH + 1, BINS))
+    found[:_DEPTH] = _most(levels, (done + edges[:-1]) / usage.interval_s, last)
+    found[_DEPTH] = _most(levels[_MEMORY : _MEMORY + 1], (done + edges[:-1] / stretch) / usage.interval_s, last)[0]
+    return np.ceil(found * UNITS - _TOLERANCE) / UNITS
+
+
+_image_of_new = lru_cache(maxsize=4096)(_image)
+
+
+def _most(levels: Floats, begin: Floats, last: Any) -> Floats:
+    """The greatest of the samples from `begin`, in samples, to `last`; 0 where it begins after the end."""
+    count = levels.shape[1] - 1
+    first = np.minimum(np.floor(begin + _TOLERANCE), count).astype(int)
+    bounds = np.stack((first, np.maximum(last, first + 1)), axis=1).ravel()
+    bounds = np.minimum(bounds, count)
+    return np.asarray(np.maximum.reduceat(levels, bounds, axis=1)[:, ::2])
+
+
+@cache
+def combinations(slots: int) -> Floats:
+    """[action, slot]: 1 where the action places it. Action 0 holds; the others are all non-empty combinations."""
+    actions = np.arange(2**slots)
+    return ((actions[:, None] >> np.arange(slots)) & 1).astype(float)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """`inputs`: [action, INPUTS], for the legal ones only, whose numbers are `actions`."""
+
+    actions: Any
+    inputs: Floats
+
+
+def legal_actions(
+    placed: Sequence[Placed], slots: Sequence[Placed], most: int, stretch: float, allowed: Mask | None = None
+) -> tuple[Mask, Floats, Floats, float]:
+    """(by action whether it may be chosen, image of the device, images of the slots, seconds that they show).
+
+    Legal is what keeps every resource within the device at any time, and memory also where runs take up to `stretch`
+    times as long. An empty device is not kept empty.
+    """
+    horizon = max([1.0, *(one.left_s for one in (*placed, *slots))])
+    width = _width(horizon)
+    device = sum((image(one, width, stretch) for one in placed), np.zeros((_DEPTH + 1, BINS)))
+    each = np.zeros((most, _DEPTH + 1, BINS))
+    for number, one in enumerate(slots):
+        each[number] = image(one, width, stretch)
+    members = combinations(most)
+    sums = np.tensordot(members, each, axes=1)
+    legal = (device + sums <= 1.0 + _TOLERANCE).all(axis=(1, 2))
+    legal &= ~members[:, len(slots) :].any(axis=1)
+    if allowed is not None:
+        legal &= allowed
+    if not placed:
+        # Whoever alone is more than its device, by its own history, runs alone.
+        for number in range(len(slots)):
+            action = 1 << number
+            legal[action] |= allowed is None or bool(allowed[action])
+    legal[0] = bool(placed) or not legal[1:].any()
+    return legal, device, each, horizon
+
+
+def _width(horizon_s: float) -> float:
+    """Of a column: one of few, so that images of those that wait are drawn once."""
+    return float(2.0 ** (np.ceil(np.log2(horizon_s / BINS) * _SCALES - _TOLERANCE) / _SCALES))
+
+
+def sight(
+    placed: Sequence[Placed],
+    slots: Sequence[Placed],
+    backlog: int,
+    most: int,
+    stretch: float,
+    allowed: Mask | None = None,
+) -> Sight:
+    """What the network is shown: the device, the combination, the other slots, and how long all of them are."""
+    legal, device, each, horizon = legal_actions(placed, slots, most, stretch, allowed)
+    actions = np.flatnonzero(legal)
+    if len(actions) == 1:
+        return Sight(actions, np.zeros((1, INPUTS)))
+    members = combinations(most)[actions]
+    sums = np.tensordot(members, each[:, :_DEPTH], axes=1)
+    rest = each[:, :_DEPTH].sum(axis=0) - sums
+    inputs = np.empty((len(actions), INPUTS))
+    wide = _DEPTH * BINS
+    inputs[:, :wide] = device[:_DEPTH].ravel()
+    inputs[:, wide : 2 * wide] = sums.reshape(len(actions), wide)
+    inputs[:, 2 * wide : 3 * wide] = rest.reshape(len(actions), wide) / most
+    inputs[:, 3 * wide :] = _scalars(placed, slots, backlog, members, horizon)
+    return Sight(actions, inputs)
+
+
+def _scalars(
+    placed: Sequence[Placed], slots: Sequence[Placed], backlog: int, members: Floats, horizon: float
+) -> Floats:
+    most = members.shape[1]
+    lengths = np.zeros(most)
+    lengths[: len(slots)] = [one.left_s / horizon for one in slots]
+    here = [one.left_s / horizon for one in placed]
+    size = members.sum(axis=1)
+    short = np.zeros(most)
+    short[: len(slots)] = min((one.left_s for one in slots), default=1.0) / np.array(
+        [max(one.left_s, 1e-3) for one in slots] or [1.0] * len(slots)
+    )
+    found = np.empty((len(members), SCALARS))
+    found[:, 0] = size == 0
+    found[:, 1] = size / most
+    found[:, 2] = members @ lengths / np.maximum(size, 1)
+    found[:, 3] = (members * lengths).max(axis=1)
+    found[:, 4] = members @ short / most
+    found[:, 5] = (1 - members) @ short / most
+    found[:, 6] = max(here, default=0.0)
+    found[:, 7] = min(here, default=0.0)
+    found[:, 8] = min(len(placed), _MANY[0]) / _MANY[0]
+    found[:, 9] = min(backlog, _MANY[1]) / _MANY[1]
+    found[:, 10] = len(slots) / most
+    return found
