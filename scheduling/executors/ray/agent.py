@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.entry import detach
+
 from scheduling.errors import ExecutorError
 from scheduling.executors.ray.link import SOCKET, Connection, connection_of
 
@@ -124,6 +126,7 @@ def listen(directory: Path) -> socket.socket:
 
 
 def main() -> None:
+    detach()  # before it listens: whoever wants to end us asks the kernel who does
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     Agent().serve(listen(Path(sys.argv[1])))
     os._exit(0)  # threads that wait for Ray keep nobody waiting

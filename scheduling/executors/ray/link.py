@@ -139,15 +139,16 @@ class Link:
         root = str(Path(__file__).resolve().parents[3])
         environment = kept | self._connection.variables() | {"PYTHONPATH": root, "PYTHONUNBUFFERED": "1"}
         with (self._dir / LOG).open("wb") as output:
-            subprocess.Popen(
+            subprocess.run(
                 [sys.executable, "-m", "scheduling.executors.ray.agent", str(self._dir)],
                 env=environment,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,
                 umask=0o077,
+                timeout=START_TIMEOUT_S,
+                check=False,
             )
 
     def _last_words(self) -> str:

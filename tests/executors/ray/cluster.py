@@ -105,7 +105,8 @@ class RayCluster:
 
     def _start(self, name: str, address: str, options: list[str], variables: dict[str, str]) -> None:
         environment = {**os.environ, **self.variables, **variables, "RAY_USAGE_STATS_ENABLED": "0"}
-        environment |= {"EVENKEEL_TEST_RAY": f"{self.place}/{name}", "CUDA_VISIBLE_DEVICES": ""}
+        environment |= {"EVENKEEL_TEST_RAY": f"{self.place}/{name}"}
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
         command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-name={name}", "--num-cpus=2"]
         command += [f"--node-ip-address={address}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
         with self.network.inside(), (self.place / f"{name}.log").open("ab") as log:
