@@ -733,6 +733,8 @@ class Neighbour(TypedDict):
     project: str
     share_percent: int
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
+    slowdown: float | None
+    samples: int
 
 
 class NewInvitation(TypedDict):
@@ -1259,23 +1261,6 @@ class ReplayWish(TypedDict):
 GpuUtilisationItem: TypeAlias = float
 
 
-class Report(TypedDict):
-    epoch: int
-    seq: int
-    sent_at: float
-    phase: NotRequired[str]
-    step: NotRequired[int | None]
-    ready_at: NotRequired[float | None]
-    checkpoint: NotRequired[CheckpointReport | None]
-    metrics: NotRequired[list[dict[str, float | None]]]
-    usage: NotRequired[dict[str, float]]
-    gpu_utilisation: NotRequired[list[GpuUtilisationItem] | None]
-    notices: NotRequired[list[str]]
-    links: NotRequired[dict[str, str]]
-    sdk: NotRequired[bool | None]
-    exit: NotRequired[dict[str, Any] | None]
-
-
 class ReportAnswer(TypedDict):
     command: str | None
     next_report_s: float
@@ -1293,6 +1278,73 @@ class ResourceCost(TypedDict):
     gpu: str
     cpu: str
     memory: str
+
+
+class ResourceCourse(TypedDict):
+    gpu: list[float | None]
+    gpu_memory: list[float | None]
+    gpu_cores: list[float | None]
+    pcie: list[float | None]
+
+
+class ResourceLaunch(TypedDict):
+    attempt: int
+    epoch: int
+    type: str
+    gpus: int
+    share_percent: int
+    emulated: bool
+    source: Literal["nvml", "processes"]
+    interval_s: float
+    from_at: str
+    to_at: str
+
+
+class ResourceParts(TypedDict):
+    gpu: float | None
+    gpu_memory: float | None
+    gpu_cores: float | None
+    pcie: float | None
+
+
+class ResourceProfile(TypedDict):
+    type: str
+    gpus: int
+    share_percent: int
+    emulated: bool
+    launches: int
+    seconds: float
+    mean: ResourceParts
+    peak: ResourceParts
+    interval_s: float
+    history: ResourceCourse
+    updated_at: str
+
+
+class ResourceSeries(TypedDict):
+    gpu: list[tuple[float, float | None]]
+    gpu_memory: list[tuple[float, float | None]]
+    gpu_cores: list[tuple[float, float | None]]
+    pcie: list[tuple[float, float | None]]
+
+
+class Resources(TypedDict):
+    series: ResourceSeries
+    launches: list[ResourceLaunch]
+    profiles: list[ResourceProfile]
+    emulated: bool
+
+
+SampleItem: TypeAlias = float
+
+
+Sample: TypeAlias = tuple[SampleItem, float | None, float | None, float | None, float | None]
+
+
+class ResourcesReport(TypedDict):
+    interval_s: float
+    source: Literal["nvml", "processes"]
+    samples: list[Sample]
 
 
 class ResumeFrom(TypedDict):
@@ -1572,6 +1624,7 @@ class Sharing(TypedDict):
     memory_mib: int | None
     whole_steps_per_s: float | None
     expected_slowdown: float | None
+    expected_source: Literal["pair", "part", "share"]
     measured_slowdown: float | None
     neighbours: list[Neighbour]
 
@@ -2826,6 +2879,24 @@ class ReplayedJob(TypedDict):
     replayed: RoundGang | None
     reason_recorded: Reason | None
     reason_replayed: Reason | None
+
+
+class Report(TypedDict):
+    epoch: int
+    seq: int
+    sent_at: float
+    phase: NotRequired[str]
+    step: NotRequired[int | None]
+    ready_at: NotRequired[float | None]
+    checkpoint: NotRequired[CheckpointReport | None]
+    metrics: NotRequired[list[dict[str, float | None]]]
+    usage: NotRequired[dict[str, float]]
+    gpu_utilisation: NotRequired[list[GpuUtilisationItem] | None]
+    resources: NotRequired[ResourcesReport | None]
+    notices: NotRequired[list[str]]
+    links: NotRequired[dict[str, str]]
+    sdk: NotRequired[bool | None]
+    exit: NotRequired[dict[str, Any] | None]
 
 
 class Rollout(TypedDict):

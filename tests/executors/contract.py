@@ -58,6 +58,41 @@ def reason(fact: Fact) -> str:
     return fact.exit.reason
 
 
+def requests_for(executor: Executor, place: Path) -> Callable[..., LaunchRequest]:
+    """Makes requests for its first node; without a program one that counts its steps."""
+    node = executor.inventory()[0]
+
+    def make(program: str | None = None, *arguments: str, workers: int = 1, **changes: Any) -> LaunchRequest:
+        argv = ("python", "-c", COUNTING if program is None else program, *arguments)
+        if program is None:
+            argv = (*argv[:3], *(arguments or (str(place / "starts"), "0.02")))
+        request = LaunchRequest(
+            job_id=uuid.uuid4().hex,
+            job_number=1,
+            run_id=uuid.uuid4().hex,
+            epoch=1,
+            project_key="vision",
+            argv=argv,
+            shell=False,
+            workdir=None,
+            placement={node.name: tuple(range(workers))},
+            env={},
+            total_steps=20,
+            batch_size=8,
+            checkpoint_every_steps=5,
+            checkpoint_keep=3,
+            max_duration_s=None,
+            memory_mib=None,
+            cpus=None,
+            api_url="http://127.0.0.1:9",  # nobody listens
+            token="secret-token",
+            report_interval_s=0.5,
+        )
+        return dataclasses.replace(request, **changes)
+
+    return make
+
+
 class ExecutorContract:
     """Inherit, and give the fixtures `executor` and `place` (a directory its jobs can write to)."""
 
@@ -71,37 +106,7 @@ class ExecutorContract:
 
     @pytest.fixture
     def request_for(self, executor: Executor, place: Path) -> Callable[..., LaunchRequest]:
-        node = executor.inventory()[0]
-
-        def make(program: str | None = None, *arguments: str, workers: int = 1, **changes: Any) -> LaunchRequest:
-            argv = ("python", "-c", COUNTING if program is None else program, *arguments)
-            if program is None:
-                argv = (*argv[:3], *(arguments or (str(place / "starts"), "0.02")))
-            request = LaunchRequest(
-                job_id=uuid.uuid4().hex,
-                job_number=1,
-                run_id=uuid.uuid4().hex,
-                epoch=1,
-                project_key="vision",
-                argv=argv,
-                shell=False,
-                workdir=None,
-                placement={node.name: tuple(range(workers))},
-                env={},
-                total_steps=20,
-                batch_size=8,
-                checkpoint_every_steps=5,
-                checkpoint_keep=3,
-                max_duration_s=None,
-                memory_mib=None,
-                cpus=None,
-                api_url="http://127.0.0.1:9",  # nobody listens
-                token="secret-token",
-                report_interval_s=0.5,
-            )
-            return dataclasses.replace(request, **changes)
-
-        return make
+        return requests_for(executor, place)
 
     @staticmethod
     def seen(fact: Fact) -> list[int]:

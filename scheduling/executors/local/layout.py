@@ -1,6 +1,6 @@
-"""Where the local executor keeps what it knows (docs/contracts.md, "Data directory").
+"""Where an executor keeps what it knows (docs/contracts.md, "Data directory").
 
-DATA/run/local/ is the executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
+DATA/run/local/ is the local executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
 launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came,
 `<run_id>.<epoch>.runner` says that a launch was begun and, once known, who its runner is: what the job
 does to its own directory changes neither.
@@ -51,10 +51,10 @@ class RunRecord:
 
 
 class Layout:
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, engine: str = "local") -> None:
         self.data = data
         self.jobs = data / "jobs"
-        self.own = data / "run" / "local"
+        self.own = data / "run" / engine
 
     def prepare(self) -> None:
         self.data.mkdir(mode=0o755, parents=True, exist_ok=True)

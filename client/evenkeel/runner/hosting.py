@@ -1,0 +1,200 @@
+"""What a cluster engine's own process on a node does for a run: it starts the runner as its child, says how that is,
+and ends it for certain. Plain Python: the engine (Ray) makes an actor of `Host`, and tasks of the functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.processes import (
+    Process,
+    all_processes,
+    die_with_parent,
+    read_process,
+    real_uid,
+    signal_quietly,
+)
+from evenkeel.runner.reports import write_atomically
+
+PLAN = "plan.json"
+KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+DEATH_TIMEOUT_S = 10.0
+#: Of the node's own environment only these reach the runner and the program.
+NODE_VARIABLES = frozenset(
+    {
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "LD_LIBRARY_PATH",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    }
+)
+_MAX_PLAN = 4 << 20
+
+
+class Host:
+    """Made on the node that the run was planned on. Its process's end is the runner's: the kernel sees to that, so
+    whoever knows that the host is gone knows that of everything that it started."""
+
+    def __init__(self, epoch_dir: str) -> None:
+        self._dir = Path(epoch_dir)
+        environment = node_environment()
+        write_launch(self._dir, os.environ.get("CUDA_VISIBLE_DEVICES", ""), environment)
+        parent = os.getpid()
+        with _secrets_of(self._dir) as secrets:
+            handed = [f"--secrets-fd={secrets}"] if secrets is not None else []
+            self._runner = subprocess.Popen(
+                [sys.executable, "-m", "evenkeel.runner", str(self._dir), *handed],
+                env=environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[] if secrets is None else [secrets],
+                start_new_session=True,
+                umask=0o077,
+                preexec_fn=lambda: die_with_parent(parent),
+            )
+        started = read_process(self._runner.pid)
+        self._start_ticks = started.start_ticks if started else 0
+
+    def look(self) -> dict[str, Any]:
+        """Whether the runner runs, whether it has begun, and what the processes use."""
+        code = self._runner.poll()
+        mine = [] if code is not None else _of_session(self._runner.pid)
+        return {
+            "running": code is None,
+            "begun": (self._dir / "runner.json").exists(),
+            "code": code,
+            "pid": self._runner.pid,
+            "usage": {
+                "cpu_s": round(sum(process.cpu_s for process in mine), 2),
+                "rss_mib": round(sum(process.rss_mib for process in mine), 1),
+                "processes": float(len(mine)),
+            },
+        }
+
+    def end(self) -> bool:
+        """Ends everything; True once nothing is left, after at most 13 s."""
+        if self._runner.poll() is None:
+            signal_quietly(self._runner.pid, signal.SIGUSR1)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._runner.wait(KILL_GRACE_S)
+        signal_quietly(self._runner.pid, signal.SIGKILL)
+        ended = sweep(str(self._dir), self._runner.pid, self._start_ticks)
+        self._runner.poll()
+        return ended
+
+
+def node_environment() -> dict[str, str]:
+    """What the runner gets of this node's environment, with this interpreter first in the path."""
+    kept = {name: value for name, value in os.environ.items() if name in NODE_VARIABLES or name.startswith("LC_")}
+    here = str(Path(sys.executable).parent)
+    return kept | {"PATH": f"{here}:{os.environ.get('PATH') or os.defpath}", "PYTHONUNBUFFERED": "1"}
+
+
+def write_launch(epoch_dir: Path, devices: str, here: dict[str, str]) -> None:
+    """`launch.json`: the executor's plan with what only this node knows, its environment (`here`) and its devices."""
+    with open_plain(epoch_dir / PLAN) as file:
+        plan: dict[str, Any] = json.loads(file.read(_MAX_PLAN))
+    asked = plan["env"]
+    elsewhere = {name for name in plan["environment"] if name in here or name in NODE_VARIABLES} - set(asked)
+    environment = here | {name: value for name, value in plan["environment"].items() if name not in elsewhere}
+    if "VIRTUAL_ENV" in environment and "PATH" not in asked:
+        environment["PATH"] = f"{environment['VIRTUAL_ENV']}/bin:{environment['PATH']}"
+    visible = "" if plan["emulated_devices"] else devices
+    plan["cuda_visible_devices"] = visible
+    plan["environment"] = environment | {"CUDA_VISIBLE_DEVICES": visible}
+    write_atomically(epoch_dir / "launch.json", plan)
+
+
+@contextlib.contextmanager
+def _secrets_of(epoch_dir: Path) -> Any:
+    """A descriptor of the secrets, whose file is gone from here on; None where there are none."""
+    path = epoch_dir / "secrets.json"
+    try:
+        with open_plain(path) as file:
+            path.unlink()
+            yield file.fileno()
+    except FileNotFoundError:
+        yield None
+
+
+def _of_session(leader: int) -> list[Process]:
+    return [process for process in all_processes() if process.session == leader and process.pid != leader]
+
+
+def sweep(epoch_dir: str, session: int = 0, start_ticks: int = 0) -> bool:
+    """Ends every process that was started for the epoch on this node, in the session of its runner or with its mark;
+    True once there is none. `start_ticks` says which process led that session."""
+    give_up_at = time.monotonic() + DEATH_TIMEOUT_S
+    while left := _marked(epoch_dir, session, start_ticks):
+        if time.monotonic() > give_up_at:
+            return False
+        for process in left:
+            signal_quietly(process.pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return True
+
+
+def _marked(epoch_dir: str, session: int, start_ticks: int) -> list[Process]:
+    leader = read_process(session) if session else None
+    if leader is not None and leader.start_ticks != start_ticks:
+        session = 0  # the number was given to another since, so none of ours was left in it
+    return [
+        process
+        for process in all_processes()
+        if process.alive
+        and process.pid != os.getpid()
+        and real_uid(process.pid) == os.geteuid()
+        and ((session and process.session == session) or _has_mark(process.pid, epoch_dir))
+    ]
+
+
+def _has_mark(pid: int, epoch_dir: str) -> bool:
+    mark = f"EVENKEEL_SDK_DIR={epoch_dir}/".encode()
+    with contextlib.suppress(OSError):
+        return any(variable.startswith(mark) for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    return False
+
+
+def probe(shared: str, nonce: str) -> dict[str, Any]:
+    """What an administrator wants to know of a node: versions, clock, account, and whether it sees the shared files.
+    Leaves `NONCE.HOST` beside the file of that name, for the asking side to see."""
+    import evenkeel
+
+    place, answer = Path(shared), ""
+    try:
+        answer = (place / nonce).read_text()[:100]
+        with os.fdopen(create_private(place / f"{nonce}.{socket.gethostname()}.{os.getpid()}"), "w") as file:
+            file.write(answer)
+        problem = ""
+    except OSError as error:
+        problem = f"{type(error).__name__}: {error.strerror or error}"
+    return {
+        "at": time.time(),
+        "host": socket.gethostname(),
+        "uid": os.geteuid(),
+        "python": platform.python_version(),
+        "interpreter": sys.executable,
+        "evenkeel": str(getattr(evenkeel, "__version__", "")),
+        "shared": answer,
+        "wrote": f"{nonce}.{socket.gethostname()}.{os.getpid()}" if not problem else "",
+        "problem": problem,
+    }

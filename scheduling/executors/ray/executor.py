@@ -1,0 +1,322 @@
+"""Runs jobs on an existing Ray cluster (docs/executors.md).
+
+What is known lies in files that portal and nodes share, as the local executor's does, and in Ray's own tables; this
+object keeps nothing. All that is asked of Ray goes through a process of its own (`link`), with a time limit each.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.hosting import PLAN
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.local import facts, launching, preparing
+from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.ray.inventory import nodes_of
+from scheduling.executors.ray.link import Connection, Link
+from scheduling.executors.ray.records import Place, Records
+from scheduling.executors.ray.verdict import Sight, judge
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT_S = 20.0  # the first of an agent waits for its connection, 2 to 5 s
+LAUNCH_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 60.0
+WHOLE = 100
+#: Ray's daemon on a node that has lost the cluster gives up after 60 s, and everything that it started with it.
+FENCE_S = 75.0
+_ACCOUNT = Account(None)
+
+
+class RayExecutor:
+    """`data_dir`: the directory that this machine and all nodes share; jobs' files are below it. `fence_s`: how long
+    after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to others before."""
+
+    name = "ray"
+    supports_containers = False
+    supports_multi_node = False
+    supports_warm_start = False
+    supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
+    isolation_problem: str | None = None
+    single_trust_mode = True  # everything runs as whoever started Ray's daemons
+
+    def __init__(
+        self,
+        data_dir: str | Path,
+        address: str,
+        namespace: str = "evenkeel",
+        *,
+        node_address: str = "",
+        tls_cert: str = "",
+        tls_key: str = "",
+        tls_ca: str = "",
+        token_file: str = "",
+        fence_s: float = FENCE_S,
+    ) -> None:
+        if not address:
+            raise ExecutorError("no address of a Ray cluster is set: EVENKEEL_RAY_ADDRESS=host:6379", permanent=True)
+        if "://" in address:
+            text = f"Ray's address is host:port of its head, not {address}: this machine must be a node of the cluster"
+            raise ExecutorError(text, permanent=True)
+        self._layout = Layout(Path(data_dir).resolve(), engine="ray")
+        self._layout.prepare()
+        self._records = Records(self._layout)
+        self.connection = Connection(address, namespace, node_address, tls_cert, tls_key, tls_ca, token_file)
+        self._link = Link(self._layout.own, self.connection)
+        self._fence_s = fence_s
+
+    # The executor contract
+
+    def inventory(self) -> Sequence[NodeInfo]:
+        return [info for _, info in self._nodes().values()]
+
+    def launch(self, request: LaunchRequest) -> None:
+        record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
+        if request.gpu_share_percent < WHOLE:
+            raise ExecutorError("the ray executor gives whole GPUs only, not parts of them", permanent=True)
+        with self._layout.locked(record.run_id):
+            if not self._may_launch(record, request.epoch):
+                return
+            places = self._records.places(record.run_id, request.epoch) or self._planned(request)
+            self._layout.remember(record)
+            self._end_earlier(record, request.epoch)
+            self._prepare(request, places)
+            self._records.remember(record.run_id, request.epoch, places)
+            actors = self._link.ask("launch", LAUNCH_TIMEOUT_S, **self._of(record, request.epoch, places))
+            named = [replace(place, actor_id=actor) for place, actor in zip(places, actors, strict=True)]
+            self._records.remember(record.run_id, request.epoch, named)
+
+    def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
+        record = self._layout.record(run_id)
+        with self._layout.locked(run_id):
+            if record is None or not self._records.places(run_id, epoch):
+                self._layout.call_off(run_id, epoch)
+                return
+            try:
+                (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
+            except OSError as error:
+                raise ExecutorError(f"cannot stop the run: {error}", permanent=False) from error
+
+    def kill(self, run_id: str, epoch: int) -> None:
+        """Returns when the processes are gone; where a node is lost, when everything that can be reached is."""
+        with self._layout.locked(run_id):
+            record, places = self._layout.record(run_id), self._records.places(run_id, epoch)
+            if record is None or not places:
+                self._layout.call_off(run_id, epoch)
+                return
+            if not self._records.ended(run_id, epoch):
+                killed = ExitInfo("signal", signal=int(signal.SIGKILL), message="killed on request")
+                self._end(record, epoch, places, killed)
+
+    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
+        hosts: dict[str, str | None] = {}
+        for run_id, epoch in known:
+            hosts |= self._hosts_to_ask(run_id, epoch)
+        seen = self._look(hosts)
+        return [self._observe_one(run_id, epoch, seen) for run_id, epoch in known]
+
+    def prepare(self, preparation: Preparation) -> Progress:
+        return preparing.prepare(self._layout, _ACCOUNT, preparation, launching.own_environment())
+
+    def discard(self, project_key: str, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                preparing.discard(self._layout, _ACCOUNT, path)
+            except OSError as error:
+                raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
+
+    def hand_over(self, project_key: str, job_id: str) -> None:
+        """All files are one account's."""
+
+    def warm_up(self, project_keys: Iterable[str]) -> None:
+        """Starts are cold."""
+
+    def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
+        known, reaped = set(known_live), []
+        for record in self._layout.records():
+            for epoch in self._layout.epochs(record):
+                stray = (record.run_id, epoch) not in known and not self._records.ended(record.run_id, epoch)
+                if stray and self._records.age_s(record.run_id, epoch) > min_age_s:
+                    self.kill(record.run_id, epoch)
+                    reaped.append((record.run_id, epoch))
+        return reaped
+
+    # Beyond the contract
+
+    def disconnect(self) -> None:
+        """Ends the process that speaks to Ray; what runs goes on."""
+        self._link.end()
+
+    def probe(self, nonce: str, timeout_s: float = 30.0) -> dict[str, Any]:
+        """Ray's version here, its table of nodes, and what each of them says of itself and of the shared files."""
+        return {
+            **self._link.ask("version", ASK_TIMEOUT_S, ends_on_timeout=True),
+            "table": self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True),
+            "nodes": self._link.ask("probe", timeout_s, shared=str(self._layout.own), nonce=nonce),
+        }
+
+    @property
+    def own_directory(self) -> Path:
+        return self._layout.own
+
+    # Launching
+
+    def _nodes(self) -> dict[str, tuple[str, NodeInfo]]:
+        return nodes_of(self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True))
+
+    def _planned(self, request: LaunchRequest) -> list[Place]:
+        nodes, places = self._nodes(), []
+        for rank, (name, indexes) in enumerate(sorted(request.placement.items())):
+            if name not in nodes:
+                raise ExecutorError(f"there is no node {name!r} in the Ray cluster now", permanent=False)
+            node_id, info = nodes[name]
+            missing = [index for index in indexes if index >= len(info.accelerators)]
+            if missing:
+                raise ExecutorError(f"node {name!r} has no accelerator {missing[0]}", permanent=True)
+            places.append(Place(rank, name, node_id, len(indexes)))
+        if not any(place.gpus for place in places):
+            raise ExecutorError("the placement names no accelerator", permanent=True)
+        if len(places) > 1:
+            raise ExecutorError("the ray executor starts runs of one node only", permanent=True)
+        return places
+
+    def _may_launch(self, record: RunRecord, epoch: int) -> bool:
+        """False when this epoch was launched or called off before; an older epoch than the newest is refused."""
+        if self._layout.called_off(record.run_id, epoch) or self._records.ended(record.run_id, epoch):
+            return False
+        newest = max(self._layout.epochs(record), default=epoch)
+        if newest > epoch:
+            raise ExecutorError(f"epoch {epoch} of run {record.run_id} is stale: epoch {newest} exists", permanent=True)
+        if (self._layout.epoch_dir(record, epoch) / "runner.json").exists():
+            return False
+        hosts = self._hosts_to_ask(record.run_id, epoch)
+        return all(sight["state"] == "absent" for sight in self._look(hosts).values())
+
+    def _end_earlier(self, record: RunRecord, epoch: int) -> None:
+        """Nothing of the job may still run: earlier epochs and earlier runs share its checkpoints."""
+        for other in self._layout.runs_of_job(record):
+            for older in self._layout.epochs(other):
+                places = self._records.places(other.run_id, older)
+                if (other, older) == (record, epoch) or not places or self._records.ended(other.run_id, older):
+                    continue
+                made_way = ExitInfo("runner_lost", message="ended to make way for a later launch")
+                if not self._end(other, older, places, made_way):
+                    raise ExecutorError("an earlier launch may still run on a node that is lost", permanent=False)
+
+    def _prepare(self, request: LaunchRequest, places: Sequence[Place]) -> None:
+        record = RunRecord(request.run_id, request.job_id, None)
+        epoch_dir = self._layout.epoch_dir(record, request.epoch)
+        nodes = {name: info for name, (_, info) in self._nodes().items()}
+        devices = [
+            nodes[place.name].accelerators[index] for place in places for index in request.placement[place.name]
+        ]
+        try:
+            launching.make_job_dir(self._layout, request.job_id, _ACCOUNT)
+            launching.prepare(self._layout, request, devices, epoch_dir, PLAN)
+            if request.secrets:
+                secrets = json.dumps([asdict(secret) for secret in request.secrets])
+                launching.write_private(epoch_dir / "secrets.json", secrets)
+        except (OSError, KeyError) as error:
+            permanent = isinstance(error, PermissionError)
+            raise ExecutorError(f"cannot prepare the run: {error}", permanent=permanent) from error
+
+    def _of(self, record: RunRecord, epoch: int, places: Sequence[Place]) -> dict[str, Any]:
+        return {
+            "run": f"{record.run_id}.{epoch}",
+            "epoch_dir": str(self._layout.epoch_dir(record, epoch)),
+            "nodes": [place.for_agent() for place in places],
+        }
+
+    # Looking and ending
+
+    def _hosts_to_ask(self, run_id: str, epoch: int) -> dict[str, str | None]:
+        try:
+            if self._records.ended(run_id, epoch):
+                return {}
+            places = self._records.places(run_id, epoch)
+        except (ExecutorError, OSError, TypeError):
+            return {}
+        return {_host_name(run_id, epoch, place): place.actor_id for place in places}
+
+    def _look(self, hosts: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:
+        if not hosts:
+            return {}
+        found: dict[str, dict[str, Any]] = self._link.ask("look", ASK_TIMEOUT_S, ends_on_timeout=True, hosts=hosts)
+        return found
+
+    def _observe_one(self, run_id: str, epoch: int, seen: Mapping[str, dict[str, Any]]) -> Fact:
+        now = time.time()
+        try:
+            record = self._layout.record(run_id)
+            places = self._records.places(run_id, epoch) if record else []
+            if record is None or not places:
+                return Fact(run_id, epoch, "absent" if self._layout.lock_is_free(run_id) else "alive", now)
+            return self._weigh(record, epoch, places, seen, now)
+        except (ExecutorError, OSError, ValueError, TypeError) as error:
+            if _is_no_name(run_id):
+                return Fact(run_id, epoch, "absent", now)
+            # Not certain that they are gone: the GPUs stay held until a later look.
+            log.warning("run %s epoch %s: %s", run_id, epoch, error)
+            return Fact(run_id, epoch, "alive", now)
+
+    def _weigh(
+        self, record: RunRecord, epoch: int, places: Sequence[Place], seen: Mapping[str, dict[str, Any]], now: float
+    ) -> Fact:
+        run_id = record.run_id
+        if not self._records.ended(run_id, epoch):
+            if not self._layout.lock_is_free(run_id):
+                return Fact(run_id, epoch, "alive", now)
+            sights = [Sight(place.name, seen.get(_host_name(run_id, epoch, place), {})) for place in places]
+            begun = (self._layout.epoch_dir(record, epoch) / "runner.json").exists()
+            verdict = judge(sights, begun=begun)
+            if verdict.goes_on:
+                return Fact(run_id, epoch, "alive", now, usage=verdict.usage)
+            with self._layout.locked(run_id, timeout_s=0):
+                gone = self._end(record, epoch, places, verdict.exit)
+            if not gone:
+                return Fact(run_id, epoch, "alive", now)
+        epoch_dir = self._layout.epoch_dir(record, epoch)
+        ended = facts.read_exit(epoch_dir)
+        if ended is None:
+            return Fact(run_id, epoch, "absent", now)
+        return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+
+    def _end(self, record: RunRecord, epoch: int, places: Sequence[Place], info: ExitInfo | None) -> bool:
+        """True once no process of the epoch exists and Ray has its GPUs back; False while a node that was lost
+        may still run it. Leaves `info` as its exit record where it has none of its own. The launch lock is ours."""
+        lost = self._link.ask("end", END_TIMEOUT_S, **self._of(record, epoch, places))
+        if lost and self._records.lost_for_s(record.run_id, epoch) < self._fence_s:
+            return False
+        epoch_dir = self._layout.epoch_dir(record, epoch)
+        (epoch_dir / "secrets.json").unlink(missing_ok=True)
+        if info is not None and facts.read_exit(epoch_dir) is None:
+            try:
+                facts.leave_exit(
+                    record, epoch, epoch_dir, info.reason, info.message, signal=info.signal, exit_code=info.exit_code
+                )
+            except OSError as error:
+                log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+        self._records.end(record.run_id, epoch)
+        return True
+
+
+def _host_name(run_id: str, epoch: int, place: Place) -> str:
+    return f"evenkeel.{run_id}.{epoch}.{place.rank}"
+
+
+def _is_no_name(run_id: str) -> bool:
+    try:
+        return not checked_name(run_id)
+    except ExecutorError:
+        return True

@@ -1,0 +1,57 @@
+"""Ray's table of nodes as nodes and accelerators.
+
+The type of a node's GPUs is the label `ray.io/accelerator-type` (Ray sets it where it finds GPUs, `ray start --labels`
+where it is to be declared), else a resource `accelerator_type:NAME`. `evenkeel.io/emulated=true` says that GPUs are only
+declared, and training is on processors; `evenkeel.io/gpu-memory-mib` how much memory each has, which Ray does not know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scheduling.executors.base import AcceleratorInfo, NodeInfo
+from scheduling.executors.local.inventory import type_name
+
+TYPE_LABEL = "ray.io/accelerator-type"
+EMULATED_LABEL = "evenkeel.io/emulated"
+MEMORY_LABEL = "evenkeel.io/gpu-memory-mib"
+_TYPE_RESOURCE = "accelerator_type:"
+UNKNOWN_TYPE = "gpu"
+MAX_GPUS = 1024
+MAX_NAME = 100
+
+
+def nodes_of(table: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, NodeInfo]]:
+    """Living nodes with GPUs by our name: (Ray's id, node). Two of one name are named by their addresses."""
+    living = [row for row in table if row["alive"] and gpu_count(row) > 0]
+    often = Counter(str(row["name"]) for row in living)
+    found: dict[str, tuple[str, NodeInfo]] = {}
+    for row in living:
+        name = str(row["name"] if often[str(row["name"])] == 1 else row["address"])[:MAX_NAME]
+        found.setdefault(name, (str(row["id"]), _node(name, row)))
+    return dict(sorted(found.items()))
+
+
+def gpu_count(row: Mapping[str, Any]) -> int:
+    return min(MAX_GPUS, int(row["resources"].get("GPU", 0)))
+
+
+def _node(name: str, row: Mapping[str, Any]) -> NodeInfo:
+    labels, resources = row["labels"], row["resources"]
+    kind, emulated = accelerator_type(row), labels.get(EMULATED_LABEL) == "true"
+    memory_mib = int(text) if (text := labels.get(MEMORY_LABEL, "")).isdecimal() and len(text) < 9 else 0
+    accelerators = tuple(
+        AcceleratorInfo(index, kind, f"ray-{name}-{index}", memory_mib, emulated) for index in range(gpu_count(row))
+    )
+    host_mib = int(resources.get("memory", 0)) >> 20
+    return NodeInfo(name, accelerators, cpus=int(resources.get("CPU", 0)), memory_mib=host_mib)
+
+
+def accelerator_type(row: Mapping[str, Any]) -> str:
+    """As we name it: `NVIDIA-TITAN-Xp` is `titan_xp`; `gpu` where neither label nor resource says."""
+    named = row["labels"].get(TYPE_LABEL) or next(
+        (key[len(_TYPE_RESOURCE) :] for key in sorted(row["resources"]) if key.startswith(_TYPE_RESOURCE)), ""
+    )
+    return type_name(str(named).replace("-", " ").replace("_", " ")) or UNKNOWN_TYPE

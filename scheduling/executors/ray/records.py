@@ -1,0 +1,65 @@
+"""What the executor remembers of an epoch, where its job cannot reach: below DATA/run/ray/ (see `Layout`).
+
+`RUN.EPOCH.runner`: its nodes, written before anything starts, and the ids of its actors as soon as they are known.
+`RUN.EPOCH.lost`: since when a node of it is known to be lost. `RUN.EPOCH.ended`: nothing of it is left for certain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from evenkeel.runner.reports import write_atomically
+
+from scheduling.executors.local.layout import Layout, checked_name, read_object
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node of an epoch: `rank` is its number in the epoch, `node_id` Ray's name of it."""
+
+    rank: int
+    name: str
+    node_id: str
+    gpus: int
+    actor_id: str | None = None
+
+    def for_agent(self) -> dict[str, str | int]:
+        return {"rank": self.rank, "node_id": self.node_id, "gpus": self.gpus}
+
+
+class Records:
+    def __init__(self, layout: Layout) -> None:
+        self._own = layout.own
+
+    def places(self, run_id: str, epoch: int) -> list[Place]:
+        """Empty: it was never begun."""
+        content = read_object(self._file(run_id, epoch, "runner")) or {}
+        return [Place(**row) for row in content.get("places", [])]
+
+    def remember(self, run_id: str, epoch: int, places: Sequence[Place]) -> None:
+        write_atomically(self._file(run_id, epoch, "runner"), {"places": [asdict(place) for place in places]})
+
+    def lost_for_s(self, run_id: str, epoch: int) -> float:
+        """Seconds since a node of it was first seen to be lost; 0 the first time."""
+        path = self._file(run_id, epoch, "lost")
+        path.touch(mode=0o600, exist_ok=True) if not path.exists() else None
+        return max(0.0, time.time() - path.stat().st_mtime)
+
+    def ended(self, run_id: str, epoch: int) -> bool:
+        return self._file(run_id, epoch, "ended").exists()
+
+    def end(self, run_id: str, epoch: int) -> None:
+        self._file(run_id, epoch, "ended").touch(mode=0o600)
+
+    def age_s(self, run_id: str, epoch: int) -> float:
+        """Since its launch was begun; minus infinity where it was not."""
+        try:
+            return time.time() - self._file(run_id, epoch, "runner").stat().st_mtime
+        except FileNotFoundError:
+            return float("-inf")
+
+    def _file(self, run_id: str, epoch: int, what: str) -> Path:
+        return self._own / f"{checked_name(run_id)}.{int(epoch)}.{what}"

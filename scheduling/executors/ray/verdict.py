@@ -1,0 +1,80 @@
+"""What the hosts of an epoch say together: does it go on, and if not, how did it end?"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduling.executors.base import ExitInfo
+
+#: Of several hosts that died the first of these says why: the others went with it.
+_ORDER = ("memory", "node", "init", "unplaced", "killed", "process")
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the agent saw of the host on one node (`Calls.look`)."""
+
+    node: str
+    seen: Mapping[str, Any]
+
+    @property
+    def state(self) -> str:
+        return str(self.seen.get("state", "silent"))
+
+    @property
+    def running(self) -> bool:
+        return self.state == "silent" or (self.state == "alive" and bool(self.seen.get("running")))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`exit` None, where it does not go on: it never started."""
+
+    goes_on: bool
+    exit: ExitInfo | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
+
+
+def judge(sights: Sequence[Sight], *, begun: bool) -> Verdict:
+    """`begun`: a runner has been there. A host that does not answer may live: then the epoch goes on until Ray has
+    given it up. One that is dead ends it for all."""
+    dead = [sight for sight in sights if sight.state == "dead"]
+    missing = [sight for sight in sights if sight.state == "absent"]
+    if not dead and not missing and any(sight.running for sight in sights):
+        return Verdict(True, usage=_usage(sights))
+    if dead:
+        worst = min(dead, key=lambda sight: _ORDER.index(str(sight.seen.get("kind"))))
+        return Verdict(False, _explain(worst))
+    if missing:
+        forgotten = ExitInfo("runner_lost", message=f"Ray does not know its actor on node {missing[0].node} any more")
+        return Verdict(False, forgotten if begun else None)
+    return Verdict(False, ExitInfo("runner_lost", message="the runner ended without leaving a record"))
+
+
+def _explain(sight: Sight) -> ExitInfo:
+    text = str(sight.seen.get("text") or "")
+    said = f": {text}" if text else ""
+    match sight.seen.get("kind"):
+        case "node":
+            return ExitInfo("runner_lost", message=f"its node {sight.node} was lost")
+        case "memory":
+            return ExitInfo("out_of_memory", message=f"Ray ended it, as node {sight.node} ran out of memory")
+        case "killed":
+            return ExitInfo(
+                "signal", signal=int(signal.SIGKILL), message=f"its actor on node {sight.node} was ended through Ray"
+            )
+        case "init" | "unplaced":
+            return ExitInfo("launch_failed", message=f"its actor on node {sight.node} did not start{said}")
+        case _:
+            return ExitInfo("runner_lost", message=f"its actor on node {sight.node} died{said}")
+
+
+def _usage(sights: Sequence[Sight]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for sight in sights:
+        for name, value in dict(sight.seen.get("usage") or {}).items():
+            total[name] = round(total.get(name, 0.0) + float(value), 2)
+    return total

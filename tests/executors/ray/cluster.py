@@ -1,0 +1,157 @@
+"""A real Ray cluster of several nodes on this machine, in a network namespace of its own where we may make one.
+
+Ray's daemons listen on all addresses: in the namespace, which has nothing but a loopback device, nobody reaches them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evenkeel.runner.processes import all_processes, signal_quietly
+
+from scheduling.executors.ray.link import Connection
+
+HEAD = "127.0.0.2"
+PORT = 6379
+START_TIMEOUT_S = 90.0
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    name: str
+    address: str
+    gpus: int
+    kind: str = "titan_xp"
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+class Network:
+    """`inside` runs what follows in the namespace: this thread, and what it starts."""
+
+    def __init__(self) -> None:
+        self._own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._made: int | None = None
+        if os.geteuid() == 0 and _libc.unshare(CLONE_NEWNET) == 0:
+            self._made = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=10)
+            self._enter(self._own)
+
+    @property
+    def is_own(self) -> bool:
+        return self._made is not None
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        if self._made is None:
+            yield
+            return
+        self._enter(self._made)
+        try:
+            yield
+        finally:
+            self._enter(self._own)
+
+    @staticmethod
+    def _enter(descriptor: int) -> None:
+        if _libc.setns(descriptor, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+
+    def close(self) -> None:
+        for descriptor in (self._own, self._made):
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+class RayCluster:
+    """`up` starts the head, which has no GPUs, and the nodes; `down` ends every process by its pid."""
+
+    def __init__(self, nodes: list[NodePlan], *, variables: dict[str, str] | None = None) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.variables = variables or {}
+        self.network = Network()
+        self.place = Path(tempfile.mkdtemp(prefix="evenkeel-ray-"))
+        self._sessions: set[int] = set()
+
+    @property
+    def connection(self) -> Connection:
+        return Connection(address=f"{HEAD}:{PORT}", namespace="evenkeel-tests", node_address=HEAD)
+
+    def up(self) -> None:
+        head = ["--head", f"--port={PORT}", "--include-dashboard=false", f"--temp-dir={self.place / 'tmp'}"]
+        self._start("head", HEAD, [*head, "--num-gpus=0"], {})
+        for name in self.nodes:
+            self.start_node(name)
+
+    def start_node(self, name: str) -> None:
+        plan = self.nodes[name]
+        labels = json.dumps({"ray.io/accelerator-type": plan.kind, "evenkeel.io/emulated": "true"})
+        labels = ",".join(f"{key}={value}" for key, value in json.loads(labels).items())
+        options = [f"--address={HEAD}:{PORT}", f"--num-gpus={plan.gpus}", f"--labels={labels}"]
+        self._start(name, plan.address, options, plan.variables)
+
+    def _start(self, name: str, address: str, options: list[str], variables: dict[str, str]) -> None:
+        environment = {**os.environ, **self.variables, **variables, "RAY_USAGE_STATS_ENABLED": "0"}
+        environment |= {"EVENKEEL_TEST_RAY": f"{self.place}/{name}"}
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-name={name}", "--num-cpus=2"]
+        command += [f"--node-ip-address={address}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
+        with self.network.inside(), (self.place / f"{name}.log").open("ab") as log:
+            done = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                timeout=START_TIMEOUT_S, check=False, start_new_session=True,
+            )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError((self.place / f"{name}.log").read_text()[-2000:])
+
+    def pids(self, name: str, program: str = "") -> list[int]:
+        """Processes of a node: they all carry its mark, runners and their workers do not."""
+        mark = f"EVENKEEL_TEST_RAY={self.place}/{name}\0".encode()
+        return [
+            process.pid
+            for process in all_processes()
+            if process.alive and program in _command(process.pid) and mark in _environment(process.pid)
+        ]
+
+    def kill_daemon(self, name: str) -> None:
+        """kill -9 of the node's raylet."""
+        [raylet] = [pid for pid in self.pids(name, "raylet/raylet")][:1]
+        os.kill(raylet, signal.SIGKILL)
+
+    def stop_node(self, name: str) -> None:
+        give_up_at = time.monotonic() + 15
+        while (pids := self.pids(name)) and time.monotonic() < give_up_at:
+            for pid in pids:
+                signal_quietly(pid, signal.SIGKILL)
+            time.sleep(0.05)
+
+    def down(self) -> None:
+        for name in [*self.nodes, "head"]:
+            self.stop_node(name)
+        self.network.close()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _environment(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes() + b"\0"
+    return b""
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""

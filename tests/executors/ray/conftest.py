@@ -1,0 +1,47 @@
+"""One cluster for all tests of this folder: a head and two nodes with four declared GPUs each."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduling.executors.ray.executor import RayExecutor
+from tests.executors.ray.cluster import NodePlan, RayCluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RayCluster]:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install -r requirements-ray.lock")
+    made = RayCluster([NodePlan("ray-1", "127.0.0.11", 4), NodePlan("ray-2", "127.0.0.12", 4)])
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="evenkeel-ray-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def executor(cluster: RayCluster) -> Iterator[RayExecutor]:
+    """All tests share the data directory, and so one connection; whatever a test leaves is ended."""
+    with cluster.network.inside():
+        made = connect(cluster)
+        yield made
+        made.reap_orphans([], min_age_s=-2.0)
+
+
+def connect(cluster: RayCluster, fence_s: float = 0.5) -> RayExecutor:
+    """Whoever kills a node here knows that it is dead, and need not wait for it."""
+    to = cluster.connection
+    data = cluster.place / "data"
+    return RayExecutor(data, to.address, to.namespace, node_address=to.node_address, fence_s=fence_s)
