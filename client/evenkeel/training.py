@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from evenkeel.sdk import distributed
 from evenkeel.sdk.checkpoints import CheckpointStore
-from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
+from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control, open_control
 from evenkeel.sdk.gpu_memory import limit_gpu_memory
 from evenkeel.sdk.lines import Lines
 from evenkeel.sdk.pace import Pace
@@ -75,7 +75,7 @@ class Run:
             limit_gpu_memory(self._settings)
         if self._settings.sdk_dir:
             self._lines = Lines(self._settings.sdk_dir, self.rank)
-            self._control = Control(self._settings.sdk_dir / "control")
+            self._control = open_control(self._settings.sdk_dir / "control", self._settings)
         if self._settings.checkpoint_dir:
             self._open_checkpoints(CheckpointStore(self._settings.checkpoint_dir, self._settings.checkpoint_keep))
         return self
@@ -249,6 +249,8 @@ class Run:
             self._lines.say("ready", step=self.step, resumed=self.resumed)
 
     def _goes_on(self) -> bool:
+        if self._control:
+            self._control.refresh()
         self._take_total()
         return self.total_steps is not None and self.step < self.total_steps and not self._must_leave()
 

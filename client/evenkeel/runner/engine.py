@@ -14,6 +14,7 @@ from typing import Any
 
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
+from evenkeel.runner.leading import Follower, NodesMissing, Party, RemoteWorker
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import (
     descendants,
@@ -76,6 +77,7 @@ class Runner:
         self._oom_kills, self._oom = kernel_oom_kills(), False
         with open_plain(epoch_dir / "token") as file:
             token = file.read().decode().strip()
+        self._party = Party(epoch_dir, spec, token.encode()) if len(spec.nodes) > 1 else None
         self._reporter = Reporter(
             epoch_dir / "spool", report_url(spec.api_url, spec.run_id), token, self._command_from_portal
         )
@@ -99,7 +101,10 @@ class Runner:
             self._finish(Verdict("stopped", "stopped before it started"))
             return
         try:
-            self._workers = start_workers(self._spec, self._dir / "logs", self._can_fork, self._secrets)
+            self._workers = self._start_workers()
+        except NodesMissing as error:
+            self._finish(self._not_gathered(str(error)))
+            return
         except OSError as error:
             self._end_descendants()
             self._finish(Verdict("launch_failed", f"the program could not be started: {error}"))
@@ -107,20 +112,51 @@ class Runner:
         self._reporter.start()
         self._watch()
         self._end_descendants()
+        if self._party:
+            self._party.dismiss()
         self._listener.listen()
+        if lost := self._party and self._order is None and self._party.lost:
+            self._finish(Verdict("runner_lost", f"node {lost[0]} was lost"))
+            return
         limits = {"memory_mib": self._spec.memory_mib, "max_duration_s": self._max_duration_s}
         in_group = group_oom_kills(f"{self._spec.run_id}.{self._spec.epoch}") > 0
         self._finish(judge(self._workers, self._heard, self._order, limits, self._oom, in_group))
+
+    def _start_workers(self) -> list[Worker]:
+        if self._party is None:
+            return start_workers(self._spec, self._dir / "logs", self._can_fork, self._secrets)
+        self._party.gather(lambda: self._asked_to_stop() or self._ordered is not None)
+        place, others = self._party.start()
+        try:
+            return [*start_workers(self._spec, self._dir / "logs", False, self._secrets, place), *others]
+        except OSError:
+            self._party.dismiss()
+            raise
+
+    def _not_gathered(self, why: str) -> Verdict:
+        if self._party:
+            self._party.dismiss()
+        if self._ordered is Order.KILL:
+            return Verdict("signal", "killed on request", signal=int(signal.SIGKILL))
+        early = self._ordered is not None or self._asked_to_stop()
+        return Verdict("stopped", "stopped before it started") if early else Verdict("launch_failed", why)
 
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector, woken_by_signals() as signals:
             selector.register(signals, selectors.EVENT_READ)
             for worker in self._workers:
-                selector.register(worker.output.read_fd, selectors.EVENT_READ, worker)
+                if not isinstance(worker, RemoteWorker):
+                    selector.register(worker.output.read_fd, selectors.EVENT_READ, worker)
+            for follower in self._party.followers if self._party else ():
+                selector.register(follower.channel, selectors.EVENT_READ, follower)
             while any(worker.running for worker in self._workers):
                 for key, _ in selector.select(TICK_S):
                     if key.data is None:
                         os.read(signals, 4096)
+                    elif isinstance(key.data, Follower):
+                        self._hear(key.data)
+                        if not key.data.channel.open:
+                            selector.unregister(key.fd)
                     elif not key.data.output.pump():
                         selector.unregister(key.fd)
                 self._tick()
@@ -128,6 +164,7 @@ class Runner:
     def _tick(self) -> None:
         urgent = self._listener.listen()
         self._reap()
+        self._lose(self._party.tick(self._control) if self._party else [])
         self._notice_ready()
         self._check_limits()
         self._grow()
@@ -153,9 +190,42 @@ class Runner:
                 by_pid[pid].end(status, order)
                 self._after_end_of(by_pid[pid])
 
+    def _hear(self, follower: Follower) -> None:
+        """What another node's runner says; it may come from an older version, or make no sense."""
+        for message in follower.channel.receive():
+            match message.get("kind"):
+                case "ended":
+                    for worker in follower.workers:
+                        if worker.rank == message.get("rank") and worker.running:
+                            worker.output.tail = str(message.get("tail")).encode()
+                            self._end_remote(worker, int(message["status"]), bool(message.get("oom")))
+                case "error":
+                    self._heard.errors.append(dict(message["line"]))
+                case "failed":
+                    log.warning("%s", message.get("text"))
+                    follower.channel.close()
+                case "asked_to_end":
+                    self.order(Order.STOP)
+                case "usage":
+                    follower.usage = {name: float(value) for name, value in dict(message["usage"]).items()}
+                    self._heard.contact |= bool(message.get("contact"))
+                    if message.get("over"):
+                        self.order(Order.MEMORY)
+
+    def _end_remote(self, worker: RemoteWorker, status: int, oom: bool) -> None:
+        worker.end(status, sum(not other.running for other in self._workers))
+        self._after_end_of(worker)
+        self._oom |= oom
+
+    def _lose(self, workers: list[RemoteWorker]) -> None:
+        for worker in workers:
+            log.warning("worker %s is lost with its node", worker.rank)
+            worker.end(signal.SIGKILL, sum(not other.running for other in self._workers))
+            self._after_end_of(worker)
+
     def _after_end_of(self, worker: Worker) -> None:
         now = time.monotonic()
-        if worker.killed and not worker.signalled:
+        if worker.killed and not worker.signalled and not isinstance(worker, RemoteWorker):
             self._oom = kernel_oom_kills() > self._oom_kills
         if worker.failed and self._order is None:
             self._end_by(now + ECHO_S, 3.0)
@@ -176,6 +246,7 @@ class Runner:
         if self._asked_to_stop():
             self.order(Order.STOP)
         self._check_duration(now)
+        self._check_lease(now)
         if now < self._memory_at:
             return
         self._memory_at = now + MEMORY_CHECK_S
@@ -199,6 +270,13 @@ class Runner:
             return
         if now - self._trains_since >= self._max_duration_s:
             self.order(Order.TIME_LIMIT)
+
+    def _check_lease(self, now: float) -> None:
+        """Far from the portal our GPUs are given to others when it has not heard of us for so long."""
+        lease_s = self._spec.lease_s
+        if lease_s is not None and self._ordered is None and now - self._reporter.answered_at > lease_s:
+            log.warning("the portal has not answered for %g s: the lease is over", lease_s)
+            self.order(Order.STOP)
 
     @property
     def _max_duration_s(self) -> float | None:
@@ -277,6 +355,7 @@ class Runner:
 
     def _report(self, exit_record: dict[str, Any] | None = None) -> dict[str, Any]:
         below = descendants(os.getpid())
+        elsewhere = self._party.usage() if self._party else {"cpu_s": 0.0, "rss_mib": 0.0}
         cpu_s = sum(process.cpu_s for process in below)
         return {
             "epoch": self._spec.epoch,
@@ -286,8 +365,8 @@ class Runner:
             "checkpoint": self._heard.checkpoint,
             "metrics": self._heard.take_metrics(),
             "usage": {
-                "cpu_s": round(cpu_s, 2),
-                "rss_mib": round(sum(process.rss_mib for process in below), 1),
+                "cpu_s": round(cpu_s + elsewhere["cpu_s"], 2),
+                "rss_mib": round(sum(process.rss_mib for process in below) + elsewhere["rss_mib"], 1),
             },
             "gpu_utilisation": self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
             "notices": self._heard.take_notices(),

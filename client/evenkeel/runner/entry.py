@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.runner.engine import Runner
+from evenkeel.runner.files import open_plain
+from evenkeel.runner.following import FollowingRunner
 from evenkeel.runner.processes import adopt_orphans, forbid_new_privileges, identity, limit_resources, set_name
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.secrets import Secrets
@@ -21,6 +23,7 @@ from evenkeel.runner.verdict import Order
 log = logging.getLogger(__name__)
 
 GATE_TIMEOUT_S = 30.0
+SECRETS_FILE = "secrets.json"  # mode 0600
 
 
 def detach() -> None:
@@ -56,13 +59,48 @@ def run_epoch(epoch_dir: Path, handed: Handed, *, can_fork: bool) -> None:
         os._exit(code)
 
 
+def follow_epoch(epoch_dir: Path, node: str) -> None:
+    """The whole life of the runner of a node that is not the first. Never returns."""
+    code = 1
+    try:
+        os.chdir(epoch_dir)
+        _redirect(epoch_dir / "logs" / f"runner-{node}.log")
+        spec = LaunchSpec.read(epoch_dir)
+        set_name(f"ek-runner-{spec.epoch}")
+        adopt_orphans()
+        forbid_new_privileges()
+        limit_resources(spec.limits)
+        secrets = read_secrets(epoch_dir)
+        runner = FollowingRunner(epoch_dir, spec, node, secrets)
+        signal.signal(signal.SIGTERM, lambda *_: runner.ask_to_end())
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, lambda *_: None)
+        with secrets.files_in(epoch_dir / f"node-{node}" / "secrets"):
+            runner.run()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+def read_secrets(epoch_dir: Path) -> Secrets:
+    """From the file of an executor that cannot hand a descriptor over; it is removed when the run ends."""
+    try:
+        with open_plain(epoch_dir / SECRETS_FILE) as file:
+            return Secrets.read(os.dup(file.fileno()))
+    except FileNotFoundError:
+        return Secrets()
+
+
 def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     spec = LaunchSpec.read(epoch_dir)
     set_name(f"ek-runner-{spec.epoch}")
     adopt_orphans()
     forbid_new_privileges()
     limit_resources(spec.limits)
-    secrets = Secrets.read(handed.secrets)
+    secrets = Secrets.read(handed.secrets) if handed.secrets is not None else read_secrets(epoch_dir)
     runner = Runner(epoch_dir, spec, can_fork=can_fork, secrets=secrets)
     signal.signal(signal.SIGTERM, lambda *_: runner.order(Order.STOP))
     signal.signal(signal.SIGUSR1, lambda *_: runner.order(Order.KILL))
@@ -74,8 +112,11 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     for line in (_limits(spec, handed.gate), spec.gpu_sharing):
         if line:
             log.info("%s", line)
-    with secrets.files_in(epoch_dir / "secrets"):
-        runner.run()
+    try:
+        with secrets.files_in(epoch_dir / "secrets"):
+            runner.run()
+    finally:
+        (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
 
 
 def _limits(spec: LaunchSpec, gate: int | None) -> str:

@@ -83,8 +83,9 @@ class Heard:
 
 
 class Listener:
-    def __init__(self, directory: Path, ranks: int) -> None:
-        self._files = {rank: directory / f"rank{rank}.jsonl" for rank in range(ranks)}
+    def __init__(self, directory: Path, ranks: int, first_rank: int = 0) -> None:
+        ours = range(first_rank, first_rank + ranks)
+        self._files = {rank: directory / f"rank{rank}.jsonl" for rank in ours}
         self._offsets = dict.fromkeys(self._files, 0)
         self.heard = Heard()
 

@@ -52,6 +52,7 @@ class Reporter:
         self._begun = self._failed_attempt = 0  # numbers of attempts to empty the spool
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._seq = max((int(path.stem) for path in self._spooled()), default=0)
+        self.answered_at = time.monotonic()
         self.interval_s: float | None = None  # what the portal asked for last
 
     def start(self) -> None:
@@ -114,6 +115,7 @@ class Reporter:
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
                 self._obey(json.loads(response.read(1 << 16)))
+                self.answered_at = time.monotonic()
         except urllib.error.HTTPError as error:
             return self._refused(error)
         except (OSError, ValueError) as error:

@@ -8,7 +8,8 @@ import re
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,18 @@ from evenkeel.runner.files import open_plain
 _COLD_PREFIXES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "TORCH_")
 _WARM_EXCEPTIONS = {"PYTHONUNBUFFERED", "OMP_NUM_THREADS"}
 _PLAIN_SHELL_LINE = re.compile(r"[\w@%+:,./=-]+( +[\w@%+:,./=-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which ranks a node's workers are, and where they all meet."""
+
+    first_rank: int
+    world_size: int
+    master_address: str
+    master_port: int
+    group_rank: int = 0
+    sdk_dir: str | None = None  # None: that of the epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +59,28 @@ class LaunchSpec:
     pace_steps_per_s: float | None
     limits_in_words: str  # what holds processors and memory where no control group does; empty: nothing is limited
     gpu_sharing: str  # how it shares its GPUs with others, a sentence; empty: it does not
+    #: Where a launch spans several nodes, each as {"name", "address", "workers"}; the first one's runner leads.
+    nodes: Sequence[dict[str, Any]] = ()
+    engine_picks_devices: bool = False  # which GPUs it is comes in the runner's own CUDA_VISIBLE_DEVICES
+    lease_s: float | None = None  # without the portal's answer for so long it checkpoints and stops; None: never
 
     @classmethod
     def read(cls, epoch_dir: Path) -> LaunchSpec:
         with open_plain(epoch_dir / "launch.json") as file:
             content: dict[str, Any] = json.load(file)
-        return cls(**{field.name: content[field.name] for field in fields(cls)})
+        wanted = [field for field in fields(cls) if field.default is MISSING or field.name in content]
+        return cls(**{field.name: content[field.name] for field in wanted})._with_devices()
+
+    def _with_devices(self) -> LaunchSpec:
+        if not self.engine_picks_devices:
+            return self
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return replace(
+            self, cuda_visible_devices=visible, environment=self.environment | {"CUDA_VISIBLE_DEVICES": visible}
+        )
+
+    def alone(self, port: int) -> Place:
+        return Place(0, self.workers, "127.0.0.1", port)
 
     def first_lines(self) -> str:
         """What every log begins with where the devices are not what their names say, or not the run's alone."""
@@ -73,15 +102,17 @@ class LaunchSpec:
     def command(self) -> list[str]:
         return self.words() or ["/bin/sh", "-c", self.argv[0]]
 
-    def worker_environment(self, rank: int, port: int) -> dict[str, str]:
-        return self.environment | {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(self.workers),
+    def worker_environment(self, local_rank: int, place: Place) -> dict[str, str]:
+        given = self.environment | {
+            "MASTER_ADDR": place.master_address,
+            "MASTER_PORT": str(place.master_port),
+            "RANK": str(place.first_rank + local_rank),
+            "LOCAL_RANK": str(local_rank),
+            "WORLD_SIZE": str(place.world_size),
             "LOCAL_WORLD_SIZE": str(self.workers),
+            "GROUP_RANK": str(place.group_rank),
         }
+        return given if place.sdk_dir is None else given | {"EVENKEEL_SDK_DIR": place.sdk_dir}
 
     # Warm start
 

@@ -16,7 +16,7 @@ from evenkeel.runner import warm
 from evenkeel.runner.output import Output
 from evenkeel.runner.processes import die_first_for_memory, die_with_parent, signal_quietly
 from evenkeel.runner.secrets import Secrets
-from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.spec import LaunchSpec, Place
 
 
 @dataclass(slots=True)
@@ -56,16 +56,20 @@ class Worker:
             signal_quietly(self.pid, number)
 
 
-def start_workers(spec: LaunchSpec, logs: Path, can_fork: bool, secrets: Secrets) -> list[Worker]:
+def start_workers(
+    spec: LaunchSpec, logs: Path, can_fork: bool, secrets: Secrets, place: Place | None = None
+) -> list[Worker]:
     """Raises OSError when the program cannot be started; nothing is left running then."""
     arguments = spec.python_arguments() if can_fork else None
-    command, port, redactor = spec.command(), free_port(), secrets.redactor()
+    command, redactor = spec.command(), secrets.redactor()
+    place = place or spec.alone(free_port())
     workers: list[Worker] = []
     try:
-        for rank in range(spec.workers):
+        for local_rank in range(spec.workers):
+            rank = place.first_rank + local_rank
             output = Output(logs / f"rank{rank}.log", spec.log_bytes, redactor)
             output.begin(spec.first_lines())
-            environment = spec.worker_environment(rank, port) | secrets.variables
+            environment = spec.worker_environment(local_rank, place) | secrets.variables
             if arguments is None:
                 pid = _spawn(command, environment, spec.workdir, output.write_fd)
             else:
@@ -118,8 +122,7 @@ def _at_the_mercy_of(runner: int) -> None:
     die_first_for_memory()
 
 
-def free_port() -> int:
+def free_port(address: str = "127.0.0.1") -> int:
     """A port nobody listens on now. Rank 0 binds it a moment later; a clash fails the launch, which is retried."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server((address, 0)) as probe:
         return int(probe.getsockname()[1])

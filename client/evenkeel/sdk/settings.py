@@ -24,6 +24,11 @@ class Settings:
     distributed_timeout_s: float
     artifact_dir: Path | None = None
     gpu_memory_mib: int | None = None  # None: no limit
+    local_world_size: int | None = None  # None: all ranks are on this node
+
+    @property
+    def spans_nodes(self) -> bool:
+        return self.local_world_size is not None and self.local_world_size < self.world_size
 
     @property
     def in_cluster(self) -> bool:
@@ -55,4 +60,5 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         distributed_timeout_s=float(env.get("EVENKEEL_DISTRIBUTED_TIMEOUT_S") or 300),
         artifact_dir=path("EVENKEEL_ARTIFACT_DIR"),
         gpu_memory_mib=integer("EVENKEEL_GPU_MEMORY_MIB", 0) or None,
+        local_world_size=integer("LOCAL_WORLD_SIZE", 0) or None,
     )

@@ -1,0 +1,177 @@
+"""The runner of a node that is not the epoch's first: starts its workers, says how they end, and ends with the first.
+
+It writes into the epoch's directory nothing but logs and what its own workers say (`node-<name>/sdk`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from evenkeel.runner.channel import Channel, Message, join
+from evenkeel.runner.files import open_plain
+from evenkeel.runner.leading import HEAD_FILE, JOIN_S, SILENCE_S
+from evenkeel.runner.listening import Listener
+from evenkeel.runner.processes import descendants, kernel_oom_kills, signal_quietly
+from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.spec import LaunchSpec, Place
+from evenkeel.runner.workers import Worker, start_workers
+from evenkeel.sdk.control import Control
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.1
+USAGE_S = 2.0
+TAIL_BYTES = 4_096
+LAST_WORDS_S = 0.3
+
+
+class FollowingRunner:
+    def __init__(self, epoch_dir: Path, spec: LaunchSpec, node: str, secrets: Secrets) -> None:
+        self._dir, self._node, self._secrets = epoch_dir, node, secrets
+        self._own = epoch_dir / f"node-{node}"
+        (self._own / "sdk").mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._spec = spec
+        self._control = Control.create(self._own / "sdk" / "control")
+        self._workers: list[Worker] = []
+        self._ended: list[tuple[float, Worker, int]] = []  # and not told yet
+        self._leave = self._asked_to_end = False
+        self._errors_told, self._usage_at = 0, 0.0
+        self._oom_kills = kernel_oom_kills()
+
+    def ask_to_end(self) -> None:
+        """From a signal handler: the first node's runner decides what follows."""
+        self._asked_to_end = True
+
+    def run(self) -> None:
+        self._channel = self._join()
+        start = self._channel.wait(JOIN_S)
+        if start is None or start.get("kind") != "start":
+            log.info("the first node's runner is gone")
+            return
+        place = Place(**start["place"], sdk_dir=str(self._own / "sdk"))
+        self._spec = replace(self._spec, workers=int(start["workers"]))
+        self._listener = Listener(self._own / "sdk", self._spec.workers, place.first_rank)
+        try:
+            self._workers = start_workers(self._spec, self._dir / "logs", False, self._secrets, place)
+        except OSError as error:
+            self._channel.send({"kind": "failed", "text": f"the program could not be started on {self._node}: {error}"})
+        self._watch()
+        self._end_descendants()
+
+    def _join(self) -> Channel:
+        """A shared file system may remember for a while that a file is not there, unless we change its directory."""
+        with open_plain(self._dir / "token") as file:
+            key = file.read().strip()
+        give_up_at = time.monotonic() + JOIN_S
+        while True:
+            draft = self._dir / f".looking-{self._node}"
+            draft.touch(mode=0o600)
+            draft.unlink(missing_ok=True)
+            try:
+                with open_plain(self._dir / HEAD_FILE) as file:
+                    head = json.loads(file.read(1 << 16))
+                return join(str(head["address"]), int(head["port"]), key, self._node)
+            except (OSError, ValueError, KeyError):
+                if time.monotonic() > give_up_at:
+                    raise
+                time.sleep(0.1)
+
+    def _watch(self) -> None:
+        for message in self._channel.pending:
+            self._obey(message)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            for worker in self._workers:
+                selector.register(worker.output.read_fd, selectors.EVENT_READ, worker)
+            while not self._leave:
+                for key, _ in selector.select(TICK_S):
+                    if key.data is not None:
+                        if not key.data.output.pump():
+                            selector.unregister(key.fd)
+                        continue
+                    for message in self._channel.receive():
+                        self._obey(message)
+                self._tick()
+                if not self._channel.open or time.monotonic() - self._channel.heard_at > SILENCE_S:
+                    log.info("the first node's runner is gone: ending the workers")
+                    return
+
+    def _obey(self, message: Message) -> None:
+        match message.get("kind"):
+            case "beat":
+                stop_at, total = message.get("stop_at"), message.get("total")
+                if stop_at is not None and self._control.stop_at is None:
+                    self._control.stop_at = int(stop_at)
+                if total is not None and (self._control.total or 0) < int(total):
+                    self._control.total = int(total)
+            case "signal":
+                for worker in self._workers:
+                    if worker.rank == message.get("rank"):
+                        worker.send(int(message["number"]))
+            case "leave":
+                self._leave = True
+
+    def _tick(self) -> None:
+        self._reap()
+        self._tell_ends()
+        self._listener.listen()
+        for error in self._listener.heard.errors[self._errors_told :]:
+            self._channel.send({"kind": "error", "line": error})
+        self._errors_told = len(self._listener.heard.errors)
+        now = time.monotonic()
+        if self._asked_to_end:
+            self._asked_to_end = False
+            self._channel.send({"kind": "asked_to_end"})
+        if now >= self._usage_at:
+            self._usage_at = now + USAGE_S
+            below = descendants(os.getpid())
+            rss_mib = sum(process.rss_mib for process in below)
+            usage = {"cpu_s": sum(process.cpu_s for process in below), "rss_mib": rss_mib}
+            over = self._spec.memory_mib is not None and rss_mib > self._spec.memory_mib
+            self._channel.send({"kind": "usage", "usage": usage, "contact": self._listener.heard.contact, "over": over})
+
+    def _reap(self) -> None:
+        by_pid = {worker.pid: worker for worker in self._workers}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in by_pid:
+                worker = by_pid[pid]
+                worker.end(status, 0)
+                self._ended.append((time.monotonic() + LAST_WORDS_S, worker, status))
+
+    def _tell_ends(self) -> None:
+        """With their last words, which may still be in the pipe."""
+        waiting, now = [], time.monotonic()
+        for at, worker, status in self._ended:
+            if worker.output.open and now < at:
+                waiting.append((at, worker, status))
+            else:
+                self._tell_end(worker, status)
+        self._ended = waiting
+
+    def _tell_end(self, worker: Worker, status: int) -> None:
+        oom = worker.killed and not worker.signalled and kernel_oom_kills() > self._oom_kills
+        tail = bytes(worker.output.tail)[-TAIL_BYTES:].decode(errors="replace")
+        self._channel.send({"kind": "ended", "rank": worker.rank, "status": status, "tail": tail, "oom": oom})
+
+    def _end_descendants(self) -> None:
+        give_up_at = time.monotonic() + 10.0
+        while (below := descendants(os.getpid())) and time.monotonic() < give_up_at:
+            for process in below:
+                signal_quietly(process.pid, signal.SIGKILL)
+            self._reap()
+            time.sleep(0.01)
+        for worker in self._workers:
+            worker.output.drain()

@@ -1,0 +1,142 @@
+"""The first of several runners of one epoch: it speaks for the run, and the others do as it says."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.channel import Channel, Door, Message
+from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.spec import LaunchSpec, Place
+from evenkeel.runner.workers import Worker, free_port
+from evenkeel.sdk.control import Control
+
+log = logging.getLogger(__name__)
+
+JOIN_S = 300.0  # for the last node to come
+BEAT_S = 1.0
+SILENCE_S = 30.0  # from then on a node is lost, well within the time after which its GPUs may be given to others
+HEAD_FILE = "head.json"
+
+
+class NodesMissing(Exception):
+    """Not all nodes came."""
+
+
+@dataclass(slots=True)
+class Tail:
+    """The last words of a worker elsewhere; its log was written there."""
+
+    tail: bytes = b""
+
+    def drain(self) -> None:
+        pass
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoteWorker(Worker):
+    channel: Channel
+    output: Any = field(default_factory=Tail)
+
+    def send(self, number: int) -> None:
+        if self.running:
+            self.signalled = True
+            self.channel.send({"kind": "signal", "rank": self.rank, "number": number})
+
+
+@dataclass(slots=True)
+class Follower:
+    node: str
+    channel: Channel
+    workers: list[RemoteWorker] = field(default_factory=list)
+    usage: dict[str, float] = field(default_factory=dict)
+
+
+class Party:
+    """All the nodes of the epoch but the first. Nobody waits here while something else is to be done, except in
+    `gather`, which asks `given_up` again and again."""
+
+    def __init__(self, epoch_dir: Path, spec: LaunchSpec, key: bytes) -> None:
+        self._dir, self._spec = epoch_dir, spec
+        self._others = {str(node["name"]): int(node["workers"]) for node in spec.nodes[1:]}
+        self._address = str(spec.nodes[0]["address"])
+        self._door = Door(self._address, key)
+        self.followers: list[Follower] = []
+        self.lost: list[str] = []
+        self._beat_at = 0.0
+        self._told: tuple[int | None, int | None] = (None, None)
+        where = {"address": self._address, "port": self._door.port, "host": socket.gethostname()}
+        write_atomically(epoch_dir / HEAD_FILE, where)
+
+    @property
+    def world_size(self) -> int:
+        return self._spec.workers + sum(self._others.values())
+
+    def gather(self, given_up: Callable[[], bool]) -> None:
+        """Until every node has come; NodesMissing where one does not, or where waiting is given up."""
+        give_up_at, came = time.monotonic() + JOIN_S, dict[str, Channel]()
+        while missing := sorted(self._others.keys() - came.keys()):
+            if given_up() or time.monotonic() > give_up_at:
+                raise NodesMissing(f"{', '.join(missing)} did not join within {JOIN_S:g} s")
+            try:
+                node, channel = self._door.came.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if node in missing:
+                came[node] = channel
+            else:
+                channel.close()
+        self._door.close()
+        self.followers = [Follower(node, came[node]) for node in self._others]
+
+    def start(self) -> tuple[Place, list[RemoteWorker]]:
+        """Where our own workers stand, and those that the others are told to start."""
+        port, first = free_port(self._address), self._spec.workers
+        for number, follower in enumerate(self.followers, start=1):
+            count = self._others[follower.node]
+            place = {"first_rank": first, "world_size": self.world_size, "group_rank": number}
+            place |= {"master_address": self._address, "master_port": port}
+            follower.channel.send({"kind": "start", "workers": count, "place": place})
+            ranks = range(first, first + count)
+            follower.workers = [RemoteWorker(rank=rank, pid=-1, channel=follower.channel) for rank in ranks]
+            first += count
+        own = Place(0, self.world_size, self._address, port)
+        return own, [worker for follower in self.followers for worker in follower.workers]
+
+    def hear(self, follower: Follower) -> list[Message]:
+        """What the node says; one that says nothing any more is taken for lost by `tick`."""
+        return follower.channel.receive()
+
+    def tick(self, control: Control) -> list[RemoteWorker]:
+        """Signs of life, and what the ranks are to know. Returns workers that were running on nodes now lost."""
+        now, told = time.monotonic(), (control.stop_at, control.total)
+        if now >= self._beat_at or told != self._told:
+            self._beat_at, self._told = now + BEAT_S, told
+            for follower in self.followers:
+                follower.channel.send({"kind": "beat", "stop_at": told[0], "total": told[1]})
+        gone: list[RemoteWorker] = []
+        for follower in self.followers:
+            silent = now - follower.channel.heard_at > SILENCE_S
+            running = [worker for worker in follower.workers if worker.running]
+            if running and (silent or not follower.channel.open):
+                self.lost.append(follower.node)
+                follower.channel.close()
+                gone += running
+        return gone
+
+    def usage(self) -> dict[str, float]:
+        """CPU seconds and MiB of the others."""
+        names = ("cpu_s", "rss_mib")
+        return {name: sum(follower.usage.get(name, 0.0) for follower in self.followers) for name in names}
+
+    def dismiss(self) -> None:
+        for follower in self.followers:
+            follower.channel.send({"kind": "leave"})
+            follower.channel.close()
+        self._door.close()
