@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import asked, open_page, panel
-from tests.live_portal import LivePortal
+from tests.live_portal import LivePortal, running_portal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_200)]
 SIMULATED_MS, JUDGED_MS = 240_000, 240_000
@@ -27,6 +27,12 @@ def call(portal: LivePortal, method: str, path: str, body: Any = None) -> Any:
         return api.request(method, path, json=body).raise_for_status().json()
 
 
+@pytest.fixture(scope="module")
+def live_portal() -> Iterator[LivePortal]:
+    with running_portal(EVENKEEL_VIRTUAL_ACCELERATORS="titan_xp:3") as portal:
+        yield portal
+
+
 @pytest.fixture(autouse=True)
 def sharing(live_portal: LivePortal) -> Iterator[None]:
     """Two jobs that share the cluster under the live policy; afterwards nothing is left of them and of rollouts."""
@@ -40,7 +46,7 @@ def sharing(live_portal: LivePortal) -> Iterator[None]:
 
 
 def train(portal: LivePortal) -> int:
-    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 6})["number"])
+    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 3})["number"])
 
 
 def rollout_of(page: Page) -> str:
