@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import asked, open_page, panel
-from tests.live_portal import LivePortal
+from tests.live_portal import LivePortal, running_portal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_200)]
 SIMULATED_MS, JUDGED_MS = 240_000, 240_000
@@ -27,6 +27,12 @@ def call(portal: LivePortal, method: str, path: str, body: Any = None) -> Any:
         return api.request(method, path, json=body).raise_for_status().json()
 
 
+@pytest.fixture(scope="module")
+def live_portal() -> Iterator[LivePortal]:
+    with running_portal(EVENKEEL_VIRTUAL_ACCELERATORS="titan_xp:3") as portal:
+        yield portal
+
+
 @pytest.fixture(autouse=True)
 def sharing(live_portal: LivePortal) -> Iterator[None]:
     """Two jobs that share the cluster under the live policy; afterwards nothing is left of them and of rollouts."""
@@ -40,7 +46,7 @@ def sharing(live_portal: LivePortal) -> Iterator[None]:
 
 
 def train(portal: LivePortal) -> int:
-    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 6})["number"])
+    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 3})["number"])
 
 
 def rollout_of(page: Page) -> str:
@@ -65,7 +71,7 @@ def test_the_whole_way_of_a_policy(page: Page, live_portal: LivePortal, width: i
     expect(panel(page, "Winners and losers").get_by_role("row").nth(1)).to_be_visible()
     check_fits_and_is_accessible(page)
     # shadow
-    into.get_by_role("button", name=f"Try {GREEDY} in the shadow").click()
+    into.get_by_role("button", name=f"Try in the shadow… {GREEDY}").click()
     asking = page.get_by_role("dialog")
     expect(asking).to_contain_text("nothing of it is done")
     check_fits_and_is_accessible(page)
@@ -127,7 +133,7 @@ def test_the_whole_way_of_a_policy(page: Page, live_portal: LivePortal, width: i
 def test_one_may_do_it_all_with_the_keyboard(page: Page, live_portal: LivePortal) -> None:
     made = call(live_portal, "POST", "simulations", SPEC)["id"]
     open_page(page, f"/lab/{made}", 1440)
-    promote = panel(page, "Into force").get_by_role("button", name=f"Promote {GREEDY}")
+    promote = panel(page, "Into force").get_by_role("button", name=f"Promote… {GREEDY}")
     expect(promote).to_be_visible(timeout=SIMULATED_MS)
     # What is wrong is said at its field, and nothing was done.
     promote.focus()
@@ -144,7 +150,7 @@ def test_one_may_do_it_all_with_the_keyboard(page: Page, live_portal: LivePortal
     expect(form).to_have_count(0)
     assert asked(live_portal, "policy")["name"] == "f_scheduling"
     # Into the shadow: the dialog begins at what changes nothing, and the button after it does it.
-    panel(page, "Into force").get_by_role("button", name=f"Try {GREEDY} in the shadow").focus()
+    panel(page, "Into force").get_by_role("button", name=f"Try in the shadow… {GREEDY}").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Not now")).to_be_focused()
     page.keyboard.press("Tab")

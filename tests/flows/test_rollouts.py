@@ -21,7 +21,7 @@ GUARD = {
 
 @pytest.fixture(scope="module")
 def live_portal() -> Iterator[LivePortal]:
-    with running_portal() as portal:
+    with running_portal(EVENKEEL_VIRTUAL_ACCELERATORS="titan_xp:3") as portal:
         yield portal
 
 
@@ -34,7 +34,7 @@ def call(portal: LivePortal, method: str, path: str, body: Any = None) -> Any:
 
 def train(portal: LivePortal) -> int:
     """As long as it takes, on one GPU or on all of them."""
-    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 6})["number"])
+    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 3})["number"])
 
 
 def test_a_policy_that_breaks_a_bound_is_rolled_back_by_itself(live_portal: LivePortal) -> None:
@@ -63,7 +63,7 @@ def test_a_policy_that_breaks_a_bound_is_rolled_back_by_itself(live_portal: Live
     shadow = call(portal, "GET", place)["shadow"]
     assert (shadow["failed"], shadow["error"]) == (0, "")
 
-    # In force: whoever comes now waits for all six GPUs.
+    # In force: whoever comes now waits for all three GPUs.
     promoted = call(portal, "POST", f"{place}/promote", GUARD)
     assert (promoted["phase"], call(portal, "GET", "policy")["name"]) == ("live", "fifo_gang")
     third = train(portal)

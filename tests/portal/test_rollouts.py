@@ -16,7 +16,7 @@ from portal.jobs.models import Assignment, Cluster, ClusterSample, Command, Job,
 from portal.jobs.services.administration import set_policy
 from portal.lab.models import Trial
 from portal.lab.tasks import run_simulations
-from portal.rollouts import guarding, shadowing
+from portal.rollouts import guarding
 from portal.rollouts.bounds import Bounds, broken, resolve
 from portal.rollouts.indicators import Indicators, measure, predict
 from portal.rollouts.models import GuardCheck, Rollout, ShadowDecision
@@ -545,7 +545,7 @@ def test_the_signal_of_a_round_survives_who_listens(world: World, root: Api, mon
     def full(*_: Any) -> Any:
         raise OSError("no room")
 
-    monkeypatch.setattr(shadowing.cache, "set", full)
+    monkeypatch.setattr(cache, "set", full)
     job = world.submit()
     world.round()
     assert world.gpus(job) > 0

@@ -49,7 +49,7 @@ function Totals({ rollout: { shadow } }: { rollout: RolloutDetail }) {
     <div className="tw" tabIndex={0}>
       <table className="t">
         <thead><tr><th scope="col">Figure</th><th scope="col" className="ra">Live policy</th><th scope="col" className="ra">In the shadow</th></tr></thead>
-        <tbody>{rows.map(([label, say]) => <tr key={label}><th scope="row" style={{ textAlign: "left", fontWeight: 500, whiteSpace: "normal" }}>{label}</th><td className="ra">{say(shadow.live)}</td><td className="ra">{say(shadow.candidate)}</td></tr>)}</tbody>
+        <tbody>{rows.map(([label, say]) => <tr key={label}><td style={{ whiteSpace: "normal" }}>{label}</td><td className="ra">{say(shadow.live)}</td><td className="ra">{say(shadow.candidate)}</td></tr>)}</tbody>
       </table>
       <p className="pb sub" style={{ whiteSpace: "normal" }}>What it would start or put out it would again in the next round, as nothing of it was done: sums count the same wish several times.</p>
     </div>

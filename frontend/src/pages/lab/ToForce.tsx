@@ -28,11 +28,11 @@ export function ToForce({ trials }: { trials: SimulationTrial[] }) {
           <tbody>
             {trials.map((trial) => (
               <tr key={trial.id}>
-                <th scope="row" style={{ textAlign: "left", fontWeight: 500, whiteSpace: "normal" }}>{trial.label}</th>
+                <td style={{ fontWeight: 500, whiteSpace: "normal" }}>{trial.label}</td>
                 <td className="ra">
                   <div style={{ display: "flex", gap: 8, justifyContent: "flex-end", flexWrap: "wrap", padding: "4px 0" }}>
-                    <button type="button" className="btn sm" disabled={Boolean(open.data)} aria-label={`Try ${trial.label} in the shadow`} onClick={() => setAsking({ trial, what: "shadow" })}>Try in the shadow…</button>
-                    <button type="button" className="btn sm" disabled={Boolean(open.data)} aria-label={`Promote ${trial.label}`} onClick={() => setAsking({ trial, what: "promote" })}>Promote…</button>
+                    <button type="button" className="btn sm" disabled={Boolean(open.data)} onClick={() => setAsking({ trial, what: "shadow" })}>Try in the shadow…<span className="vh"> {trial.label}</span></button>
+                    <button type="button" className="btn sm" disabled={Boolean(open.data)} onClick={() => setAsking({ trial, what: "promote" })}>Promote…<span className="vh"> {trial.label}</span></button>
                   </div>
                 </td>
               </tr>
