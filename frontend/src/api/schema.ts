@@ -788,6 +788,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What is left of a job would take and cost on other GPU counts and types
+         * @description What is left of a job would take and cost on other GPU counts and types. 409 where it has ended. One that runs would leave its GPUs and queue for these. Nothing changes; ask `what-ifs/{what_if}` for starts.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        post: operations["what_if_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/bulk": {
         parameters: {
             query?: never;
@@ -870,6 +892,28 @@ export interface paths {
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
         post: operations["preview_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What a job file would take and cost on other GPU counts and types
+         * @description What a job file would take and cost on other GPU counts and types. Nothing is submitted. When it would start and end takes some seconds more: ask `what-ifs/{what_if}`, about twice a second.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["what_if_draft"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2010,6 +2054,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project}/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What one more node of a type would do for a project's jobs, and its price
+         * @description What one more node of a type would do for a project's jobs, and its price. Nothing changes. The effect takes some seconds: ask `what-ifs/{what_if}`, about twice a second.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        post: operations["what_if_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/qos": {
         parameters: {
             query?: never;
@@ -2150,6 +2216,116 @@ export interface paths {
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         post: operations["create_rate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/replays/{replay}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A replay of mine, for ten minutes: the plan beside the recorded one
+         * @description A replay of mine, for ten minutes: the plan beside the recorded one.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["get_replay"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rounds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Rounds that were kept, newest first: those that moved something, and others now and then
+         * @description Rounds that were kept, newest first: those that moved something, and others now and then.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_rounds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rounds/{round}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a round saw, what it decided, and why
+         * @description What a round saw, what it decided, and why.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["get_round"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rounds/{round}/case": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A round's allocation problem as a file for `manage.py solve`
+         * @description A round's allocation problem as a file for `manage.py solve`.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["export_round_case"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rounds/{round}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Plan a round again from what it saw
+         * @description Plan a round again from what it saw. It changes nothing; ask `replays/{replay}` for the answer.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["replay_round"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2817,6 +2993,28 @@ export interface paths {
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["remove_view"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/what-ifs/{what_if}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Starts and ends of a what-if of mine, for ten minutes
+         * @description Starts and ends of a what-if of mine, for ten minutes.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_what_if"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3913,6 +4111,28 @@ export interface components {
             high_at: string;
             duration_s: number;
         };
+        /** @description Of the project's jobs; of others only how many. */
+        ForeseenNode: {
+            /** Format: date-time */
+            as_of: string;
+            waiting_total: number;
+            /** @description 100 at most. */
+            waiting: components["schemas"]["SoonerJob"][];
+            running_total: number;
+            /** @description 100 at most. */
+            running: components["schemas"]["GrownJob"][];
+            /** @description Jobs of other projects that would start at least 10 s sooner. */
+            others_sooner: number;
+            /** @description Jobs of other projects that would have more GPUs after the next round. */
+            others_growing: number;
+            futures: number;
+        };
+        ForeseenOption: {
+            type: string;
+            gpus: number;
+            start: components["schemas"]["ExpectedStart"];
+            end: components["schemas"]["ForeseenEnd"] | null;
+        };
         Gang: {
             type: string;
             count: number;
@@ -3965,6 +4185,14 @@ export interface components {
              * @default null
              */
             memory: number | string | null;
+        };
+        GrownJob: {
+            job: components["schemas"]["JobRef"];
+            now: components["schemas"]["RoundGang"] | null;
+            /** @description After the next round as things are. */
+            before: components["schemas"]["RoundGang"] | null;
+            /** @description After the next round with the node. */
+            after: components["schemas"]["RoundGang"] | null;
         };
         Guarantee: {
             /** @description Key of the project; the jobs of all below it count too. */
@@ -4670,6 +4898,26 @@ export interface components {
              */
             state: ("queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled")[];
         };
+        KeptRound: {
+            round: number;
+            /** Format: date-time */
+            at: string;
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            moves: components["schemas"]["RoundMoves"];
+            /** @description Why the policy's plan was not applied, where it was not. */
+            rejected: string | null;
+            /** @description That planning took. */
+            seconds: number;
+        };
+        KeptRoundPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["KeptRound"][];
+        };
         Live: {
             stream: string;
             seq: number;
@@ -5160,17 +5408,23 @@ export interface components {
             /** @description All who have it, the largest part first. */
             parts: components["schemas"]["AcceleratorPart"][];
         };
-        NodeWish: {
+        NodeWhatIf: {
+            /** Format: date-time */
+            as_of: string;
             type: string;
-            count: number;
+            /** @description Of the node that is added: as many as the largest of its type has. */
             gpus: number;
-            /** @default null */
-            price_per_gpu_hour: string | null;
-            /**
-             * @description Of one GPU that trains.
-             * @default null
-             */
-            watts: number | null;
+            nodes_now: number;
+            gpus_now: number;
+            price: components["schemas"]["Price"];
+            currency: string;
+            project: string;
+            /** @description Ask `what-ifs/{what_if}` with this for starts and ends: the first to ask has them worked out. Null where there is nothing to foresee. */
+            what_if: string | null;
+        };
+        NodeWish: {
+            /** @description Accelerator type of the node. */
+            type: string;
         };
         Nodes: components["schemas"]["Node"][];
         NoticeDelivery: {
@@ -5970,6 +6224,73 @@ export interface components {
             mean: number;
             highest: number;
         };
+        Replay: {
+            round: number;
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            seconds: number;
+            /** @description The plan is the recorded one to its last letter. */
+            same_plan: boolean;
+            /** @description Every job has the GPUs that it got then. */
+            same_gpus: boolean;
+            /** @description What this policy would have been shown, and the one of then was not. */
+            notes: string[];
+            rejected: string | null;
+            moves: components["schemas"]["RoundMoves"];
+            figures: {
+                [key: string]: number;
+            };
+            /** @description How many jobs by `change`. */
+            changes: {
+                [key: string]: number;
+            };
+            nodes: components["schemas"]["RoundNode"][];
+            jobs_total: number;
+            /** @description 500 at most: those with other GPUs first. */
+            jobs: components["schemas"]["ReplayedJob"][];
+        };
+        ReplayAnswer: {
+            /** @enum {string} */
+            status: "pending" | "done" | "failed";
+            error: string;
+            replay: components["schemas"]["Replay"] | null;
+        };
+        ReplayAsked: {
+            /**
+             * Format: uuid
+             * @description Ask `replays/{replay}` with this.
+             */
+            replay: string;
+        };
+        ReplayWish: {
+            /**
+             * @description Null: that of the round.
+             * @default null
+             */
+            policy: string | null;
+            /**
+             * @description Null: those of the round where it is the same policy, else defaults.
+             * @default null
+             */
+            parameters: {
+                [key: string]: unknown;
+            } | null;
+        };
+        ReplayedJob: {
+            job: components["schemas"]["OthersJob"];
+            /**
+             * @description Of its GPUs by the replay against those by the plan of then.
+             * @enum {string}
+             */
+            change: "gained" | "lost" | "moved" | "same";
+            before: components["schemas"]["RoundGang"] | null;
+            recorded: components["schemas"]["RoundGang"] | null;
+            replayed: components["schemas"]["RoundGang"] | null;
+            reason_recorded: components["schemas"]["Reason"] | null;
+            reason_replayed: components["schemas"]["Reason"] | null;
+        };
         /** @description The body of POST runs/<run>/reports (docs/contracts.md). */
         Report: {
             epoch: number;
@@ -6087,6 +6408,125 @@ export interface components {
              * @example 24
              */
             overlap_hours: number;
+        };
+        /** @description `policy-case/1`, which `manage.py solve` reads (docs/policies.md). */
+        RoundCase: {
+            /** @constant */
+            schema: "policy-case/1";
+            source: {
+                [key: string]: unknown;
+            };
+            /** @description Whose problem it is. */
+            policies: string[];
+            /** @description Of the round. */
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            cluster_spec: {
+                [key: string]: number;
+            };
+            worker_types: string[];
+            jobs: {
+                [key: string]: unknown;
+            }[];
+            pair_throughputs: {
+                [key: string]: {
+                    [key: string]: unknown;
+                };
+            };
+            entities: {
+                [key: string]: {
+                    [key: string]: unknown;
+                };
+            };
+            prices: {
+                [key: string]: number;
+            };
+            memory: {
+                [key: string]: unknown;
+            };
+            /** @description What such a case cannot say. */
+            left_out: string[];
+        };
+        RoundCounts: {
+            nodes: number;
+            gpus: number;
+            gpus_usable: number;
+            gpus_held: number;
+            jobs: number;
+            holding: number;
+            waiting: number;
+        };
+        RoundDetail: {
+            round: number;
+            /** Format: date-time */
+            at: string;
+            policy: string;
+            parameters: {
+                [key: string]: unknown;
+            };
+            moves: components["schemas"]["RoundMoves"];
+            /** @description Why the policy's plan was not applied, where it was not. */
+            rejected: string | null;
+            /** @description That planning took. */
+            seconds: number;
+            cluster: string;
+            figures: {
+                [key: string]: number;
+            };
+            /** @description The kept round before it. */
+            before: number | null;
+            after: number | null;
+            counts: components["schemas"]["RoundCounts"];
+            /** @description 300 at most. */
+            nodes: components["schemas"]["RoundNode"][];
+            jobs_total: number;
+            /** @description 500 at most: those that it moved first, then those that hold GPUs. */
+            jobs: components["schemas"]["RoundJob"][];
+        };
+        RoundGang: {
+            type: string;
+            count: number;
+        };
+        RoundJob: {
+            job: components["schemas"]["OthersJob"];
+            /** @enum {string} */
+            state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
+            priority: number;
+            min_gpus: number;
+            max_gpus: number | null;
+            /** @description Empty: any. */
+            types: string[];
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
+            remaining_steps: number;
+            restartable: boolean;
+            /** @description That bind it, outermost level first. */
+            limits: string[];
+            before: components["schemas"]["RoundGang"] | null;
+            /** @description Null: nothing, it waits. */
+            after: components["schemas"]["RoundGang"] | null;
+            move: ("start" | "rescale" | "preempt") | null;
+            reason: components["schemas"]["Reason"] | null;
+        };
+        RoundMoves: {
+            start: number;
+            rescale: number;
+            preempt: number;
+        };
+        RoundNode: {
+            name: string;
+            type: string;
+            schedulable: boolean;
+            lost: boolean;
+            /** @description Of each GPU the numbers of the jobs on it. */
+            before: number[][];
+            /** @description Of each GPU the numbers of the jobs on it. */
+            after: number[][];
         };
         /** @description One attempt at a job. */
         Run: {
@@ -6498,6 +6938,19 @@ export interface components {
             reason: components["schemas"]["JobReason"];
             /** @description It runs, or would run, on emulated accelerators. */
             emulated: boolean;
+        };
+        SoonerJob: {
+            job: components["schemas"]["JobRef"];
+            start_before: components["schemas"]["ExpectedStart"];
+            start_after: components["schemas"]["ExpectedStart"];
+            /** @description By so much the middle of its expected start moves. */
+            sooner_s: number;
+            /** @description On which most futures started it. */
+            gang_before: components["schemas"]["RoundGang"] | null;
+            gang_after: components["schemas"]["RoundGang"] | null;
+            /** @description If it kept those. */
+            end_before_at: string | null;
+            end_after_at: string | null;
         };
         Spec: {
             /** @default  */
@@ -7050,6 +7503,46 @@ export interface components {
             name: string;
             gain_steps_per_s: number;
             variance: number | null;
+        };
+        WhatIf: {
+            /** Format: date-time */
+            as_of: string;
+            currency: string;
+            /** @description Its number; null for one that is not submitted. */
+            job: number | null;
+            /** @description That are left. */
+            steps: number;
+            /** @description It holds GPUs, which it would leave with a checkpoint. */
+            running: boolean;
+            options: components["schemas"]["WhatIfOption"][];
+            /** @description Ask `what-ifs/{what_if}` with this for starts and ends: the first to ask has them worked out. Null where there is nothing to foresee. */
+            what_if: string | null;
+        };
+        WhatIfAnswer: {
+            /** @enum {string} */
+            status: "pending" | "done";
+            /** @description Of a job. */
+            options: components["schemas"]["ForeseenOption"][] | null;
+            node: components["schemas"]["ForeseenNode"] | null;
+        };
+        /** @description The job on so many GPUs of a type from its start to its end. */
+        WhatIfOption: {
+            type: string;
+            gpus: number;
+            /** @description Null, as all that follows from it, where it is not known. */
+            steps_per_s: number | null;
+            source: ("measured" | "user" | "catalogue" | "estimated" | "trial") | null;
+            /** @description Of what is left of it, once it trains. */
+            duration_s: number | null;
+            rate_per_hour: string | null;
+            amount: string | null;
+            low: string | null;
+            high: string | null;
+            basis: string | null;
+            /** @description Why it would be refused, or could never start so. */
+            barred: string[];
+            /** @description Soft limits that it would wait for. */
+            waits_for: string[];
         };
         Window: {
             id: number;
@@ -10366,6 +10859,90 @@ export interface operations {
             };
         };
     };
+    what_if_job: {
+        parameters: {
+            query?: {
+                /** @description GPU counts to compare; `1,2,4` or repeated. */
+                gpus?: number[];
+                /** @description Accelerator types to compare; by default all of its partition. */
+                types?: string[];
+            };
+            header?: never;
+            path: {
+                /** @description UUID or number of the job; of an array also 57_3. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIf"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     change_jobs: {
         parameters: {
             query?: never;
@@ -10652,6 +11229,92 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Preview"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    what_if_draft: {
+        parameters: {
+            query?: {
+                /** @description GPU counts to compare; `1,2,4` or repeated. */
+                gpus?: number[];
+                /** @description Accelerator types to compare; by default all of its partition. */
+                types?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobFile"];
+                "application/yaml": components["schemas"]["JobFile"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIf"];
                 };
             };
             /** @description Bad request */
@@ -16311,6 +16974,98 @@ export interface operations {
             };
         };
     };
+    what_if_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeWish"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeWhatIf"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_qos: {
         parameters: {
             query?: {
@@ -17196,6 +17951,377 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_replay: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `replay` of what was asked. */
+                replay: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayAnswer"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_rounds: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Those from then on. */
+                from_at?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Only those that moved something, or nothing. */
+                moved?: boolean;
+                /** @description Those before then. */
+                to_at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeptRoundPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_round: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the round. */
+                round: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoundDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_round_case: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the round. */
+                round: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoundCase"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay_round: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the round. */
+                round: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ReplayWish"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayAsked"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20222,6 +21348,76 @@ export interface operations {
             };
             /** @description Changed meanwhile */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_what_if: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `what_if` of the answer. */
+                what_if: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIfAnswer"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -10,7 +10,7 @@ import { TopBar } from "../../shell/TopBar";
 import { Progress } from "./Progress";
 
 /** Every simulation that one may see, newest first. */
-export default function LabPage() {
+export default function LabPage({ admin }: { admin: boolean }) {
   const query = useSimulations();
   return (
     <>
@@ -18,6 +18,8 @@ export default function LabPage() {
       <div className="page">
         <div style={{ display: "flex", gap: 12, alignItems: "flex-start", flexWrap: "wrap" }}>
           <h1 className="say grow"><b>Run the same jobs under other policies</b> and see who would have waited less or more, before anything is changed.</h1>
+          {admin && <Link to="/lab/rounds" className="btn">Rounds</Link>}
+          <Link to="/lab/what-if" className="btn">One more node</Link>
           <Link to="/lab/new" className="btn pri">New simulation</Link>
         </div>
         <Panel title="Simulations" meta="newest first">
