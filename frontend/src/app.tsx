@@ -28,6 +28,9 @@ const ThroughputPage = lazy(() => import("./pages/throughput/ThroughputPage"));
 const LabPage = lazy(() => import("./pages/lab/LabPage"));
 const NewSimulationPage = lazy(() => import("./pages/lab/NewSimulationPage"));
 const RolloutPage = lazy(() => import("./pages/lab/RolloutPage"));
+const RoundsPage = lazy(() => import("./pages/lab/RoundsPage"));
+const RoundPage = lazy(() => import("./pages/lab/RoundPage"));
+const NodeWhatIfPage = lazy(() => import("./pages/lab/NodeWhatIfPage"));
 const SimulationPage = lazy(() => import("./pages/lab/SimulationPage"));
 const ProjectsPage = lazy(() => import("./pages/projects/ProjectsPage"));
 const ProjectPage = lazy(() => import("./pages/project/ProjectPage"));
@@ -77,10 +80,14 @@ function Pages() {
           <Route path="/lab" element={<LabPage admin={session.data.user.is_admin} />} />
           <Route path="/lab/new" element={<NewSimulationPage admin={session.data.user.is_admin} />} />
           <Route path="/lab/:id" element={<SimulationPage admin={session.data.user.is_admin} />} />
+          <Route path="/lab/what-if" element={<NodeWhatIfPage session={session.data} />} />
+          <Route path="/lab/:id" element={<SimulationPage />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
           <Route path="/notifications" element={<NotificationsPage session={session.data} />} />
           {session.data.user.is_admin && (
             <>
+              <Route path="/lab/rounds" element={<RoundsPage />} />
+              <Route path="/lab/rounds/:number" element={<RoundPage />} />
               <Route path="/policy" element={<PolicyPage />} />
               <Route path="/lab/rollouts/:id" element={<RolloutPage />} />
               <Route path="/admin/people" element={<PeoplePage session={session.data} />} />

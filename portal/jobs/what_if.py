@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -73,7 +75,7 @@ def what_if_draft(user: User, job_file: JobFile, counts: Sequence[int], types: S
     now = timezone.now()
     wish = understand(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
-    basis, known = basis_of(cluster), known_of(wish, now)
+    basis, known = basis_of(cluster), _on_any_type(known_of(wish, now).job, now)
     packs = getattr(load_policy(*basis.policy), "packs", False)
     newcomers, snapshot = drafted(wish, cluster, basis, now, packs=packs)
 
@@ -93,7 +95,7 @@ def what_if_job(user: User, job: Job, counts: Sequence[int], types: Sequence[str
         if job.run is None or job.run.ended_at is not None:
             raise HasEnded(f"#{job.number} has ended.")
         (seen,), snapshot = newcomers_of([job], job.cluster, snapshot, Waits(), now, packs=False)
-    known = known_of_job(job, now)
+    known = _on_any_type(job, now)
     bounds = [snapshot.limits[key] for key in seen.limits if key in snapshot.limits]
 
     def limits(gang: Gang) -> tuple[list[str], list[str]]:
@@ -102,6 +104,13 @@ def what_if_job(user: User, job: Job, counts: Sequence[int], types: Sequence[str
 
     options = _options(known, counts, types)
     return _answer(user, job.cluster, basis, known, seen, snapshot, options, limits) | {"job": job.number}
+
+
+def _on_any_type(job: Job, now: datetime) -> Known:
+    """Whichever types its file allows."""
+    free = copy(job)
+    free.accelerator_types = []
+    return known_of_job(free, now)
 
 
 def _over(limit: domain.Limit) -> str:
@@ -138,7 +147,7 @@ def _answer(
     question = JobQuestion(
         user_id=user.pk,
         cluster_id=cluster.pk,
-        job=job,
+        job=replace(job, curves={kind: profile.curve for kind, profile in known.profiles.items()}),
         snapshot=Snapshot(
             now=snapshot.now, nodes=(), jobs=(), limits={key: snapshot.limits[key] for key in job.limits}
         ),

@@ -4,6 +4,7 @@ between them is the variant."""
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,9 +22,10 @@ from portal.jobs.ends import SPREAD
 from portal.jobs.locks import preview_lock
 from portal.jobs.models import Cluster, Job
 from portal.jobs.previews import Basis
+from portal.jobs.snapshots import job_profiles
 from portal.jobs.starts import Said
 from portal.jobs.what_if import JobQuestion, NodeQuestion
-from scheduling.domain import Gang, Snapshot
+from scheduling.domain import Curve, Gang, Snapshot
 from scheduling.domain import Job as SeenJob
 from scheduling.forecast.calibration import Calibration, calibrate
 from scheduling.forecast.forecast import Budget, Forecast, Known, foresee
@@ -125,9 +127,11 @@ def _at(posix_s: float) -> str | None:
 def node_of(cluster: Cluster, question: NodeQuestion) -> dict[str, Any]:
     work = _Work(cluster, 2)
     more = with_node(work.snapshot, question.type) or work.snapshot
-    alone, beside = work.foresee(work.snapshot), work.foresee(more)
+    curves = _curves(more)
+    base, more = (replace(one, jobs=_drawn_out(one.jobs, curves)) for one in (work.snapshot, more))
+    alone, beside = work.foresee(base), work.foresee(more)
     plan = Planned.of(more, plan_round(more, work.policy))
-    mine = [job for job in work.snapshot.jobs if job.project in question.projects]
+    mine = [job for job in more.jobs if job.project in question.projects]
     waiting = [job for job in mine if not job.gpu_ids]
     running = [job for job in mine if job.gpu_ids]
     shown = [*waiting[:MOST_JOBS], *running[:MOST_JOBS]]
@@ -153,6 +157,18 @@ def node_of(cluster: Cluster, question: NodeQuestion) -> dict[str, Any]:
         "others_growing": sum(_count(_next(job, plan)) > _count(_next(job, now)) for job in others if job.gpu_ids),
         "futures": min(alone.futures, beside.futures),
     }
+
+
+def _curves(more: Snapshot) -> dict[str, dict[str, Curve]]:
+    """By job, up to as many GPUs as there are with the node: rounds know them no further than there are without it."""
+    types = Counter(node.type for node in more.nodes for _ in node.gpu_ids)
+    rows = Job.objects.filter(pk__in=[UUID(job.id) for job in more.jobs]).select_related("run")
+    known = job_profiles(list(rows.prefetch_related("project", "model_type")), types)
+    return {str(pk): {kind: profile.curve for kind, profile in found.items()} for pk, found in known.items()}
+
+
+def _drawn_out(jobs: Iterable[SeenJob], curves: dict[str, dict[str, Curve]]) -> tuple[SeenJob, ...]:
+    return tuple(replace(job, curves=curves.get(job.id, job.curves)) for job in jobs)
 
 
 def _waiting(

@@ -144,3 +144,16 @@ export type GuardCheck = S["GuardCheck"];
 type Spec = S["Spec"];
 /** What is left out has a default. */
 export type SimulationWish = Pick<Spec, "workload" | "policies"> & Partial<Spec>;
+export type KeptRound = S["KeptRound"];
+export type RoundDetail = S["RoundDetail"];
+export type RoundJob = S["RoundJob"];
+export type RoundNode = S["RoundNode"];
+export type Replay = S["Replay"];
+export type ReplayAnswer = S["ReplayAnswer"];
+export type ReplayedJob = S["ReplayedJob"];
+export type WhatIf = S["WhatIf"];
+export type WhatIfOption = S["WhatIfOption"];
+export type ForeseenOption = S["ForeseenOption"];
+export type NodeWhatIf = S["NodeWhatIf"];
+export type ForeseenNode = S["ForeseenNode"];
+export type WhatIfAnswer = S["WhatIfAnswer"];

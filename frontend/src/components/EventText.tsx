@@ -2,9 +2,10 @@ import { Link } from "react-router";
 import type { Event } from "../api/types";
 
 /** The event's sentence with its job as a link; the job is put in front where the sentence does not name it. */
-export function EventText({ event, linked = true }: { event: Event; linked?: boolean }) {
+export function EventText({ event, linked = true, admin = false }: { event: Event; linked?: boolean; admin?: boolean }) {
   const { job, text } = event;
-  if (!job) return <span>{text}</span>;
+  const round = event.kind === "round" && admin && typeof event.detail.round === "number" ? event.detail.round : null;
+  if (!job) return <span>{linked && round !== null ? <Link to={`/lab/rounds/${round}`}>{text}</Link> : text}</span>;
   const tag = `#${job.number}`;
   const label = <b>{tag}{job.name ? ` ${job.name}` : ""}</b>;
   const reference = linked && job.name ? <Link to={`/jobs/${job.number}`}>{label}</Link> : label;

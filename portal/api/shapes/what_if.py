@@ -32,7 +32,7 @@ class WhatIfOption(Shape):
     low: Money | None
     high: Money | None
     basis: str | None
-    barred: list[str] = Field(description="Why it could never start so.")
+    barred: list[str] = Field(description="Why it would be refused, or could never start so.")
     waits_for: list[str] = Field(description="Soft limits that it would wait for.")
 
 

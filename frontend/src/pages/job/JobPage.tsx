@@ -5,6 +5,7 @@ import { useExplanation, useJob, useJobCost, useJobPriority, useJobTimeline } fr
 import type { JobDetail } from "../../api/types";
 import { ApiError } from "../../api/client";
 import { Fault, Skeleton } from "../../components/Panel";
+import { WhatIfPanel } from "../../components/WhatIfPanel";
 import { useNow } from "../../lib/clock";
 import { hasEnded } from "../../lib/jobState";
 import { timesAfter } from "../../lib/jobView";
@@ -98,6 +99,7 @@ function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }
           <WhyCard job={job} query={explanation} now={now} />
           <PriorityCard found={priority.data} />
           <SharingCard job={job} />
+          {!ended && <WhatIfPanel of={job.number} />}
           <CostCard job={job} query={cost} />
           <Links job={job} />
           <Checkpoints job={job} />

@@ -1,5 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import { Fragment } from "react";
+import { Link } from "react-router";
+import { useSession } from "../../api/hooks";
 import type { Explanation, JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { useNow } from "../../lib/clock";
@@ -39,12 +41,19 @@ export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryRe
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
             {why.deadline && <p>{why.deadline}</p>}
             {why.would_change && <p className={css.quiet}>{why.would_change}</p>}
-            <p className={`mono ${css.token}`}>{why.token}{why.slurm !== null && ` (Slurm: ${why.slurm})`}{why.round !== null && `, round ${integer(why.round)}`}</p>
+            <p className={`mono ${css.token}`}>{why.token}{why.slurm !== null && ` (Slurm: ${why.slurm})`}{why.round !== null && <>, <Round number={why.round} /></>}</p>
           </div>
         )}
       </Loadable>
     </Panel>
   );
+}
+
+/** Administrators may open it. */
+function Round({ number }: { number: number }) {
+  const admin = useSession().data?.user?.is_admin ?? false;
+  const text = `round ${integer(number)}`;
+  return admin ? <Link className="link" to={`/lab/rounds/${number}`}>{text}</Link> : <>{text}</>;
 }
 
 /** Who took GPUs, at which level, and when they are expected back. The sentence of the decision names the cause. */

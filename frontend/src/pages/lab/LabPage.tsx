@@ -20,6 +20,8 @@ export default function LabPage({ admin }: { admin: boolean }) {
       <div className="page">
         <div style={{ display: "flex", gap: 12, alignItems: "flex-start", flexWrap: "wrap" }}>
           <h1 className="say grow"><b>Run the same jobs under other policies</b> and see who would have waited less or more, before anything is changed.</h1>
+          {admin && <Link to="/lab/rounds" className="btn">Rounds</Link>}
+          <Link to="/lab/what-if" className="btn">One more node</Link>
           <Link to="/lab/new" className="btn pri">New simulation</Link>
         </div>
         {admin && <OpenRollout />}

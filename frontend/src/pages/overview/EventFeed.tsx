@@ -1,5 +1,6 @@
 import { memo, useMemo, useRef, useState } from "react";
 import { Link } from "react-router";
+import { useSession } from "../../api/hooks";
 import type { Event } from "../../api/types";
 import { Icon, StateGlyph } from "../../components/icons";
 import { Panel } from "../../components/Panel";
@@ -27,6 +28,7 @@ function useEvents(): Event[] {
 /** Newest first. While the pointer or the focus is inside, new events wait above a button. */
 export function EventFeed() {
   const latest = useEvents();
+  const admin = useSession().data?.user?.is_admin ?? false;
   const [held, setHeld] = useState(false);
   const frozen = useRef(latest);
   if (!held) frozen.current = latest;
@@ -43,21 +45,21 @@ export function EventFeed() {
           className="list feed scroll" style={{ flex: "1 1 280px", height: 0, minHeight: 280 }} tabIndex={0} aria-label="Events, newest first"
           onPointerEnter={() => setHeld(true)} onPointerLeave={() => setHeld(false)}
         >
-          {shown.map((event) => <Row key={event.id} event={event} />)}
+          {shown.map((event) => <Row key={event.id} event={event} admin={admin} />)}
         </ol>
       )}
     </Panel>
   );
 }
 
-const Row = memo(function Row({ event }: { event: Event }) {
+const Row = memo(function Row({ event, admin }: { event: Event; admin: boolean }) {
   const mark = eventMark(event);
   const at = new Date(event.at);
   return (
     <li className="ev jx" {...(event.job ? jobMark(event.job.number) : {})}>
       <time dateTime={event.at} title={dateTime(at)}>{clock(at, true)}</time>
       <span style={{ color: mark.colour }}>{"glyph" in mark ? <StateGlyph glyph={mark.glyph} /> : <Icon name={mark.icon} size={14} />}</span>
-      <EventText event={event} />
+      <EventText event={event} admin={admin} />
     </li>
   );
 });

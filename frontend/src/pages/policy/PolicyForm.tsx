@@ -1,9 +1,10 @@
-import { useId, useState } from "react";
+import { useState } from "react";
 import { ApiError } from "../../api/client";
 import { useApplyPolicy } from "../../api/hooks";
 import type { PolicyInForce, PolicyInfo } from "../../api/types";
 import { Panel } from "../../components/Panel";
-import { fieldsOf, parse, show, type SchemaField } from "../../lib/schemaForm";
+import { ParameterField } from "../../components/ParameterField";
+import { fieldsOf, show } from "../../lib/schemaForm";
 import { PolicyEffect } from "./PolicyEffect";
 import css from "./policy.module.css";
 
@@ -51,45 +52,5 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
     </Panel>
     {changed && <PolicyEffect name={kind.name} parameters={values} since={inForce.changed_at} />}
     </>
-  );
-}
-
-interface FieldProps {
-  field: SchemaField;
-  value: unknown;
-  error: string | undefined;
-  onChange: (value: unknown) => void;
-}
-
-function ParameterField({ field, value, error, onChange }: FieldProps) {
-  const id = useId();
-  const [text, setText] = useState<string | null>(null);
-  const shown = text ?? show(value);
-  const note = error ? <div className="h bad">{error}</div> : field.hint ? <div className="h">{field.hint}</div> : null;
-  const type = (typed: string) => {
-    setText(typed);
-    onChange(parse(field, typed));
-  };
-  if (field.kind === "boolean") {
-    return (
-      <div className="f">
-        <label className={css.check} htmlFor={id}><input id={id} type="checkbox" checked={value === true} onChange={(event) => onChange(event.target.checked)} />{field.label}</label>
-        {note}
-      </div>
-    );
-  }
-  return (
-    <div className="f">
-      <label htmlFor={id}>{field.label}</label>
-      {field.kind === "choice" ? (
-        <select id={id} className="in" value={show(value)} onChange={(event) => onChange(parse(field, event.target.value))}>
-          {field.nullable && <option value="">none</option>}
-          {field.choices.map((choice) => <option key={choice} value={choice}>{choice}</option>)}
-        </select>
-      ) : (
-        <input id={id} className="in" aria-invalid={error !== undefined} inputMode={field.kind === "number" || field.kind === "integer" ? "decimal" : "text"} value={shown} onChange={(event) => type(event.target.value)} onBlur={() => setText(null)} />
-      )}
-      {note}
-    </div>
   );
 }

@@ -7,6 +7,7 @@ import type { Estimate, Forecast, JobPreview } from "../../api/types";
 import { CurveChart } from "../../components/CurveChart";
 import { StateGlyph } from "../../components/icons";
 import { After, Fault, Panel, Skeleton } from "../../components/Panel";
+import { WhatIfPanel } from "../../components/WhatIfPanel";
 import { useNow } from "../../lib/clock";
 import { startWords } from "../../lib/expectedStart";
 import { clock, duration, gangWords, moment, momentRange, money, number } from "../../lib/format";
@@ -53,6 +54,7 @@ export function Preview({ file }: { file: JobFile }) {
       <After until={[query]}>
         {preview && <EffectPanel preview={preview} forecast={forecast} old={old} />}
         <CurvePanel curves={curvesOf(file, models)} ask={there} model={ask.model} />
+        {preview && <WhatIfPanel of={settled} disabled={old} />}
         {preview && <OptionTable estimate={preview.estimate} share={ask.sharePercent} old={old} />}
       </After>
     </div>
