@@ -131,6 +131,10 @@ class Client:
         query = {"points": str(points)} | ({"names": ",".join(names)} if names else {})
         return self.one(schemas.Metrics, "GET", f"jobs/{_segment(job)}/metrics", params=query)
 
+    def resources(self, job: str, points: int = 500) -> schemas.Resources:
+        """What it used of its GPUs, and what is known of its program by type of device."""
+        return self.one(schemas.Resources, "GET", f"jobs/{_segment(job)}/resources", params={"points": str(points)})
+
     def nodes(self) -> list[schemas.Node]:
         """With who holds each GPU."""
         return cast("list[schemas.Node]", self._request("GET", "nodes").json())

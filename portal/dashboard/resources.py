@@ -33,7 +33,8 @@ def job_resources(job: Job, points: int) -> dict[str, Any]:
 
 
 def rows_of(launch: ResourceSeries) -> list[Row]:
-    return unpack(launch.packed) + launch.tail
+    tail: list[Row] = launch.tail
+    return unpack(launch.packed) + tail
 
 
 def _append(series: dict[str, list[tuple[float, float | None]]], launch: ResourceSeries, most: int) -> None:

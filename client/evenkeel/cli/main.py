@@ -34,15 +34,17 @@ from evenkeel.cli.secrets import secrets
 from evenkeel.cli.shares import prio, shares
 from evenkeel.cli.submit import submit
 from evenkeel.cli.tokens import tokens
+from evenkeel.cli.use import resources
 from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
 from evenkeel.cli.why import explain, why
 from evenkeel.cli.windows import window
 from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, preview, ls, queue, show, why, explain, logs, metrics, wait, cancel, hold, release, extend, change,
-    resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume, throughputs, window,
-    idle, projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts, audit, open_, completion,
+    login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel, hold, release,
+    extend, change, resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume,
+    throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts,
+    audit, open_, completion,
 )  # fmt: skip
 
 

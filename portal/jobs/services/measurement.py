@@ -61,7 +61,7 @@ def _note_pair(run: Run, samples: list[Sample], gpu: Accelerator) -> None:
         "steps_per_s": measured.steps_per_s,
         "samples": measured.samples,
         "emulated": run.emulated,
-        "measured_at": from_posix(measured.at),
+        "measured_at": from_posix(together[-1].at),
     }
     PairSample.objects.update_or_create(run=run, epoch=run.epoch, beside=beside, defaults=row)
 
