@@ -1,13 +1,13 @@
 """Parts of GPUs on OpenB's pods and nodes: what each policy fills, how long jobs take, what a decision costs.
 
-    python -m benchmarks.bench_packing [--only day,load,small,coplacement,interference] [--policies NAMES] [--seeds 5]
+    python -m benchmarks.bench_packing [--only day,load,small,coplacement,interference] [--policies NAMES]
 
 Alibaba's OpenB (gpu-v2023) is read from EVENKEEL_SHARED (default ../shared); where it is absent that is printed. It
 stands in for the two months of PAI that the paper used. OpenB brings some 20 GPU-days of work a day for 6,212 GPUs, so
 that no policy would matter: `day` lays the arrivals of every second day over each other into one, on every 54th node.
 Even days are for tuning, odd ones are shown (`--days`). `load` asks all nodes for pods drawn at random until more is
 asked for than there is, as the FGD paper does. `small` compares with the integer program. `coplacement` and
-`interference` are benchmarks/coplacement.py's and need no data. `--machines pai` takes PAI's machines for OpenB's nodes.
+`interference` are benchmarks/coplacement.py's and need no data. `--machines pai` takes PAI's machines for nodes.
 """
 
 from __future__ import annotations

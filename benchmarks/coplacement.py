@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ CASES: dict[str, tuple[Make, bool]] = {
     "first_fit": (lambda _: load_policy("first_fit"), True),
     "tetris": (lambda _: load_policy("tetris"), True),
     "tetris (joint)": (lambda _: load_policy("tetris", {"joint": True}), True),
-    "genetic": (lambda _: load_policy("genetic"), True),
+    "genetic": (lambda _: load_policy("genetic", {"generations": 5}), True),
     "random": (RandomLegal, False),
     "deeprm_mean": (lambda _: load_policy("deeprm_mean"), False),
     "deeprm_max": (lambda _: load_policy("deeprm_max"), False),
@@ -68,19 +69,20 @@ CASES: dict[str, tuple[Make, bool]] = {
 }
 
 
-def coplacement(seeds: int, names: Sequence[str] = tuple(CASES)) -> None:
+def coplacement(seeds: int, names: Sequence[str] = tuple(CASES), processes: int = 2) -> None:
     print(f"== co-placement: 30 jobs on one GPU, {seeds} job sets each; means, 95 % intervals of the makespan")
     print("   (to dqn: mean of the paired differences, dqn_gpu less the policy, with its interval)")
-    for workload in WORKLOADS:
-        found = {name: [run(name, workload, seed) for seed in range(seeds)] for name in names}
-        _table(workload, found)
+    asked = [(name, workload, seed) for workload in WORKLOADS for name in names for seed in range(seeds)]
+    with ProcessPoolExecutor(processes) as pool:
+        rows = pool.map(run, *zip(*asked, strict=True))
+        for workload in WORKLOADS:
+            _table(workload, {name: [next(rows) for _ in range(seeds)] for name in names})
     _decisions()
     for name in ("dqn_gpu", "deeprm_max", "deeprm_mean"):
         header = load_policy(name).model.header  # type: ignore[attr-defined]
         size = (ROOT / "scheduling" / "policies" / "models" / f"{name}.npz").stat().st_size
-        print(
-            f"   {name}: trained in {header['cpu_s']:.0f} CPU s, {size:,} bytes, set {header['training_set_sha256'][:12]}"
-        )
+        mark = header["training_set_sha256"][:12]
+        print(f"   {name}: trained in {header['cpu_s']:.0f} CPU s, {size:,} bytes, set {mark}")
 
 
 def run(name: str, workload: str, seed: int) -> Row:

@@ -110,7 +110,7 @@ def _used(one: Placed, seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of what is to be small, each a mean over jobs: slowdown, makespan by the sum of lengths, jobs that are crowded."""
+    """Of what is to be small: mean slowdown, makespan by the sum of lengths, part of the jobs that are crowded."""
 
     slowdown: float = 1.0
     makespan: float = 90.0

@@ -4,8 +4,8 @@ For each iteration one job set is played `episodes` times with actions drawn fro
 sum grad log pi(s_t, a_t) (v_t - b_t), v_t the return from t on and b_t its mean over the episodes at that time. This is
 DeepRM's form (Mao et al., HotNets 2016, section 3.3). The thesis prints (q_t - v_t), which has the sign of the return
 reversed, takes the arg max in training too, and defines no reward: here actions are drawn in training and the arg max
-is used afterwards, and the reward is minus the sum over jobs in the system of 1/T_j per second (mean slowdown), to which
-`Weights` add the makespan and how many jobs crowd each other, both as the profiles alone have them.
+is used afterwards, and the reward is minus the sum over jobs in the system of 1/T_j per second (mean slowdown), to
+which `Weights` add the makespan and how many jobs crowd each other, both as the profiles alone have them.
 Same settings, same seed, same machine: the same model.
 """
 
@@ -15,7 +15,8 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Settings:
     hidden: tuple[int, ...] = (64, 32)
     learning_rate: float = 2e-3
     entropy: float = 0.01
-    weights: Weights = Weights()
+    weights: Weights = field(default_factory=Weights)
     seed: int = 0
 
 
@@ -103,7 +104,7 @@ class Trainer:
         self.validation = [self._usages(one) for one in others]
         wide = (INPUTS, *settings.hidden, 1)
         layers: list[nn.Module] = []
-        for n, (into, out) in enumerate(zip(wide, wide[1:], strict=False)):
+        for n, (into, out) in enumerate(pairwise(wide)):
             layers += [nn.Linear(into, out), *([nn.ReLU()] if n < len(wide) - 2 else [])]
         self.network = nn.Sequential(*layers)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=settings.learning_rate)

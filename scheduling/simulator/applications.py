@@ -1,6 +1,6 @@
 """The eleven applications and five workloads of the co-placement thesis, with synthetic histories (docs/packing.md).
 
-The thesis (Sookmyung Women's University, 2019) publishes which applications are heavy and light, and the shapes of four:
+The thesis (Sookmyung Women's University, 2019) says which applications are heavy and light, and the shapes of four:
 training jobs use resources evenly after they have read their data; LAMMPS's memory grows from 363 MB to 8.5 GB, and its
 GPU use with it, to 100 %; QMCPACK's GPU use climbs in three steps, and half-way its memory jumps to 5.1 GB. The numbers
 here are ours, within what it states, on a TITAN Xp of 12 GB. Input sizes stretch run times and change levels a little.

@@ -1,5 +1,5 @@
-"""Cluster files of others, as CSV: Alibaba's OpenB node lists (gpu-v2023), with sn, cpu_milli, memory_mib, gpu, model, and
-its PAI machines (gpu-v2020), with machine, gpu_type, cap_cpu, cap_mem (GB), cap_gpu, whose first line may be missing."""
+"""Cluster files of others (CSV): Alibaba's OpenB node lists (gpu-v2023) with sn, cpu_milli, memory_mib, gpu, model; and
+its PAI machines (gpu-v2020) with machine, gpu_type, cap_cpu, cap_mem (GB), cap_gpu, whose header may be missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GPU_MEMORY_MIB = {
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Our own JSON (docs/simulator.md), or a list of Alibaba's: machines without GPUs are left out, and prices are 0."""
+    """Our own JSON (docs/simulator.md), or a list of Alibaba's: machines without GPUs are left out, prices are 0."""
     if path.suffix == ".json":
         return read_cluster(path)
     first = opening(path)

@@ -2,7 +2,8 @@
 
 Between two changes (somebody starts, ends, or passes a sample of its history) everybody's speed is constant. A job's
 place in its history is the part of its steps that it has done, so whoever is slowed uses its GPU longer. Where the
-memory of all together is more than there is, whoever came last fails and queues again from its last checkpoint.
+memory of all together is more than there is, whoever came last fails and queues again, after BACK_OFF_S, from its last
+checkpoint.
 Policies see histories, and nothing of this.
 """
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine
 
 _TOLERANCE = 1e-6
+#: Seconds until whoever ran out of memory is tried again.
+BACK_OFF_S = 30.0
 
 
 class Neighbours:
@@ -116,6 +119,8 @@ class Neighbours:
         run.roll_back()
         run.gpu_ids, run.gang = (), None
         run.broken, run.failures = True, run.failures + 1
+        run.not_before = engine.clock.now + BACK_OFF_S
+        engine.clock.after(BACK_OFF_S, engine.wake)
         engine.move(run, Event.REALLOCATED)
         engine._forget_protection(run)
         engine.after(run, 0.0, engine._checkpointed)

@@ -50,6 +50,7 @@ class Run:
     #: True speed over what the curve says, per type; what the scheduler knows of it is in `measured`.
     factors: dict[str, float] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
+    not_before: float | None = None  # it is not started again earlier
     seen: domain.Job | None = None  # as the scheduler last saw it, while that holds
 
     @property
@@ -130,5 +131,6 @@ class Run:
             cpu_milli=job.cpu_milli,
             memory_mib=job.memory_mib,
             history=job.history,
+            not_before=self.not_before,
         )
         return self.seen

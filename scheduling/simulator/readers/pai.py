@@ -1,6 +1,6 @@
 """Alibaba PAI tables (gpu-v2020): jobs, tasks and instances, one file each, with the columns of its `.header` files.
 
-The path names the task table (`..task_table.csv`); the job table beside it (`..job_table.csv`) gives users and arrivals,
+The path names the task table (`..task_table.csv`); the job table beside it (`..job_table.csv`) has users and arrivals,
 and an instance table, where there is one, how long instances ran. A table may begin with its header or lie beside
 `NAME.header`. A task's instances are jobs of their own, as the packing paper has them: `plan_gpu` is percent of a GPU,
 `plan_cpu` percent of a processor, `plan_mem` GB, each of one instance.
