@@ -81,7 +81,6 @@ function Pages() {
           <Route path="/lab/new" element={<NewSimulationPage admin={session.data.user.is_admin} />} />
           <Route path="/lab/:id" element={<SimulationPage admin={session.data.user.is_admin} />} />
           <Route path="/lab/what-if" element={<NodeWhatIfPage session={session.data} />} />
-          <Route path="/lab/:id" element={<SimulationPage />} />
           <Route path="/tokens" element={<TokensPage projects={session.data.projects} />} />
           <Route path="/notifications" element={<NotificationsPage session={session.data} />} />
           {session.data.user.is_admin && (
