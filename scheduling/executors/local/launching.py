@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,10 @@ def prepare(
     devices: list[AcceleratorInfo],
     epoch_dir: Path,
     name: str = "launch.json",
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Everything the runner reads, `launch.json` last. Owned by the account, written as the account."""
+    """Everything the runner reads, `launch.json` last. Owned by the account, written as the account. `more` replaces
+    or adds to what it says."""
     account_dir = layout.job_dir(request.job_id)
     workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
@@ -80,7 +82,7 @@ def prepare(
     content = _launch_content(request, devices, account_dir, workdir, epoch_dir)
     if request.environment:
         content["environment"] |= _in_environment(layout, request, content["environment"])
-    write_atomically(epoch_dir / name, content)
+    write_atomically(epoch_dir / name, content | dict(more or {}))
 
 
 def _workdir(layout: Layout, request: LaunchRequest) -> Path:

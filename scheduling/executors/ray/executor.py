@@ -16,10 +16,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.hosting import PLAN
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
 from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
@@ -36,16 +37,18 @@ END_TIMEOUT_S = 60.0
 WHOLE = 100
 #: Ray's daemon on a node that has lost the cluster gives up after 60 s, and everything that it started with it.
 FENCE_S = 75.0
+LEASE_S = 600.0
 _ACCOUNT = Account(None)
 
 
 class RayExecutor:
     """`data_dir`: the directory that this machine and all nodes share; jobs' files are below it. `fence_s`: how long
-    after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to others before."""
+    after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to others before.
+    `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never."""
 
     name = "ray"
     supports_containers = False
-    supports_multi_node = False
+    supports_multi_node = True
     supports_warm_start = False
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
     isolation_problem: str | None = None
@@ -63,6 +66,7 @@ class RayExecutor:
         tls_ca: str = "",
         token_file: str = "",
         fence_s: float = FENCE_S,
+        lease_s: float | None = LEASE_S,
     ) -> None:
         if not address:
             raise ExecutorError("no address of a Ray cluster is set: EVENKEEL_RAY_ADDRESS=host:6379", permanent=True)
@@ -74,7 +78,7 @@ class RayExecutor:
         self._records = Records(self._layout)
         self.connection = Connection(address, namespace, node_address, tls_cert, tls_key, tls_ca, token_file)
         self._link = Link(self._layout.own, self.connection)
-        self._fence_s = fence_s
+        self._fence_s, self._lease_s = fence_s, lease_s
 
     # The executor contract
 
@@ -96,6 +100,7 @@ class RayExecutor:
             actors = self._link.ask("launch", LAUNCH_TIMEOUT_S, **self._of(record, request.epoch, places))
             named = [replace(place, actor_id=actor) for place, actor in zip(places, actors, strict=True)]
             self._records.remember(record.run_id, request.epoch, named)
+            (self._layout.epoch_dir(record, request.epoch) / SECRETS_FILE).unlink(missing_ok=True)  # all have read it
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
@@ -172,7 +177,7 @@ class RayExecutor:
 
     # Launching
 
-    def _nodes(self) -> dict[str, tuple[str, NodeInfo]]:
+    def _nodes(self) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
         return nodes_of(self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True))
 
     def _planned(self, request: LaunchRequest) -> list[Place]:
@@ -180,15 +185,13 @@ class RayExecutor:
         for rank, (name, indexes) in enumerate(sorted(request.placement.items())):
             if name not in nodes:
                 raise ExecutorError(f"there is no node {name!r} in the Ray cluster now", permanent=False)
-            node_id, info = nodes[name]
+            row, info = nodes[name]
             missing = [index for index in indexes if index >= len(info.accelerators)]
             if missing:
                 raise ExecutorError(f"node {name!r} has no accelerator {missing[0]}", permanent=True)
-            places.append(Place(rank, name, node_id, len(indexes)))
+            places.append(Place(rank, name, row["id"], row["address"], len(indexes)))
         if not any(place.gpus for place in places):
             raise ExecutorError("the placement names no accelerator", permanent=True)
-        if len(places) > 1:
-            raise ExecutorError("the ray executor starts runs of one node only", permanent=True)
         return places
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
@@ -223,13 +226,26 @@ class RayExecutor:
         ]
         try:
             launching.make_job_dir(self._layout, request.job_id, _ACCOUNT)
-            launching.prepare(self._layout, request, devices, epoch_dir, PLAN)
+            more = self._beyond_one_machine(request, places, devices)
+            launching.prepare(self._layout, request, devices, epoch_dir, PLAN, more)
             if request.secrets:
                 secrets = json.dumps([asdict(secret) for secret in request.secrets])
-                launching.write_private(epoch_dir / "secrets.json", secrets)
+                launching.write_private(epoch_dir / SECRETS_FILE, secrets)
         except (OSError, KeyError) as error:
             permanent = isinstance(error, PermissionError)
             raise ExecutorError(f"cannot prepare the run: {error}", permanent=permanent) from error
+
+    def _beyond_one_machine(
+        self, request: LaunchRequest, places: Sequence[Place], devices: Sequence[AcceleratorInfo]
+    ) -> dict[str, Any]:
+        """What the runners of several nodes know beside what one would (`LaunchSpec`)."""
+        nodes = [{"name": place.name, "address": place.address, "workers": place.gpus} for place in places]
+        return {
+            "workers": places[0].gpus,
+            "nodes": nodes if len(nodes) > 1 else [],
+            "engine_picks_devices": not all(device.emulated for device in devices),
+            "lease_s": self._lease_s,
+        }
 
     def _of(self, record: RunRecord, epoch: int, places: Sequence[Place]) -> dict[str, Any]:
         return {
@@ -299,16 +315,22 @@ class RayExecutor:
         if lost and self._records.lost_for_s(record.run_id, epoch) < self._fence_s:
             return False
         epoch_dir = self._layout.epoch_dir(record, epoch)
-        (epoch_dir / "secrets.json").unlink(missing_ok=True)
-        if info is not None and facts.read_exit(epoch_dir) is None:
-            try:
-                facts.leave_exit(
-                    record, epoch, epoch_dir, info.reason, info.message, signal=info.signal, exit_code=info.exit_code
-                )
-            except OSError as error:
-                log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+        (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
+        self._leave_exit(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True
+
+    @staticmethod
+    def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo | None) -> None:
+        """The runner's own word counts, unless all that it knows is that another node's fell silent."""
+        told = facts.read_exit(epoch_dir)
+        if info is None or (told and told.reason != "runner_lost"):
+            return
+        try:
+            more = {"signal": info.signal, "exit_code": info.exit_code}
+            facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
+        except OSError as error:
+            log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 
 
 def _host_name(run_id: str, epoch: int, place: Place) -> str:

@@ -7,6 +7,7 @@ declared, and training is on processors; `evenkeel.io/gpu-memory-mib` how much m
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,17 +21,19 @@ MEMORY_LABEL = "evenkeel.io/gpu-memory-mib"
 _TYPE_RESOURCE = "accelerator_type:"
 UNKNOWN_TYPE = "gpu"
 MAX_GPUS = 1024
-MAX_NAME = 100
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
-def nodes_of(table: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, NodeInfo]]:
-    """Living nodes with GPUs by our name: (Ray's id, node). Two of one name are named by their addresses."""
+def nodes_of(table: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
+    """Living nodes with GPUs by our name: (Ray's row, node). Two of one name, or of one that cannot be part of a
+    file's name, are named by their addresses."""
     living = [row for row in table if row["alive"] and gpu_count(row) > 0]
     often = Counter(str(row["name"]) for row in living)
-    found: dict[str, tuple[str, NodeInfo]] = {}
+    found: dict[str, tuple[Mapping[str, Any], NodeInfo]] = {}
     for row in living:
-        name = str(row["name"] if often[str(row["name"])] == 1 else row["address"])[:MAX_NAME]
-        found.setdefault(name, (str(row["id"]), _node(name, row)))
+        plain = often[str(row["name"])] == 1 and _NAME.fullmatch(str(row["name"]))
+        name = str(row["name"] if plain else row["address"])
+        found.setdefault(name, (row, _node(name, row)))
     return dict(sorted(found.items()))
 
 

@@ -245,14 +245,11 @@ def test_rays_own_end_for_want_of_memory_is_told(
         cluster.start_node("ray-3")
         until(lambda: len(executor.inventory()) == 3, "the node")
         request = on(request_for(SLEEPER), "ray-3")
-        try:
-            executor.launch(request)
-        except ExecutorError as error:
-            assert "memory" in str(error)  # it was faster than the runner  # noqa: PT017
-        else:
-            fact = ended(executor, request.run_id)
-            assert reason(fact) == "out_of_memory"
-            assert "ray-3" in message(fact)
+        executor.launch(request)
+        cluster.stop_node("ray-3")  # nobody could look round on it
+        fact = ended(executor, request.run_id)
+        assert reason(fact) == "out_of_memory"
+        assert "ray-3" in message(fact)
     finally:
         cluster.stop_node("ray-3")
         del cluster.nodes["ray-3"]
