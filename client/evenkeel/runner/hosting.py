@@ -5,6 +5,7 @@ and ends it for certain. Plain Python: the engine (Ray) makes an actor of `Host`
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import platform
@@ -13,9 +14,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
+import evenkeel
 from evenkeel.runner.files import create_private, open_plain
 from evenkeel.runner.processes import (
     Process,
@@ -31,6 +34,7 @@ PLAN = "plan.json"
 KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
 DEATH_TIMEOUT_S = 10.0
 LAUNCH_WAIT_S = 30.0
+PORTAL_TIMEOUT_S = 5.0
 #: Of the node's own environment only these reach the runner and the program.
 NODE_VARIABLES = frozenset(
     {
@@ -178,27 +182,27 @@ def _has_mark(pid: int, epoch_dir: str) -> bool:
     return False
 
 
-def probe(shared: str, nonce: str) -> dict[str, Any]:
-    """What an administrator wants to know of a node: versions, clock, account, and whether it sees the shared files.
-    Leaves `NONCE.HOST` beside the file of that name, for the asking side to see."""
-    import evenkeel
-
-    place, answer = Path(shared), ""
-    try:
-        answer = (place / nonce).read_text()[:100]
-        with os.fdopen(create_private(place / f"{nonce}.{socket.gethostname()}.{os.getpid()}"), "w") as file:
-            file.write(answer)
-        problem = ""
-    except OSError as error:
-        problem = f"{type(error).__name__}: {error.strerror or error}"
-    return {
+def probe(shared: str, nonce: str, api_url: str) -> dict[str, Any]:
+    """What an administrator wants to know of a node: versions, clock, account, whether it sees the shared files and
+    reaches the portal. Leaves a file `NONCE.HOST.PID` beside that named NONCE, for the asking side to see."""
+    found: dict[str, Any] = {
         "at": time.time(),
         "host": socket.gethostname(),
         "uid": os.geteuid(),
         "python": platform.python_version(),
         "interpreter": sys.executable,
-        "evenkeel": str(getattr(evenkeel, "__version__", "")),
-        "shared": answer,
-        "wrote": f"{nonce}.{socket.gethostname()}.{os.getpid()}" if not problem else "",
-        "problem": problem,
+        "evenkeel": evenkeel.__version__,
+        "torch": importlib.util.find_spec("torch") is not None,
+        "wrote": f"{nonce}.{socket.gethostname()}.{os.getpid()}",
     }
+    try:
+        found["shared"] = (Path(shared) / nonce).read_text()[:100]
+        os.close(create_private(Path(shared) / found["wrote"]))
+    except OSError as error:
+        found["shared_error"] = f"{type(error).__name__}: {error.strerror or error}"
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        opener.open(f"{api_url.rstrip('/')}/healthz", timeout=PORTAL_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        found["portal_error"] = str(error)[:200]
+    return found

@@ -213,14 +213,14 @@ class Calls:
 
     # Checking
 
-    def probe(self, shared: str, nonce: str, timeout_s: float) -> list[dict[str, Any]]:
+    def probe(self, shared: str, nonce: str, api_url: str, timeout_s: float) -> list[dict[str, Any]]:
         """What each living node says of itself, with when it was asked and answered; `problem` where it does not."""
         rows = [row for row in self.nodes() if row["alive"]]
         asked_at = time.time()
         refs = {
             self._probe.options(
                 num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(row["id"], soft=False)
-            ).remote(shared, nonce): row
+            ).remote(shared, nonce, api_url): row
             for row in rows
         }
         give_up_at, found, waiting = time.monotonic() + timeout_s * 0.8, [], list(refs)

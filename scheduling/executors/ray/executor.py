@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +19,20 @@ from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.hosting import PLAN
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.base import (
+    AcceleratorInfo,
+    ExitInfo,
+    Fact,
+    Finding,
+    LaunchRequest,
+    NodeInfo,
+    Preparation,
+    Progress,
+)
 from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.ray.examining import examine
 from scheduling.executors.ray.inventory import nodes_of
 from scheduling.executors.ray.link import Connection, Link
 from scheduling.executors.ray.records import Place, Records
@@ -51,6 +60,7 @@ class RayExecutor:
     supports_multi_node = True
     supports_warm_start = False
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
+    supports_sharing = False
     isolation_problem: str | None = None
     single_trust_mode = True  # everything runs as whoever started Ray's daemons
 
@@ -163,17 +173,8 @@ class RayExecutor:
         """Ends the process that speaks to Ray; what runs goes on."""
         self._link.end()
 
-    def probe(self, nonce: str, timeout_s: float = 30.0) -> dict[str, Any]:
-        """Ray's version here, its table of nodes, and what each of them says of itself and of the shared files."""
-        return {
-            **self._link.ask("version", ASK_TIMEOUT_S, ends_on_timeout=True),
-            "table": self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True),
-            "nodes": self._link.ask("probe", timeout_s, shared=str(self._layout.own), nonce=nonce),
-        }
-
-    @property
-    def own_directory(self) -> Path:
-        return self._layout.own
+    def examine(self, api_url: str) -> Iterable[Finding]:
+        return examine(self._link, self._layout.own, api_url)
 
     # Launching
 
@@ -221,9 +222,7 @@ class RayExecutor:
         record = RunRecord(request.run_id, request.job_id, None)
         epoch_dir = self._layout.epoch_dir(record, request.epoch)
         nodes = {name: info for name, (_, info) in self._nodes().items()}
-        devices = [
-            nodes[place.name].accelerators[index] for place in places for index in request.placement[place.name]
-        ]
+        devices = [nodes[place.name].accelerators[index] for place in places for index in request.placement[place.name]]
         try:
             launching.make_job_dir(self._layout, request.job_id, _ACCOUNT)
             more = self._beyond_one_machine(request, places, devices)
@@ -299,7 +298,7 @@ class RayExecutor:
             if verdict.goes_on:
                 return Fact(run_id, epoch, "alive", now, usage=verdict.usage)
             with self._layout.locked(run_id, timeout_s=0):
-                gone = self._end(record, epoch, places, verdict.exit)
+                gone = self._end(record, epoch, places, verdict.exit, by_engine=verdict.by_engine)
             if not gone:
                 return Fact(run_id, epoch, "alive", now)
         epoch_dir = self._layout.epoch_dir(record, epoch)
@@ -308,7 +307,15 @@ class RayExecutor:
             return Fact(run_id, epoch, "absent", now)
         return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
 
-    def _end(self, record: RunRecord, epoch: int, places: Sequence[Place], info: ExitInfo | None) -> bool:
+    def _end(
+        self,
+        record: RunRecord,
+        epoch: int,
+        places: Sequence[Place],
+        info: ExitInfo | None,
+        *,
+        by_engine: bool = False,
+    ) -> bool:
         """True once no process of the epoch exists and Ray has its GPUs back; False while a node that was lost
         may still run it. Leaves `info` as its exit record where it has none of its own. The launch lock is ours."""
         lost = self._link.ask("end", END_TIMEOUT_S, **self._of(record, epoch, places))
@@ -316,21 +323,24 @@ class RayExecutor:
             return False
         epoch_dir = self._layout.epoch_dir(record, epoch)
         (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
-        self._leave_exit(record, epoch, epoch_dir, info)
+        told = facts.read_exit(epoch_dir)
+        if info and (told is None or (by_engine and _is_of_a_dead_host(told))):
+            self._leave_exit(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True
 
     @staticmethod
-    def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo | None) -> None:
-        """The runner's own word counts, unless all that it knows is that another node's fell silent."""
-        told = facts.read_exit(epoch_dir)
-        if info is None or (told and told.reason != "runner_lost"):
-            return
+    def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
         try:
             more = {"signal": info.signal, "exit_code": info.exit_code}
             facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
         except OSError as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+
+
+def _is_of_a_dead_host(told: ExitInfo) -> bool:
+    """What a runner says where a host died: another node's is lost, or a worker was killed. The engine knows more."""
+    return told.reason == "runner_lost" or (told.reason == "signal" and told.signal == signal.SIGKILL)
 
 
 def _host_name(run_id: str, epoch: int, place: Place) -> str:

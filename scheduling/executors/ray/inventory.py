@@ -1,8 +1,9 @@
 """Ray's table of nodes as nodes and accelerators.
 
 The type of a node's GPUs is the label `ray.io/accelerator-type` (Ray sets it where it finds GPUs, `ray start --labels`
-where it is to be declared), else a resource `accelerator_type:NAME`. `evenkeel.io/emulated=true` says that GPUs are only
-declared, and training is on processors; `evenkeel.io/gpu-memory-mib` how much memory each has, which Ray does not know.
+where it is to be declared), else a resource `accelerator_type:NAME`. `evenkeel.io/emulated=true` says that GPUs are
+only declared, and training is on processors; `evenkeel.io/gpu-memory-mib` how much memory each has, which Ray does
+not know.
 """
 
 from __future__ import annotations
