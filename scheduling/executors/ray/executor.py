@@ -226,7 +226,7 @@ class RayExecutor:
         try:
             launching.make_job_dir(self._layout, request.job_id, _ACCOUNT)
             more = self._beyond_one_machine(request, places, devices)
-            launching.prepare(self._layout, request, devices, epoch_dir, PLAN, more)
+            launching.prepare(self._layout, request, devices, epoch_dir, lambda content: content | more, PLAN)
             if request.secrets:
                 secrets = json.dumps([asdict(secret) for secret in request.secrets])
                 launching.write_private(epoch_dir / SECRETS_FILE, secrets)

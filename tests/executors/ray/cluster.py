@@ -26,6 +26,7 @@ from scheduling.executors.ray.link import Connection
 HEAD = "127.0.0.2"
 PORT = 6379
 START_TIMEOUT_S = 90.0
+START_ATTEMPTS = 3
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -103,18 +104,21 @@ class RayCluster:
         self._start(name, plan.address, options, plan.variables)
 
     def _start(self, name: str, address: str, options: list[str], variables: dict[str, str]) -> None:
-        environment = {**os.environ, **self.variables, **variables, "RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "80"}
+        environment = {**os.environ, **self.variables, **variables, "RAY_USAGE_STATS_ENABLED": "0"}
         environment |= {"EVENKEEL_TEST_RAY": f"{self.place}/{name}"}
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-name={name}", "--num-cpus=2"]
         command += [f"--node-ip-address={address}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
-        with self.network.inside(), (self.place / f"{name}.log").open("ab") as log:
-            done = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                timeout=START_TIMEOUT_S, check=False, start_new_session=True,
-            )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError((self.place / f"{name}.log").read_text()[-2000:])
+        for _ in range(START_ATTEMPTS):  # it gives up after 30 s by itself, which a busy machine needs
+            with self.network.inside(), (self.place / f"{name}.log").open("ab") as log:
+                done = subprocess.run(
+                    command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    timeout=START_TIMEOUT_S, check=False, start_new_session=True,
+                )  # fmt: skip
+            if done.returncode == 0:
+                return
+            self.stop_node(name)
+        raise RuntimeError((self.place / f"{name}.log").read_text()[-300:])
 
     def pids(self, name: str, program: str = "") -> list[int]:
         """Processes of a node: they all carry its mark, runners and their workers do not."""
