@@ -9,6 +9,23 @@ from typing import Any
 from portal import env
 
 
+def read_ray_options(data: Path) -> dict[str, Any]:
+    return {
+        "data_dir": data,
+        "shared_dir": env.folder("EVENKEEL_RAY_SHARED_DIR", data),
+        "address": env.text("EVENKEEL_RAY_ADDRESS"),
+        "namespace": env.text("EVENKEEL_RAY_NAMESPACE", "evenkeel"),
+        "node_address": env.text("EVENKEEL_RAY_NODE_ADDRESS"),
+        "tls_cert": env.text("EVENKEEL_RAY_TLS_CERT"),
+        "tls_key": env.text("EVENKEEL_RAY_TLS_KEY"),
+        "tls_ca": env.text("EVENKEEL_RAY_TLS_CA"),
+        "emulated": env.flag("EVENKEEL_RAY_EMULATED"),
+        "token_file": env.text("EVENKEEL_RAY_TOKEN_FILE"),
+        "fence_s": env.number("EVENKEEL_RAY_FENCE_S", 75, minimum=0, maximum=3_600),
+        "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
+    }
+
+
 def read_slurm_options(data: Path) -> dict[str, Any]:
     return {
         "shared_dir": env.folder("EVENKEEL_SLURM_SHARED_DIR", data),

@@ -7,7 +7,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
-from portal.engines import read_slurm_options
+from portal.engines import read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.supervisor.layout import Layout
 
@@ -23,9 +23,10 @@ LOCAL_URL = f"http://{'127.0.0.1' if EVENKEEL_HOST in {'0.0.0.0', '::'} else EVE
 EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
-EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "slurm")
+EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
 EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
     "local": {"data_dir": EVENKEEL_DATA, "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS},
+    "ray": read_ray_options(EVENKEEL_DATA),
     "slurm": read_slurm_options(EVENKEEL_DATA),
 }
 #: Below it lie `jobs/`: what runs wrote.

@@ -7,6 +7,7 @@ an actor `evenkeel.RUN.EPOCH.RANK`; both are detached, so they outlive whoever m
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -46,7 +47,7 @@ class Calls:
             address=connection.address,
             namespace=connection.namespace,
             log_to_driver=False,
-            logging_level="warning",
+            logging_level=logging.WARNING,
             **options,
         )
         return cls()

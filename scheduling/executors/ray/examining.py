@@ -16,7 +16,6 @@ from evenkeel.runner.files import create_private
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding
 from scheduling.executors.ray.inventory import (
-    EMULATED_LABEL,
     TYPE_LABEL,
     UNKNOWN_TYPE,
     accelerator_type,
@@ -83,9 +82,6 @@ def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
     often = Counter(str(row["name"]) for row in living if gpu_count(row))
     if double := [name for name, count in often.items() if count > 1]:
         yield Finding("node names", False, f"{', '.join(double)}: several nodes", "ray start --node-name, one each")
-    emulated = [str(row["name"]) for row in living if row["labels"].get(EMULATED_LABEL) == "true"]
-    if emulated:
-        yield Finding("emulated", True, f"{', '.join(emulated)} only declare GPUs: jobs train on processors there")
 
 
 def _probe(link: Link, own: Path, api_url: str) -> Iterator[Finding]:

@@ -51,9 +51,11 @@ _ACCOUNT = Account(None)
 
 
 class RayExecutor:
-    """`data_dir`: the directory that this machine and all nodes share; jobs' files are below it. `fence_s`: how long
+    """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of
+    jobs are below it. `fence_s`: how long
     after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to others before.
-    `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never."""
+    `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never. `emulated`: Ray's GPUs are only
+    declared, and jobs train on processors."""
 
     name = "ray"
     supports_containers = False
@@ -75,6 +77,8 @@ class RayExecutor:
         tls_key: str = "",
         tls_ca: str = "",
         token_file: str = "",
+        shared_dir: str | Path | None = None,
+        emulated: bool = False,
         fence_s: float = FENCE_S,
         lease_s: float | None = LEASE_S,
     ) -> None:
@@ -83,12 +87,14 @@ class RayExecutor:
         if "://" in address:
             text = f"Ray's address is host:port of its head, not {address}: this machine must be a node of the cluster"
             raise ExecutorError(text, permanent=True)
-        self._layout = Layout(Path(data_dir).resolve(), engine="ray")
+        here = Layout(Path(data_dir).resolve(), engine="ray")
+        here.prepare()
+        self._layout = Layout(Path(shared_dir).resolve(), engine="ray") if shared_dir else here
         self._layout.prepare()
         self._records = Records(self._layout)
         self.connection = Connection(address, namespace, node_address, tls_cert, tls_key, tls_ca, token_file)
-        self._link = Link(self._layout.own, self.connection)
-        self._fence_s, self._lease_s = fence_s, lease_s
+        self._link = Link(here.own, self.connection)
+        self._fence_s, self._lease_s, self._emulated = fence_s, lease_s, emulated
 
     # The executor contract
 
@@ -179,7 +185,8 @@ class RayExecutor:
     # Launching
 
     def _nodes(self) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
-        return nodes_of(self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True))
+        table = self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True)
+        return nodes_of(table, emulated=self._emulated)
 
     def _planned(self, request: LaunchRequest) -> list[Place]:
         nodes, places = self._nodes(), []

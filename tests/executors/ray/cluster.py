@@ -99,7 +99,7 @@ class RayCluster:
 
     def start_node(self, name: str) -> None:
         plan = self.nodes[name]
-        labels = f"ray.io/accelerator-type={plan.kind},evenkeel.io/emulated=true"
+        labels = f"ray.io/accelerator-type={plan.kind}"
         options = [f"--address={HEAD}:{self.port}", f"--num-gpus={plan.gpus}", f"--labels={labels}"]
         self._start(name, plan.address, options, plan.variables)
 

@@ -71,4 +71,4 @@ def connect(cluster: RayCluster, fence_s: float = 0.5) -> RayExecutor:
     """Whoever kills a node here knows that it is dead, and need not wait for it."""
     to = cluster.connection
     data = cluster.place / "data"
-    return RayExecutor(data, to.address, to.namespace, node_address=to.node_address, fence_s=fence_s)
+    return RayExecutor(data, to.address, to.namespace, node_address=to.node_address, fence_s=fence_s, emulated=True)

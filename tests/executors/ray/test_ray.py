@@ -10,13 +10,16 @@ import pytest
 from scheduling.executors.base import Executor, LaunchRequest
 from scheduling.executors.ray.executor import RayExecutor
 from tests.executors.contract import ExecutorContract, ended, reason, until
+from tests.executors.contract_deaths import DeathsContract
+from tests.executors.contract_nodes import NodesContract
 from tests.executors.ray.cluster import RayCluster
+from tests.executors.ray.conftest import connect
 from tests.executors.ray.helpers import TRAINING, Requests, epoch_dir, over, said_steps, state_of
 
 pytestmark = pytest.mark.timeout(400)
 
 
-class TestRayExecutor(ExecutorContract):
+class TestRayExecutor(ExecutorContract, DeathsContract, NodesContract):
     @pytest.fixture
     def executor(self, executor: RayExecutor, cluster: RayCluster) -> Executor:
         self.cluster = cluster
@@ -28,6 +31,13 @@ class TestRayExecutor(ExecutorContract):
 
     def let_it_train(self, executor: Executor, request: LaunchRequest, epoch: int) -> None:
         until(lambda: said_steps(self.cluster, request, epoch) > 2, "a step")
+
+    def epoch_dir(self, request: LaunchRequest, epoch: int = 1) -> Path:
+        return epoch_dir(self.cluster, request, epoch)
+
+    def another(self, executor: Executor) -> Executor:
+        executor.disconnect()  # type: ignore[attr-defined]
+        return connect(self.cluster)
 
     def last_state(self, request: LaunchRequest) -> dict[str, Any]:
         return state_of(self.cluster, request)
