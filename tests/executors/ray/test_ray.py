@@ -48,7 +48,8 @@ def test_a_job_on_two_nodes_trains_as_one(executor: RayExecutor, cluster: RayClu
     request = over(request_for(TRAINING, "0"), ray_1=1, ray_2=1)
     executor.launch(request)
     fact = ended(executor, request.run_id)
-    assert reason(fact) == "done", fact
+    runner_log = (epoch_dir(cluster, request) / "logs" / "runner.log").read_text()
+    assert reason(fact) == "done", runner_log
     state = state_of(cluster, request)
     assert state["sums"] == [3.0] * 20
     logs = [(epoch_dir(cluster, request) / "logs" / f"rank{rank}.log").read_text() for rank in (0, 1)]
