@@ -7,6 +7,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
+from portal.engines import read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.supervisor.layout import Layout
 
@@ -23,6 +24,14 @@ EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
 EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
+EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
+EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
+    "local": {"data_dir": EVENKEEL_DATA, "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS},
+    "ray": read_ray_options(EVENKEEL_DATA),
+    "slurm": read_slurm_options(EVENKEEL_DATA),
+}
+#: Below it lie `jobs/`: what runs wrote.
+EVENKEEL_JOB_FILES = EVENKEEL_EXECUTOR_OPTIONS[EVENKEEL_EXECUTOR].get("shared_dir", EVENKEEL_DATA)
 EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_SAMPLE_INTERVAL_S = env.number("EVENKEEL_SAMPLE_INTERVAL_S", 5.0, minimum=0, maximum=3_600)

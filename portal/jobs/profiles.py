@@ -57,7 +57,8 @@ def _whole_workloads(job: Job) -> set[str]:
 
 
 def is_emulated() -> bool:
-    return bool(settings.EVENKEEL_VIRTUAL_ACCELERATORS)
+    options = settings.EVENKEEL_EXECUTOR_OPTIONS[settings.EVENKEEL_EXECUTOR]
+    return bool(options.get("emulated", settings.EVENKEEL_VIRTUAL_ACCELERATORS))
 
 
 def speedup() -> float:

@@ -10,6 +10,7 @@ from scheduling.executors.base import Executor
 EXECUTORS = {
     "local": "scheduling.executors.local.executor.LocalExecutor",
     "ray": "scheduling.executors.ray.executor.RayExecutor",
+    "slurm": "scheduling.executors.slurm.executor.SlurmExecutor",
 }
 
 

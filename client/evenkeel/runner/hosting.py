@@ -5,6 +5,7 @@ and ends it for certain. Plain Python: the engine (Ray) makes an actor of `Host`
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import platform
@@ -13,9 +14,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
+import evenkeel
 from evenkeel.runner.files import create_private, open_plain
 from evenkeel.runner.processes import (
     Process,
@@ -30,6 +33,8 @@ from evenkeel.runner.reports import write_atomically
 PLAN = "plan.json"
 KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
 DEATH_TIMEOUT_S = 10.0
+LAUNCH_WAIT_S = 30.0
+PORTAL_TIMEOUT_S = 5.0
 #: Of the node's own environment only these reach the runner and the program.
 NODE_VARIABLES = frozenset(
     {
@@ -49,28 +54,28 @@ _MAX_PLAN = 4 << 20
 
 
 class Host:
-    """Made on the node that the run was planned on. Its process's end is the runner's: the kernel sees to that, so
-    whoever knows that the host is gone knows that of everything that it started."""
+    """Made on each node that the run was planned on; `node` is its name, None on the first one. Its process's end is
+    the runner's: the kernel sees to that, so who knows that the host is gone knows that of what it started."""
 
-    def __init__(self, epoch_dir: str) -> None:
-        self._dir = Path(epoch_dir)
+    def __init__(self, epoch_dir: str, node: str | None = None) -> None:
+        self._dir, self._node = Path(epoch_dir), node
         environment = node_environment()
-        write_launch(self._dir, os.environ.get("CUDA_VISIBLE_DEVICES", ""), environment)
+        if node is None:
+            write_launch(self._dir, environment)
+        else:
+            await_launch(self._dir, node)
         parent = os.getpid()
-        with _secrets_of(self._dir) as secrets:
-            handed = [f"--secrets-fd={secrets}"] if secrets is not None else []
-            self._runner = subprocess.Popen(
-                [sys.executable, "-m", "evenkeel.runner", str(self._dir), *handed],
-                env=environment,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[] if secrets is None else [secrets],
-                start_new_session=True,
-                umask=0o077,
-                preexec_fn=lambda: die_with_parent(parent),
-            )
+        self._runner = subprocess.Popen(
+            [sys.executable, "-m", "evenkeel.runner", str(self._dir), *(["--follow", node] if node else [])],
+            env=environment | {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            umask=0o077,
+            preexec_fn=lambda: die_with_parent(parent),
+        )
         started = read_process(self._runner.pid)
         self._start_ticks = started.start_ticks if started else 0
 
@@ -80,7 +85,7 @@ class Host:
         mine = [] if code is not None else _of_session(self._runner.pid)
         return {
             "running": code is None,
-            "begun": (self._dir / "runner.json").exists(),
+            "begun": self._begun(),
             "code": code,
             "pid": self._runner.pid,
             "usage": {
@@ -89,6 +94,11 @@ class Host:
                 "processes": float(len(mine)),
             },
         }
+
+    def _begun(self) -> bool:
+        """It knows all that it needs to know of the files."""
+        mark = f"node-{self._node}/sdk/control" if self._node else "runner.json"
+        return (self._dir / mark).exists()
 
     def end(self) -> bool:
         """Ends everything; True once nothing is left, after at most 13 s."""
@@ -109,8 +119,8 @@ def node_environment() -> dict[str, str]:
     return kept | {"PATH": f"{here}:{os.environ.get('PATH') or os.defpath}", "PYTHONUNBUFFERED": "1"}
 
 
-def write_launch(epoch_dir: Path, devices: str, here: dict[str, str]) -> None:
-    """`launch.json`: the executor's plan with what only this node knows, its environment (`here`) and its devices."""
+def write_launch(epoch_dir: Path, here: dict[str, str]) -> None:
+    """`launch.json`: the executor's plan with the environment of the first node (`here`) in place of the portal's."""
     with open_plain(epoch_dir / PLAN) as file:
         plan: dict[str, Any] = json.loads(file.read(_MAX_PLAN))
     asked = plan["env"]
@@ -118,22 +128,20 @@ def write_launch(epoch_dir: Path, devices: str, here: dict[str, str]) -> None:
     environment = here | {name: value for name, value in plan["environment"].items() if name not in elsewhere}
     if "VIRTUAL_ENV" in environment and "PATH" not in asked:
         environment["PATH"] = f"{environment['VIRTUAL_ENV']}/bin:{environment['PATH']}"
-    visible = "" if plan["emulated_devices"] else devices
-    plan["cuda_visible_devices"] = visible
-    plan["environment"] = environment | {"CUDA_VISIBLE_DEVICES": visible}
+    plan["environment"] = environment
     write_atomically(epoch_dir / "launch.json", plan)
 
 
-@contextlib.contextmanager
-def _secrets_of(epoch_dir: Path) -> Any:
-    """A descriptor of the secrets, whose file is gone from here on; None where there are none."""
-    path = epoch_dir / "secrets.json"
-    try:
-        with open_plain(path) as file:
-            path.unlink()
-            yield file.fileno()
-    except FileNotFoundError:
-        yield None
+def await_launch(epoch_dir: Path, node: str) -> None:
+    """A shared file system may remember for a while that a file is not there, unless we change its directory."""
+    give_up_at = time.monotonic() + LAUNCH_WAIT_S
+    while not (epoch_dir / "launch.json").exists():
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"no launch.json in {epoch_dir} on {node}: is it shared with the first node?")
+        draft = epoch_dir / f".waiting-{node}"
+        draft.touch(mode=0o600)
+        draft.unlink(missing_ok=True)
+        time.sleep(0.05)
 
 
 def _of_session(leader: int) -> list[Process]:
@@ -174,27 +182,27 @@ def _has_mark(pid: int, epoch_dir: str) -> bool:
     return False
 
 
-def probe(shared: str, nonce: str) -> dict[str, Any]:
-    """What an administrator wants to know of a node: versions, clock, account, and whether it sees the shared files.
-    Leaves `NONCE.HOST` beside the file of that name, for the asking side to see."""
-    import evenkeel
-
-    place, answer = Path(shared), ""
-    try:
-        answer = (place / nonce).read_text()[:100]
-        with os.fdopen(create_private(place / f"{nonce}.{socket.gethostname()}.{os.getpid()}"), "w") as file:
-            file.write(answer)
-        problem = ""
-    except OSError as error:
-        problem = f"{type(error).__name__}: {error.strerror or error}"
-    return {
+def probe(shared: str, nonce: str, api_url: str) -> dict[str, Any]:
+    """What an administrator wants to know of a node: versions, clock, account, whether it sees the shared files and
+    reaches the portal. Leaves a file `NONCE.HOST.PID` beside that named NONCE, for the asking side to see."""
+    found: dict[str, Any] = {
         "at": time.time(),
         "host": socket.gethostname(),
         "uid": os.geteuid(),
         "python": platform.python_version(),
         "interpreter": sys.executable,
-        "evenkeel": str(getattr(evenkeel, "__version__", "")),
-        "shared": answer,
-        "wrote": f"{nonce}.{socket.gethostname()}.{os.getpid()}" if not problem else "",
-        "problem": problem,
+        "evenkeel": evenkeel.__version__,
+        "torch": importlib.util.find_spec("torch") is not None,
+        "wrote": f"{nonce}.{socket.gethostname()}.{os.getpid()}",
     }
+    try:
+        found["shared"] = (Path(shared) / nonce).read_text()[:100]
+        os.close(create_private(Path(shared) / found["wrote"]))
+    except OSError as error:
+        found["shared_error"] = f"{type(error).__name__}: {error.strerror or error}"
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        opener.open(f"{api_url.rstrip('/')}/healthz", timeout=PORTAL_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        found["portal_error"] = str(error)[:200]
+    return found

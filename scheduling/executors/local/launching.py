@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,10 @@ def prepare(
     request: LaunchRequest,
     devices: list[AcceleratorInfo],
     epoch_dir: Path,
+    amend: Callable[[dict[str, Any]], dict[str, Any]] = lambda content: content,
     name: str = "launch.json",
 ) -> None:
-    """Everything the runner reads, `launch.json` last. Owned by the account, written as the account."""
+    """Everything the runner reads, `launch.json` last, as `amend` leaves it. Owned by the account, written as it."""
     account_dir = layout.job_dir(request.job_id)
     workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
@@ -77,7 +78,7 @@ def prepare(
     if not workdir.is_dir():
         raise ExecutorError(f"the working directory {workdir} is not there", permanent=True)
     write_private(epoch_dir / "token", request.token)
-    content = _launch_content(request, devices, account_dir, workdir, epoch_dir)
+    content = amend(_launch_content(request, devices, account_dir, workdir, epoch_dir))
     if request.environment:
         content["environment"] |= _in_environment(layout, request, content["environment"])
     write_atomically(epoch_dir / name, content)

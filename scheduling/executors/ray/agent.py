@@ -83,7 +83,9 @@ class Agent:
         try:
             return self._calls.result(timeout_s)
         except TimeoutError as error:
-            raise ExecutorError(f"no connection to Ray at {wanted.address} within {timeout_s:g} s", permanent=False) from error
+            raise ExecutorError(
+                f"no connection to Ray at {wanted.address} within {timeout_s:g} s", permanent=False
+            ) from error
         except Exception as error:
             with self._lock:
                 self._calls = None

@@ -7,6 +7,7 @@ an actor `evenkeel.RUN.EPOCH.RANK`; both are detached, so they outlive whoever m
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +38,7 @@ def host_name(run: str, rank: int) -> str:
 
 
 class Calls:
-    """`run` is RUN.EPOCH throughout; `nodes` are `{"rank", "node_id", "gpus"}` of it."""
+    """`run` is RUN.EPOCH throughout; `nodes` are `{"rank", "name", "node_id", "gpus"}` of it."""
 
     @classmethod
     def connect(cls, connection: Connection) -> Calls:
@@ -46,7 +47,7 @@ class Calls:
             address=connection.address,
             namespace=connection.namespace,
             log_to_driver=False,
-            logging_level="warning",
+            logging_level=logging.WARNING,
             **options,
         )
         return cls()
@@ -88,20 +89,15 @@ class Calls:
     # Launching
 
     def launch(self, run: str, epoch_dir: str, nodes: list[dict[str, Any]], timeout_s: float) -> list[str]:
-        """The actors' ids once every runner has begun or ended. What is there already is used, and nothing starts
-        twice. Where it cannot be, nothing is left."""
+        """The actors' ids once every runner has begun or ended, or its actor died: `look` says how. What is there
+        already is used, and nothing starts twice. Where there are no GPUs, nothing is left."""
         give_up_at = time.monotonic() + timeout_s
         group = self._group(run, nodes)
         if not group.wait(min(PLACE_TIMEOUT_S, timeout_s / 2)):
             self.release(run, [int(node["rank"]) for node in nodes])
             raise ExecutorError("Ray has not got these GPUs free: something else holds them", permanent=False)
         hosts = [self._host(run, epoch_dir, group, index, node) for index, node in enumerate(nodes)]
-        try:
-            self._await_begin(hosts, give_up_at)
-        except ray.exceptions.ActorDiedError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            self.end(run, epoch_dir, nodes)
-            raise ExecutorError(f"the run's actor did not start: {lines[-1][:400]}", permanent=False) from error
+        self._await_begin(hosts, give_up_at)
         return [host._actor_id.hex() for host in hosts]
 
     def _group(self, run: str, nodes: list[dict[str, Any]]) -> Any:
@@ -125,7 +121,7 @@ class Calls:
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
-        ).remote(epoch_dir)
+        ).remote(epoch_dir, node["name"] if int(node["rank"]) else None)
 
     def _await_begin(self, hosts: Sequence[Any], give_up_at: float) -> None:
         waiting = list(hosts)
@@ -133,10 +129,9 @@ class Calls:
             left_s = give_up_at - time.monotonic()
             if left_s <= 0:
                 raise ExecutorError("the runner did not begin in time", permanent=False)
-            looks = ray.get([host.look.remote() for host in waiting], timeout=left_s)
-            waiting = [
-                host for host, seen in zip(waiting, looks, strict=True) if seen["running"] and not seen["begun"]
-            ]
+            refs = {host.look.remote(): host for host in waiting}
+            ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=left_s)
+            waiting = [refs[ref] for ref in late] + [refs[ref] for ref in ready if _is_beginning(ref)]
             time.sleep(0.02 if waiting else 0)
 
     # Looking
@@ -192,7 +187,9 @@ class Calls:
     def _sweep_nodes(self, epoch_dir: str, nodes: Sequence[dict[str, Any]]) -> None:
         refs = [
             self._sweep.options(
-                num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["node_id"], soft=False)
+                num_cpus=0,
+                max_retries=2,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["node_id"], soft=False),
             ).remote(epoch_dir)
             for node in nodes
         ]
@@ -217,14 +214,14 @@ class Calls:
 
     # Checking
 
-    def probe(self, shared: str, nonce: str, timeout_s: float) -> list[dict[str, Any]]:
+    def probe(self, shared: str, nonce: str, api_url: str, timeout_s: float) -> list[dict[str, Any]]:
         """What each living node says of itself, with when it was asked and answered; `problem` where it does not."""
         rows = [row for row in self.nodes() if row["alive"]]
         asked_at = time.time()
         refs = {
             self._probe.options(
                 num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(row["id"], soft=False)
-            ).remote(shared, nonce): row
+            ).remote(shared, nonce, api_url): row
             for row in rows
         }
         give_up_at, found, waiting = time.monotonic() + timeout_s * 0.8, [], list(refs)
@@ -238,6 +235,13 @@ class Calls:
                     said = {"problem": " ".join(str(error).split())[-300:]}
                 found.append({**refs[ref], **said, "asked_at": asked_at, "answered_at": answered_at})
         return found + [{**refs[ref], "problem": "it does not answer"} for ref in waiting]
+
+
+def _is_beginning(ref: Any) -> bool:
+    with contextlib.suppress(ray.exceptions.RayError):
+        seen = ray.get(ref)
+        return bool(seen["running"] and not seen["begun"])
+    return False
 
 
 def _says_true(ref: Any) -> bool:

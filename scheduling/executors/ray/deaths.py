@@ -8,7 +8,8 @@ from typing import Any
 #: Of an actor's death: `node` (its node was lost), `memory` (Ray's monitor ended it), `killed` (by us or a person,
 #: through Ray), `init` (its constructor failed), `process` (its process ended), `unplaced`.
 KINDS = frozenset({"node", "memory", "killed", "init", "process", "unplaced"})
-_MEMORY = re.compile(r"out[- ]of[- ]memory|\bOOM\b|memory pressure|running low on memory", re.IGNORECASE)
+#: Its monitor's words. Of a process that is just gone it says that the kernel's might have been the cause, too.
+_MEMORY = re.compile(r"running low on memory|memory pressure|memory monitor", re.IGNORECASE)
 _NODE = re.compile(r"node (has |was )?(died|dead|terminated|lost)|its node|NODE_DIED", re.IGNORECASE)
 _KILLED = re.compile(r"ray\.kill|killed by|KilledBy", re.IGNORECASE)
 MAX_TEXT = 300

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +15,24 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.hosting import PLAN
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.base import (
+    AcceleratorInfo,
+    ExitInfo,
+    Fact,
+    Finding,
+    LaunchRequest,
+    NodeInfo,
+    Preparation,
+    Progress,
+)
 from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.ray.examining import examine
 from scheduling.executors.ray.inventory import nodes_of
 from scheduling.executors.ray.link import Connection, Link
 from scheduling.executors.ray.records import Place, Records
@@ -36,18 +46,23 @@ END_TIMEOUT_S = 60.0
 WHOLE = 100
 #: Ray's daemon on a node that has lost the cluster gives up after 60 s, and everything that it started with it.
 FENCE_S = 75.0
+LEASE_S = 600.0
 _ACCOUNT = Account(None)
 
 
 class RayExecutor:
-    """`data_dir`: the directory that this machine and all nodes share; jobs' files are below it. `fence_s`: how long
-    after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to others before."""
+    """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of
+    jobs are below it. `fence_s`: how long
+    after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to others before.
+    `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never. `emulated`: Ray's GPUs are only
+    declared, and jobs train on processors."""
 
     name = "ray"
     supports_containers = False
-    supports_multi_node = False
+    supports_multi_node = True
     supports_warm_start = False
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
+    supports_sharing = False
     isolation_problem: str | None = None
     single_trust_mode = True  # everything runs as whoever started Ray's daemons
 
@@ -62,19 +77,24 @@ class RayExecutor:
         tls_key: str = "",
         tls_ca: str = "",
         token_file: str = "",
+        shared_dir: str | Path | None = None,
+        emulated: bool = False,
         fence_s: float = FENCE_S,
+        lease_s: float | None = LEASE_S,
     ) -> None:
         if not address:
             raise ExecutorError("no address of a Ray cluster is set: EVENKEEL_RAY_ADDRESS=host:6379", permanent=True)
         if "://" in address:
             text = f"Ray's address is host:port of its head, not {address}: this machine must be a node of the cluster"
             raise ExecutorError(text, permanent=True)
-        self._layout = Layout(Path(data_dir).resolve(), engine="ray")
+        here = Layout(Path(data_dir).resolve(), engine="ray")
+        here.prepare()
+        self._layout = Layout(Path(shared_dir).resolve(), engine="ray") if shared_dir else here
         self._layout.prepare()
         self._records = Records(self._layout)
         self.connection = Connection(address, namespace, node_address, tls_cert, tls_key, tls_ca, token_file)
-        self._link = Link(self._layout.own, self.connection)
-        self._fence_s = fence_s
+        self._link = Link(here.own, self.connection)
+        self._fence_s, self._lease_s, self._emulated = fence_s, lease_s, emulated
 
     # The executor contract
 
@@ -96,6 +116,7 @@ class RayExecutor:
             actors = self._link.ask("launch", LAUNCH_TIMEOUT_S, **self._of(record, request.epoch, places))
             named = [replace(place, actor_id=actor) for place, actor in zip(places, actors, strict=True)]
             self._records.remember(record.run_id, request.epoch, named)
+            (self._layout.epoch_dir(record, request.epoch) / SECRETS_FILE).unlink(missing_ok=True)  # all have read it
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
@@ -158,37 +179,27 @@ class RayExecutor:
         """Ends the process that speaks to Ray; what runs goes on."""
         self._link.end()
 
-    def probe(self, nonce: str, timeout_s: float = 30.0) -> dict[str, Any]:
-        """Ray's version here, its table of nodes, and what each of them says of itself and of the shared files."""
-        return {
-            **self._link.ask("version", ASK_TIMEOUT_S, ends_on_timeout=True),
-            "table": self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True),
-            "nodes": self._link.ask("probe", timeout_s, shared=str(self._layout.own), nonce=nonce),
-        }
-
-    @property
-    def own_directory(self) -> Path:
-        return self._layout.own
+    def examine(self, api_url: str) -> Iterable[Finding]:
+        return examine(self._link, self._layout.own, api_url)
 
     # Launching
 
-    def _nodes(self) -> dict[str, tuple[str, NodeInfo]]:
-        return nodes_of(self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True))
+    def _nodes(self) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
+        table = self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True)
+        return nodes_of(table, emulated=self._emulated)
 
     def _planned(self, request: LaunchRequest) -> list[Place]:
         nodes, places = self._nodes(), []
         for rank, (name, indexes) in enumerate(sorted(request.placement.items())):
             if name not in nodes:
                 raise ExecutorError(f"there is no node {name!r} in the Ray cluster now", permanent=False)
-            node_id, info = nodes[name]
+            row, info = nodes[name]
             missing = [index for index in indexes if index >= len(info.accelerators)]
             if missing:
                 raise ExecutorError(f"node {name!r} has no accelerator {missing[0]}", permanent=True)
-            places.append(Place(rank, name, node_id, len(indexes)))
+            places.append(Place(rank, name, row["id"], row["address"], len(indexes)))
         if not any(place.gpus for place in places):
             raise ExecutorError("the placement names no accelerator", permanent=True)
-        if len(places) > 1:
-            raise ExecutorError("the ray executor starts runs of one node only", permanent=True)
         return places
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
@@ -218,18 +229,29 @@ class RayExecutor:
         record = RunRecord(request.run_id, request.job_id, None)
         epoch_dir = self._layout.epoch_dir(record, request.epoch)
         nodes = {name: info for name, (_, info) in self._nodes().items()}
-        devices = [
-            nodes[place.name].accelerators[index] for place in places for index in request.placement[place.name]
-        ]
+        devices = [nodes[place.name].accelerators[index] for place in places for index in request.placement[place.name]]
         try:
             launching.make_job_dir(self._layout, request.job_id, _ACCOUNT)
-            launching.prepare(self._layout, request, devices, epoch_dir, PLAN)
+            more = self._beyond_one_machine(request, places, devices)
+            launching.prepare(self._layout, request, devices, epoch_dir, lambda content: content | more, PLAN)
             if request.secrets:
                 secrets = json.dumps([asdict(secret) for secret in request.secrets])
-                launching.write_private(epoch_dir / "secrets.json", secrets)
+                launching.write_private(epoch_dir / SECRETS_FILE, secrets)
         except (OSError, KeyError) as error:
             permanent = isinstance(error, PermissionError)
             raise ExecutorError(f"cannot prepare the run: {error}", permanent=permanent) from error
+
+    def _beyond_one_machine(
+        self, request: LaunchRequest, places: Sequence[Place], devices: Sequence[AcceleratorInfo]
+    ) -> dict[str, Any]:
+        """What the runners of several nodes know beside what one would (`LaunchSpec`)."""
+        nodes = [{"name": place.name, "address": place.address, "workers": place.gpus} for place in places]
+        return {
+            "workers": places[0].gpus,
+            "nodes": nodes if len(nodes) > 1 else [],
+            "engine_picks_devices": not all(device.emulated for device in devices),
+            "lease_s": self._lease_s,
+        }
 
     def _of(self, record: RunRecord, epoch: int, places: Sequence[Place]) -> dict[str, Any]:
         return {
@@ -283,7 +305,7 @@ class RayExecutor:
             if verdict.goes_on:
                 return Fact(run_id, epoch, "alive", now, usage=verdict.usage)
             with self._layout.locked(run_id, timeout_s=0):
-                gone = self._end(record, epoch, places, verdict.exit)
+                gone = self._end(record, epoch, places, verdict.exit, by_engine=verdict.by_engine)
             if not gone:
                 return Fact(run_id, epoch, "alive", now)
         epoch_dir = self._layout.epoch_dir(record, epoch)
@@ -292,23 +314,40 @@ class RayExecutor:
             return Fact(run_id, epoch, "absent", now)
         return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
 
-    def _end(self, record: RunRecord, epoch: int, places: Sequence[Place], info: ExitInfo | None) -> bool:
+    def _end(
+        self,
+        record: RunRecord,
+        epoch: int,
+        places: Sequence[Place],
+        info: ExitInfo | None,
+        *,
+        by_engine: bool = False,
+    ) -> bool:
         """True once no process of the epoch exists and Ray has its GPUs back; False while a node that was lost
         may still run it. Leaves `info` as its exit record where it has none of its own. The launch lock is ours."""
         lost = self._link.ask("end", END_TIMEOUT_S, **self._of(record, epoch, places))
         if lost and self._records.lost_for_s(record.run_id, epoch) < self._fence_s:
             return False
         epoch_dir = self._layout.epoch_dir(record, epoch)
-        (epoch_dir / "secrets.json").unlink(missing_ok=True)
-        if info is not None and facts.read_exit(epoch_dir) is None:
-            try:
-                facts.leave_exit(
-                    record, epoch, epoch_dir, info.reason, info.message, signal=info.signal, exit_code=info.exit_code
-                )
-            except OSError as error:
-                log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+        (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
+        told = facts.read_exit(epoch_dir)
+        if info and (told is None or (by_engine and _is_of_a_dead_host(told))):
+            self._leave_exit(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True
+
+    @staticmethod
+    def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
+        try:
+            more = {"signal": info.signal, "exit_code": info.exit_code}
+            facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
+        except OSError as error:
+            log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+
+
+def _is_of_a_dead_host(told: ExitInfo) -> bool:
+    """What a runner says where a host died: another node's is lost, or a worker was killed. The engine knows more."""
+    return told.reason == "runner_lost" or (told.reason == "signal" and told.signal == signal.SIGKILL)
 
 
 def _host_name(run_id: str, epoch: int, place: Place) -> str:

@@ -1,12 +1,13 @@
 """Ray's table of nodes as nodes and accelerators.
 
 The type of a node's GPUs is the label `ray.io/accelerator-type` (Ray sets it where it finds GPUs, `ray start --labels`
-where it is to be declared), else a resource `accelerator_type:NAME`. `evenkeel.io/emulated=true` says that GPUs are only
-declared, and training is on processors; `evenkeel.io/gpu-memory-mib` how much memory each has, which Ray does not know.
+where it is to be declared), else a resource `accelerator_type:NAME`. `evenkeel.io/gpu-memory-mib` says how much
+memory each has, which Ray does not know.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,22 +16,23 @@ from scheduling.executors.base import AcceleratorInfo, NodeInfo
 from scheduling.executors.local.inventory import type_name
 
 TYPE_LABEL = "ray.io/accelerator-type"
-EMULATED_LABEL = "evenkeel.io/emulated"
 MEMORY_LABEL = "evenkeel.io/gpu-memory-mib"
 _TYPE_RESOURCE = "accelerator_type:"
 UNKNOWN_TYPE = "gpu"
 MAX_GPUS = 1024
-MAX_NAME = 100
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
-def nodes_of(table: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, NodeInfo]]:
-    """Living nodes with GPUs by our name: (Ray's id, node). Two of one name are named by their addresses."""
+def nodes_of(table: Sequence[Mapping[str, Any]], *, emulated: bool = False) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
+    """Living nodes with GPUs by our name: (Ray's row, node). Two of one name, or of one that cannot be part of a
+    file's name, are named by their addresses."""
     living = [row for row in table if row["alive"] and gpu_count(row) > 0]
     often = Counter(str(row["name"]) for row in living)
-    found: dict[str, tuple[str, NodeInfo]] = {}
+    found: dict[str, tuple[Mapping[str, Any], NodeInfo]] = {}
     for row in living:
-        name = str(row["name"] if often[str(row["name"])] == 1 else row["address"])[:MAX_NAME]
-        found.setdefault(name, (str(row["id"]), _node(name, row)))
+        plain = often[str(row["name"])] == 1 and _NAME.fullmatch(str(row["name"]))
+        name = str(row["name"] if plain else row["address"])
+        found.setdefault(name, (row, _node(name, row, emulated)))
     return dict(sorted(found.items()))
 
 
@@ -38,9 +40,9 @@ def gpu_count(row: Mapping[str, Any]) -> int:
     return min(MAX_GPUS, int(row["resources"].get("GPU", 0)))
 
 
-def _node(name: str, row: Mapping[str, Any]) -> NodeInfo:
+def _node(name: str, row: Mapping[str, Any], emulated: bool) -> NodeInfo:
     labels, resources = row["labels"], row["resources"]
-    kind, emulated = accelerator_type(row), labels.get(EMULATED_LABEL) == "true"
+    kind = accelerator_type(row)
     memory_mib = int(text) if (text := labels.get(MEMORY_LABEL, "")).isdecimal() and len(text) < 9 else 0
     accelerators = tuple(
         AcceleratorInfo(index, kind, f"ray-{name}-{index}", memory_mib, emulated) for index in range(gpu_count(row))

@@ -71,12 +71,12 @@ class Connection:
 
 class Link:
     def __init__(self, directory: Path, connection: Connection) -> None:
-        self._dir, self._connection = directory, connection
+        self._dir, self.connection = directory, connection
 
     def ask(self, call: str, timeout_s: float, *, ends_on_timeout: bool = False, **arguments: Any) -> Any:
         """What the agent answers. ExecutorError where it says so, or does not answer in time; with `ends_on_timeout`
         it is then ended, since such a call takes that long only where the connection hangs."""
-        request = {"call": call, "arguments": arguments, "timeout_s": timeout_s, "connection": asdict(self._connection)}
+        request = {"call": call, "arguments": arguments, "timeout_s": timeout_s, "connection": asdict(self.connection)}
         with self._connected() as connection:
             try:
                 connection.settimeout(SEND_TIMEOUT_S)
@@ -85,10 +85,12 @@ class Link:
             except TimeoutError as error:
                 if ends_on_timeout:
                     _end_peer(connection)
-                text = f"Ray at {self._connection.address} does not answer within {timeout_s:g} s"
+                text = f"Ray at {self.connection.address} does not answer within {timeout_s:g} s"
                 raise ExecutorError(text, permanent=False) from error
             except (OSError, ValueError) as error:
-                raise ExecutorError(f"the process that speaks to Ray ended: {self._last_words()}", permanent=False) from error
+                raise ExecutorError(
+                    f"the process that speaks to Ray ended: {self._last_words()}", permanent=False
+                ) from error
         if "error" in answer:
             raise ExecutorError(str(answer["error"]), permanent=bool(answer.get("permanent")))
         return answer["result"]
@@ -137,7 +139,7 @@ class Link:
     def _spawn(self) -> None:
         kept = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
         root = str(Path(__file__).resolve().parents[3])
-        environment = kept | self._connection.variables() | {"PYTHONPATH": root, "PYTHONUNBUFFERED": "1"}
+        environment = kept | self.connection.variables() | {"PYTHONPATH": root, "PYTHONUNBUFFERED": "1"}
         with (self._dir / LOG).open("wb") as output:
             subprocess.run(
                 [sys.executable, "-m", "scheduling.executors.ray.agent", str(self._dir)],

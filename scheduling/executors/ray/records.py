@@ -23,11 +23,12 @@ class Place:
     rank: int
     name: str
     node_id: str
+    address: str
     gpus: int
     actor_id: str | None = None
 
     def for_agent(self) -> dict[str, str | int]:
-        return {"rank": self.rank, "node_id": self.node_id, "gpus": self.gpus}
+        return {"rank": self.rank, "name": self.name, "node_id": self.node_id, "gpus": self.gpus}
 
 
 class Records:

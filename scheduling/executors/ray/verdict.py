@@ -35,6 +35,7 @@ class Verdict:
 
     goes_on: bool
     exit: ExitInfo | None = None
+    by_engine: bool = False  # a host died, and with it went what its runner, or another node's, made of that
     usage: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -47,7 +48,7 @@ def judge(sights: Sequence[Sight], *, begun: bool) -> Verdict:
         return Verdict(True, usage=_usage(sights))
     if dead:
         worst = min(dead, key=lambda sight: _ORDER.index(str(sight.seen.get("kind"))))
-        return Verdict(False, _explain(worst))
+        return Verdict(False, _explain(worst), by_engine=True)
     if missing:
         forgotten = ExitInfo("runner_lost", message=f"Ray does not know its actor on node {missing[0].node} any more")
         return Verdict(False, forgotten if begun else None)

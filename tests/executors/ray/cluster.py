@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import shutil
 import signal
@@ -20,12 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evenkeel.runner.processes import all_processes, signal_quietly
+from evenkeel.runner.workers import free_port
 
 from scheduling.executors.ray.link import Connection
 
 HEAD = "127.0.0.2"
 PORT = 6379
 START_TIMEOUT_S = 90.0
+START_ATTEMPTS = 3
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -84,23 +85,22 @@ class RayCluster:
         self.variables = variables or {}
         self.network = Network()
         self.place = Path(tempfile.mkdtemp(prefix="evenkeel-ray-"))
-        self._sessions: set[int] = set()
+        self.port = PORT if self.network.is_own else free_port(HEAD)
 
     @property
     def connection(self) -> Connection:
-        return Connection(address=f"{HEAD}:{PORT}", namespace="evenkeel-tests", node_address=HEAD)
+        return Connection(address=f"{HEAD}:{self.port}", namespace="evenkeel-tests", node_address=HEAD)
 
     def up(self) -> None:
-        head = ["--head", f"--port={PORT}", "--include-dashboard=false", f"--temp-dir={self.place / 'tmp'}"]
+        head = ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.place / 'tmp'}"]
         self._start("head", HEAD, [*head, "--num-gpus=0"], {})
-        for name in self.nodes:
+        for name in self.nodes:  # one after another: each start is all that two cores can carry
             self.start_node(name)
 
     def start_node(self, name: str) -> None:
         plan = self.nodes[name]
-        labels = json.dumps({"ray.io/accelerator-type": plan.kind, "evenkeel.io/emulated": "true"})
-        labels = ",".join(f"{key}={value}" for key, value in json.loads(labels).items())
-        options = [f"--address={HEAD}:{PORT}", f"--num-gpus={plan.gpus}", f"--labels={labels}"]
+        labels = f"ray.io/accelerator-type={plan.kind}"
+        options = [f"--address={HEAD}:{self.port}", f"--num-gpus={plan.gpus}", f"--labels={labels}"]
         self._start(name, plan.address, options, plan.variables)
 
     def _start(self, name: str, address: str, options: list[str], variables: dict[str, str]) -> None:
@@ -109,13 +109,16 @@ class RayCluster:
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-name={name}", "--num-cpus=2"]
         command += [f"--node-ip-address={address}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
-        with self.network.inside(), (self.place / f"{name}.log").open("ab") as log:
-            done = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                timeout=START_TIMEOUT_S, check=False, start_new_session=True,
-            )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError((self.place / f"{name}.log").read_text()[-2000:])
+        for _ in range(START_ATTEMPTS):  # it gives up after 30 s by itself, which a busy machine needs
+            with self.network.inside(), (self.place / f"{name}.log").open("ab") as log:
+                done = subprocess.run(
+                    command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    timeout=START_TIMEOUT_S, check=False, start_new_session=True,
+                )  # fmt: skip
+            if done.returncode == 0:
+                return
+            self.stop_node(name)
+        raise RuntimeError((self.place / f"{name}.log").read_text()[-300:])
 
     def pids(self, name: str, program: str = "") -> list[int]:
         """Processes of a node: they all carry its mark, runners and their workers do not."""
@@ -128,8 +131,7 @@ class RayCluster:
 
     def kill_daemon(self, name: str) -> None:
         """kill -9 of the node's raylet."""
-        [raylet] = [pid for pid in self.pids(name, "raylet/raylet")][:1]
-        os.kill(raylet, signal.SIGKILL)
+        os.kill(self.pids(name, "raylet/raylet")[0], signal.SIGKILL)
 
     def stop_node(self, name: str) -> None:
         give_up_at = time.monotonic() + 15

@@ -10,7 +10,34 @@ from pathlib import Path
 import pytest
 
 from scheduling.executors.ray.executor import RayExecutor
+from tests.executors.contract import requests_for
 from tests.executors.ray.cluster import NodePlan, RayCluster
+from tests.executors.ray.helpers import Requests
+
+HERE = Path(__file__).parent
+
+
+#: Of the contract these run by default, all in one file, so that one cluster does; the others are marked slow.
+SAMPLE = (
+    "test_a_run_goes_to_its_end",
+    "test_launching_twice_starts_once",
+    "test_it_stops_with_a_checkpoint_and_continues_on_more_and_fewer",
+    "test_what_was_stopped_or_killed_before_it_came_never_starts",
+    "test_killing_ends_it_and_can_be_repeated",
+    "test_a_job_on_two_nodes_trains_as_one",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.path.name == "test_ray.py" and item.name not in SAMPLE:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def request_for(executor: RayExecutor, place: Path) -> Requests:
+    return requests_for(executor, place)
 
 
 @pytest.fixture(scope="session")
@@ -44,4 +71,4 @@ def connect(cluster: RayCluster, fence_s: float = 0.5) -> RayExecutor:
     """Whoever kills a node here knows that it is dead, and need not wait for it."""
     to = cluster.connection
     data = cluster.place / "data"
-    return RayExecutor(data, to.address, to.namespace, node_address=to.node_address, fence_s=fence_s)
+    return RayExecutor(data, to.address, to.namespace, node_address=to.node_address, fence_s=fence_s, emulated=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,17 @@ import pytest
 
 from scheduling.executors.base import Executor, LaunchRequest
 from scheduling.executors.ray.executor import RayExecutor
-from tests.executors.contract import ExecutorContract, until
+from tests.executors.contract import ExecutorContract, ended, reason, until
+from tests.executors.contract_deaths import DeathsContract
+from tests.executors.contract_nodes import NodesContract
 from tests.executors.ray.cluster import RayCluster
+from tests.executors.ray.conftest import connect
+from tests.executors.ray.helpers import TRAINING, Requests, epoch_dir, over, said_steps, state_of
 
 pytestmark = pytest.mark.timeout(400)
 
 
-def epoch_dir(cluster: RayCluster, request: LaunchRequest, epoch: int = 1) -> Path:
-    return cluster.place / "data" / "jobs" / request.job_id / "runs" / request.run_id / str(epoch)
-
-
-class TestRayExecutor(ExecutorContract):
+class TestRayExecutor(ExecutorContract, DeathsContract, NodesContract):
     @pytest.fixture
     def executor(self, executor: RayExecutor, cluster: RayCluster) -> Executor:
         self.cluster = cluster
@@ -31,11 +30,28 @@ class TestRayExecutor(ExecutorContract):
         return place
 
     def let_it_train(self, executor: Executor, request: LaunchRequest, epoch: int) -> None:
-        path = epoch_dir(self.cluster, request, epoch) / "sdk" / "rank0.jsonl"
-        until(lambda: path.exists() and path.read_text().count('"step"') > 2, "a step")
+        until(lambda: said_steps(self.cluster, request, epoch) > 2, "a step")
+
+    def epoch_dir(self, request: LaunchRequest, epoch: int = 1) -> Path:
+        return epoch_dir(self.cluster, request, epoch)
+
+    def another(self, executor: Executor) -> Executor:
+        executor.disconnect()  # type: ignore[attr-defined]
+        return connect(self.cluster)
 
     def last_state(self, request: LaunchRequest) -> dict[str, Any]:
-        checkpoints = self.cluster.place / "data" / "jobs" / request.job_id / "checkpoints"
-        newest = max(checkpoints.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
-        state: dict[str, Any] = json.loads((newest / "state.json").read_text())["state"]
-        return state
+        return state_of(self.cluster, request)
+
+
+def test_a_job_on_two_nodes_trains_as_one(executor: RayExecutor, cluster: RayCluster, request_for: Requests) -> None:
+    pytest.importorskip("torch")
+    request = over(request_for(TRAINING, "0"), ray_1=1, ray_2=1)
+    executor.launch(request)
+    fact = ended(executor, request.run_id)
+    runner_log = (epoch_dir(cluster, request) / "logs" / "runner.log").read_text()
+    assert reason(fact) == "done", runner_log
+    state = state_of(cluster, request)
+    assert state["sums"] == [3.0] * 20
+    logs = [(epoch_dir(cluster, request) / "logs" / f"rank{rank}.log").read_text() for rank in (0, 1)]
+    weights = {line for log in logs for line in log.splitlines() if line.startswith("weight ")}
+    assert len(weights) == 1  # their inputs differ, and the gradients were averaged

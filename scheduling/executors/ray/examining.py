@@ -1,0 +1,128 @@
+"""What an administrator has to put right before jobs can run on this Ray cluster: for `manage.py doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import evenkeel
+from evenkeel.runner.files import create_private
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Finding
+from scheduling.executors.ray.inventory import (
+    TYPE_LABEL,
+    UNKNOWN_TYPE,
+    accelerator_type,
+    gpu_count,
+    nodes_of,
+)
+from scheduling.executors.ray.link import Link
+
+CONNECT_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 60.0
+TRIED = "2.60"
+MAX_SKEW_S = 2.0
+Row = Mapping[str, Any]
+
+
+def examine(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
+    """One finding after another; the first that makes the rest pointless ends it."""
+    yield from _files(link)
+    try:
+        version = link.ask("version", CONNECT_TIMEOUT_S, ends_on_timeout=True)["ray"]
+        table = link.ask("nodes", CONNECT_TIMEOUT_S, ends_on_timeout=True)
+    except ExecutorError as error:
+        yield Finding(
+            "connection",
+            False,
+            str(error),
+            "set EVENKEEL_RAY_ADDRESS to host:port of the head, and make this machine a node of the cluster:"
+            " ray start --address=HOST:PORT --num-gpus=0 --num-cpus=0; with TLS or a token set EVENKEEL_RAY_TLS_* or"
+            " EVENKEEL_RAY_TOKEN_FILE",
+        )
+        return
+    living = [row for row in table if row["alive"]]
+    yield Finding("connection", True, f"{len(living)} of {len(table)} nodes that ever joined are alive")
+    yield Finding(
+        "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
+    )
+    yield from _gpus(living)
+    yield from _probe(link, own, api_url)
+
+
+def _files(link: Link) -> Iterator[Finding]:
+    to = link.connection
+    for name, path in (("TLS", to.tls_cert), ("TLS", to.tls_key), ("TLS", to.tls_ca), ("token", to.token_file)):
+        if path and not os.access(path, os.R_OK):
+            yield Finding(name, False, f"{path} cannot be read", "correct the setting, or the file's owner and mode")
+    for path in (to.tls_key, to.token_file):
+        if path and os.access(path, os.R_OK) and Path(path).stat().st_mode & 0o077:
+            yield Finding("secrets", False, f"{path} can be read by others", f"chmod 600 {path}")
+
+
+def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
+    nodes = nodes_of(living)
+    kinds = Counter({name: len(info.accelerators) for name, (_, info) in nodes.items()})
+    yield Finding(
+        "GPUs",
+        bool(nodes),
+        ", ".join(f"{name} {count} × {nodes[name][1].accelerators[0].type}" for name, count in kinds.items()) or "none",
+        "start nodes with --num-gpus, or where Ray finds their GPUs by itself",
+    )
+    untyped = [str(row["name"]) for row in living if gpu_count(row) and accelerator_type(row) == UNKNOWN_TYPE]
+    if untyped:
+        fix = f"ray start --labels {TYPE_LABEL}=a100, where Ray does not find the type by itself"
+        yield Finding("GPU types", False, f"not known of {', '.join(untyped)}", fix)
+    often = Counter(str(row["name"]) for row in living if gpu_count(row))
+    if double := [name for name, count in often.items() if count > 1]:
+        yield Finding("node names", False, f"{', '.join(double)}: several nodes", "ray start --node-name, one each")
+
+
+def _probe(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
+    nonce = f"doctor-{secrets.token_hex(8)}"
+    try:
+        with os.fdopen(create_private(own / nonce), "w") as file:
+            file.write(nonce)
+        try:
+            said = link.ask("probe", PROBE_TIMEOUT_S, shared=str(own), nonce=nonce, api_url=api_url)
+        except ExecutorError as error:
+            yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
+            return
+        for node in said:
+            yield from _node(node, nonce, own, with_gpus=gpu_count(node) > 0)
+    finally:
+        for path in own.glob(f"{nonce}*"):
+            path.unlink(missing_ok=True)
+
+
+def _node(said: Row, nonce: str, own: Path, *, with_gpus: bool) -> Iterator[Finding]:
+    name = f"node {said['name']}"
+    if "problem" in said:
+        fix = f"{evenkeel.__name__} must be importable there: pip install the client package into Ray's environment"
+        yield Finding(name, False, said["problem"], fix)
+        return
+    skew_s = max(said["asked_at"] - said["at"], said["at"] - said["answered_at"], 0.0)
+    yield Finding(f"{name}: clock", skew_s <= MAX_SKEW_S, f"at least {skew_s:.1f} s off", "run NTP on every machine")
+    if not with_gpus:
+        return
+    there = said.get("shared") == nonce and (own / said["wrote"]).exists()
+    seen = said.get("shared_error") or ("seen from both sides" if there else "another file of that name")
+    fix = "EVENKEEL_RAY_SHARED_DIR must be the same storage under the same path here and on every node"
+    yield Finding(f"{name}: shared storage", there, f"{own}: {seen}", fix)
+    same_user = said["uid"] == os.geteuid()
+    fix = "start Ray's nodes and the portal as the same account"
+    yield Finding(f"{name}: account", same_user, f"{said['uid']}, the portal is {os.geteuid()}", fix)
+    ours = (platform.python_version_tuple()[:2], evenkeel.__version__)
+    theirs = (tuple(said["python"].split(".")[:2]), said["evenkeel"])
+    seen = f"Python {said['python']}, client {said['evenkeel']}, {said['interpreter']}"
+    yield Finding(f"{name}: versions", ours == theirs, seen, "the same Python and client package as the portal's")
+    yield Finding(f"{name}: PyTorch", said["torch"], "is there" if said["torch"] else "not found", "install it there")
+    reached = "portal_error" not in said
+    fix = "set EVENKEEL_API_URL to an address that nodes reach; runs train on without, until their lease is over"
+    yield Finding(f"{name}: portal", reached, said.get("portal_error", "is reached"), fix)
