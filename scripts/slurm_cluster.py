@@ -216,12 +216,21 @@ class SlurmCluster:
         file.write_text(
             "\n".join(
                 [
-                    "AuthType=auth/munge", f"AuthInfo=socket={root}/run/munge.sock", "DbdHost=localhost",
-                    "DbdAddr=127.0.0.1", f"DbdPort={self._dbd_port}", "SlurmUser=root",
-                    f"LogFile={root}/log/slurmdbd.log", f"PidFile={root}/run/slurmdbd.pid",
-                    "StorageType=accounting_storage/mysql", "StorageHost=127.0.0.1",
-                    f"StoragePort={self._mysql_port}", "StorageUser=slurm", "StoragePass=slurm",
-                    "StorageLoc=slurm_acct_db", "CommunicationParameters=NoInAddrAny",
+                    "AuthType=auth/munge",
+                    f"AuthInfo=socket={root}/run/munge.sock",
+                    "DbdHost=localhost",
+                    "DbdAddr=127.0.0.1",
+                    f"DbdPort={self._dbd_port}",
+                    "SlurmUser=root",
+                    f"LogFile={root}/log/slurmdbd.log",
+                    f"PidFile={root}/run/slurmdbd.pid",
+                    "StorageType=accounting_storage/mysql",
+                    "StorageHost=127.0.0.1",
+                    f"StoragePort={self._mysql_port}",
+                    "StorageUser=slurm",
+                    "StoragePass=slurm",
+                    "StorageLoc=slurm_acct_db",
+                    "CommunicationParameters=NoInAddrAny",
                 ]  # fmt: skip
             )
             + "\n"

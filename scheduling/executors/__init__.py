@@ -9,6 +9,7 @@ from scheduling.executors.base import Executor
 
 EXECUTORS = {
     "local": "scheduling.executors.local.executor.LocalExecutor",
+    "slurm": "scheduling.executors.slurm.executor.SlurmExecutor",
 }
 
 

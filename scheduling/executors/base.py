@@ -26,6 +26,8 @@ class NodeInfo:
     cpus: int
     memory_mib: int
     reachable: bool = True
+    #: Why the engine starts nothing new there, in its words; None: it does.
+    drain_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

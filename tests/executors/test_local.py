@@ -531,7 +531,7 @@ def test_pipes_in_the_way_of_what_we_write_are_replaced(tmp_path: Path) -> None:
     write_atomically(tmp_path / "exit.json", {"reason": "done"})
     assert read_object(tmp_path / "exit.json") == {"reason": "done"}
     os.mkfifo(tmp_path / "token")
-    launching._write_private(tmp_path / "token", "secret")
+    launching.write_private(tmp_path / "token", "secret")
     assert (tmp_path / "token").read_text() == "secret"
     (tmp_path / "logs").mkdir()
     os.mkfifo(tmp_path / "logs" / "runner.log")

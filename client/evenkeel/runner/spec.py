@@ -8,8 +8,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ class LaunchSpec:
     gpu_sharing: str  # how it shares its GPUs with others, a sentence; empty: it does not
     #: Where a launch spans several nodes, each as {"name", "address", "workers"}; the first one's runner leads.
     nodes: Sequence[dict[str, Any]] = ()
+    addresses: Mapping[str, str] = field(default_factory=dict)  # of nodes that the engine may choose
     engine_picks_devices: bool = False  # which GPUs it is comes in the runner's own CUDA_VISIBLE_DEVICES
     lease_s: float | None = None  # without the portal's answer for so long it checkpoints and stops; None: never
 
@@ -68,8 +69,8 @@ class LaunchSpec:
     def read(cls, epoch_dir: Path) -> LaunchSpec:
         with open_plain(epoch_dir / "launch.json") as file:
             content: dict[str, Any] = json.load(file)
-        wanted = [field for field in fields(cls) if field.default is MISSING or field.name in content]
-        return cls(**{field.name: content[field.name] for field in wanted})._with_devices()
+        known = {one.name: content[one.name] for one in fields(cls) if one.name in content or _is_needed(one)}
+        return cls(**known)._with_devices()._with_nodes()
 
     def _with_devices(self) -> LaunchSpec:
         if not self.engine_picks_devices:
@@ -78,6 +79,16 @@ class LaunchSpec:
         return replace(
             self, cuda_visible_devices=visible, environment=self.environment | {"CUDA_VISIBLE_DEVICES": visible}
         )
+
+    def _with_nodes(self) -> LaunchSpec:
+        """EVENKEEL_NODE names the node that leads, EVENKEEL_NODES all of them where the engine has chosen them."""
+        nodes, chosen = list(self.nodes), os.environ.get("EVENKEEL_NODES", "").split()
+        if nodes and len(chosen) == len(nodes):
+            addressed = [(name, self.addresses.get(name, name)) for name in chosen]
+            pairs = zip(nodes, addressed, strict=True)
+            nodes = [node | {"name": name, "address": address} for node, (name, address) in pairs]
+        nodes.sort(key=lambda node: node["name"] != os.environ.get("EVENKEEL_NODE", nodes[0]["name"]))
+        return replace(self, nodes=nodes, workers=int(nodes[0]["workers"])) if nodes else self
 
     def alone(self, port: int) -> Place:
         return Place(0, self.workers, "127.0.0.1", port)
@@ -141,6 +152,10 @@ class LaunchSpec:
             if path.suffix == ".py" and path.is_file() and "evenkeel" in path.read_text(errors="replace"):
                 return True
         return False
+
+
+def _is_needed(one: Field[Any]) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
 
 
 def _is_this_python(word: str, path: str) -> bool:

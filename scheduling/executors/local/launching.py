@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,8 +58,14 @@ def own_environment() -> dict[str, str]:
     return kept | {"PATH": f"{here}:{os.environ.get('PATH') or os.defpath}", "PYTHONUNBUFFERED": "1"}
 
 
-def prepare(layout: Layout, request: LaunchRequest, devices: list[AcceleratorInfo], epoch_dir: Path) -> None:
-    """Everything the runner reads, `launch.json` last. Owned by the account, written as the account."""
+def prepare(
+    layout: Layout,
+    request: LaunchRequest,
+    devices: list[AcceleratorInfo],
+    epoch_dir: Path,
+    amend: Callable[[dict[str, Any]], dict[str, Any]] = lambda content: content,
+) -> None:
+    """Everything the runner reads, `launch.json` last, as `amend` leaves it. Owned by the account, written as it."""
     account_dir = layout.job_dir(request.job_id)
     workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
@@ -70,8 +76,8 @@ def prepare(layout: Layout, request: LaunchRequest, devices: list[AcceleratorInf
         bring_checkpoint(layout.jobs, request.job_id, request.resume_job_id, request.resume_step)
     if not workdir.is_dir():
         raise ExecutorError(f"the working directory {workdir} is not there", permanent=True)
-    _write_private(epoch_dir / "token", request.token)
-    content = _launch_content(request, devices, account_dir, workdir, epoch_dir)
+    write_private(epoch_dir / "token", request.token)
+    content = amend(_launch_content(request, devices, account_dir, workdir, epoch_dir))
     if request.environment:
         content["environment"] |= _in_environment(layout, request, content["environment"])
     write_atomically(epoch_dir / "launch.json", content)
@@ -102,7 +108,7 @@ def make_job_dir(layout: Layout, job_id: str, account: Account) -> None:
     account.take_over(path)
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     with os.fdopen(create_private(path), "w") as file:
         file.write(text)
 

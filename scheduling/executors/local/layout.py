@@ -51,10 +51,10 @@ class RunRecord:
 
 
 class Layout:
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, engine: str = "local") -> None:
         self.data = data
         self.jobs = data / "jobs"
-        self.own = data / "run" / "local"
+        self.own = data / "run" / engine
 
     def prepare(self) -> None:
         self.data.mkdir(mode=0o755, parents=True, exist_ok=True)

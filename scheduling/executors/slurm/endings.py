@@ -1,0 +1,54 @@
+"""How an epoch under Slurm ended, where its runner left no word of its own."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduling.executors.slurm.commands import SlurmJob
+
+MAX_WORDS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    reason: str
+    message: str
+    signal: int | None = None
+
+
+def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
+    """`job` None: Slurm does not remember it any more."""
+    started = (epoch_dir / "claim" / "job").exists()
+    if job is None:
+        return Ending("runner_lost", "Slurm does not know the job any more, and its runner left no record")
+    where = f"Slurm job {job.job_id}"
+    if killed and job.ended("CANCELLED"):
+        return Ending("signal", "killed on request", int(signal.SIGKILL))
+    if not started and (epoch_dir / "stop").exists():
+        return Ending("stopped", "stopped before it started")
+    if job.ended("OUT_OF_MEMORY"):
+        return Ending("out_of_memory", f"{where} used more memory than it was given")
+    if job.ended("TIMEOUT") or job.ended("DEADLINE"):
+        return Ending("time_limit", f"{where} reached its time limit in Slurm")
+    if job.ended("NODE_FAIL") or job.ended("BOOT_FAIL"):
+        return Ending("runner_lost", f"a node of {where} failed ({job.nodes})")
+    if job.ended("PREEMPTED"):
+        return Ending("runner_lost", f"Slurm preempted {where}")
+    if job.ended("CANCELLED"):
+        return Ending("runner_lost", f"{where} was cancelled in Slurm")
+    if not (epoch_dir / "runner.json").exists():
+        return Ending("launch_failed", f"{where} ended before the runner began: {_last_words(epoch_dir)}")
+    return Ending("runner_lost", f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner")
+
+
+def _last_words(epoch_dir: Path) -> str:
+    try:
+        with (epoch_dir / "logs" / "slurm.log").open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 4_000))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return "no log"
+    return lines[-1][:MAX_WORDS] if lines else "it said nothing"

@@ -1,0 +1,338 @@
+"""Runs jobs in an existing Slurm (docs/executors.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.entry import SECRETS_FILE
+from evenkeel.runner.reports import write_atomically
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.local import facts, preparing
+from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.launching import make_job_dir, own_environment
+from scheduling.executors.local.layout import Layout, RunRecord, checked_name, read_object
+from scheduling.executors.slurm import launching
+from scheduling.executors.slurm.commands import Commands, SlurmJob
+from scheduling.executors.slurm.endings import ending_of
+from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
+from scheduling.executors.slurm.options import Options
+
+log = logging.getLogger(__name__)
+
+KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+GONE_S = 45.0  # from scancel until the nodes have said that nothing is left
+LOOK_S = 0.25
+CLOCK_S = 1.0  # squeue is asked after `Seen.at`; a job noted since, or just before, may be missing from what it says
+OURS = Account(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Jobs by name, as they were at one moment."""
+
+    at: float
+    jobs: Mapping[str, Sequence[SlurmJob]]
+
+    def of(self, run_id: str, epoch: int) -> Sequence[SlurmJob]:
+        return self.jobs.get(launching.job_name(run_id, epoch), ())
+
+    def live(self, run_id: str, epoch: int) -> list[SlurmJob]:
+        return [job for job in self.of(run_id, epoch) if not job.over]
+
+
+class SlurmExecutor:
+    """`shared_dir` lies under the same path on the portal's machine and on every node. `options`: see Options."""
+
+    name = "slurm"
+    supports_containers = supports_warm_start = False
+    supports_multi_node = True
+    supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
+    isolation_problem: str | None = None
+    single_trust_mode = True  # every job is the portal's own user's
+
+    def __init__(self, shared_dir: str | Path, **options: Any) -> None:
+        self._layout = Layout(Path(shared_dir).resolve(), "slurm")
+        self._layout.prepare()
+        self._options = Options(**options)
+        self._commands = Commands(self._options.conf, self._options.command_timeout_s)
+
+    # The executor contract
+
+    def inventory(self) -> Sequence[NodeInfo]:
+        return tuple(node.info for node in self._nodes().values())
+
+    def launch(self, request: LaunchRequest) -> None:
+        record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
+        epoch_dir = self._layout.epoch_dir(record, request.epoch)
+        with self._layout.locked(record.run_id), _as_executor_error("launch"):
+            if not self._may_launch(record, request.epoch):
+                return
+            nodes = self._nodes()
+            groups = launching.parts_of(request, nodes)
+            self._layout.remember(record)
+            self._end_earlier(record, request.epoch)
+            make_job_dir(self._layout, record.job_id, OURS)
+            launching.prepare(self._layout, request, groups, self._options, epoch_dir, nodes)
+            self._layout.begin(record.run_id, request.epoch)
+            job_id = self._commands.submit(launching.arguments(request, groups, self._options, epoch_dir))
+            self._note(record.run_id, request.epoch, job_id)
+
+    def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
+        record = self._layout.record(run_id)
+        with self._layout.locked(run_id), _as_executor_error("stop"):
+            if record is None or not self._layout.begun(run_id, epoch):
+                self._layout.call_off(run_id, epoch)
+                return
+            (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
+            if waiting := [job.job_id for job in self._live(run_id, epoch) if job.pending]:
+                self._commands.cancel(waiting, "--state=PENDING")  # what has begun meanwhile finds the file
+
+    def kill(self, run_id: str, epoch: int) -> None:
+        """Returns when Slurm says that the processes are gone, or after KILL_GRACE_S + GONE_S."""
+        with self._layout.locked(run_id), _as_executor_error("kill"):
+            record = self._layout.record(run_id)
+            if record is None or not self._layout.begun(run_id, epoch):
+                self._layout.call_off(run_id, epoch)
+                return
+            self._kill_mark(run_id, epoch).touch(mode=0o600)
+            live = self._live(run_id, epoch)
+            if live and not any(job.pending for job in live):
+                self._commands.cancel([min(job.job_id for job in live)], "--batch", "--signal=USR1")  # the leading one
+                live = self._await_end(run_id, epoch, KILL_GRACE_S)
+            if live:
+                self._commands.cancel([job.job_id for job in live])
+                self._await_end(run_id, epoch, GONE_S)
+
+    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
+        if not known:
+            return []
+        seen = self._see()
+        return [self._observe_one(run_id, epoch, seen) for run_id, epoch in known]
+
+    def prepare(self, preparation: Preparation) -> Progress:
+        return preparing.prepare(self._layout, OURS, preparation, own_environment())
+
+    def discard(self, project_key: str, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                preparing.discard(self._layout, OURS, path)
+            except OSError as error:
+                raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
+
+    def hand_over(self, project_key: str, job_id: str) -> None:
+        """All files are of one user."""
+
+    def warm_up(self, project_keys: Iterable[str]) -> None:
+        """Nothing: workers start cold."""
+
+    def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
+        """Ends jobs of runs that are remembered here and that nobody knows; another portal's are left alone."""
+        known, reaped, seen = set(known_live), [], self._see()
+        for record in self._layout.records():
+            for epoch in self._layout.epochs(record):
+                live = seen.live(record.run_id, epoch)
+                if (record.run_id, epoch) in known or not live or time.time() - self._noted_at(record.run_id, epoch) <= min_age_s:
+                    continue
+                self.kill(record.run_id, epoch)
+                reaped.append((record.run_id, epoch))
+        return reaped
+
+    # Launching
+
+    def _nodes(self) -> dict[str, SlurmNode]:
+        options = self._options
+        found = parse_nodes(
+            self._commands.nodes(), options.partition, emulated=options.emulated, memory_mib=options.gpu_memory_mib
+        )
+        return {node.info.name: node for node in found}
+
+    def _may_launch(self, record: RunRecord, epoch: int) -> bool:
+        """False when this epoch was sent or called off before; an older epoch than the newest is refused."""
+        if self._layout.called_off(record.run_id, epoch):
+            return False
+        newest = max(self._layout.epochs(record), default=epoch)
+        if newest > epoch:
+            raise ExecutorError(f"epoch {epoch} of run {record.run_id} is stale: epoch {newest} exists", permanent=True)
+        if not self._layout.begun(record.run_id, epoch):
+            return True
+        if self._noted(record.run_id, epoch) is not None:
+            return False
+        # It was sent, perhaps, and nobody learnt as which job.
+        if found := self._known_to_slurm(record.run_id, epoch):
+            self._note(record.run_id, epoch, found[0].job_id)
+            return False
+        shutil.rmtree(self._layout.epoch_dir(record, epoch) / "claim", ignore_errors=True)  # ours, see `_close`
+        return True
+
+    def _known_to_slurm(self, run_id: str, epoch: int) -> Sequence[SlurmJob]:
+        name = launching.job_name(run_id, epoch)
+        return self._commands.jobs(name).get(name) or self._commands.past_jobs(name) or ()
+
+    def _end_earlier(self, record: RunRecord, epoch: int) -> None:
+        """Nothing of the job may still run: earlier epochs and earlier runs share its checkpoints."""
+        earlier = [
+            (other, older)
+            for other in self._layout.runs_of_job(record)
+            for older in self._layout.epochs(other)
+            if (other.run_id, older) != (record.run_id, epoch) and self._layout.begun(other.run_id, older)
+        ]
+        seen = self._see() if earlier else Seen(0.0, {})
+        for other, older in earlier:
+            if live := seen.live(other.run_id, older):
+                self._commands.cancel([job.job_id for job in live])
+                if self._await_end(other.run_id, older, GONE_S):
+                    raise ExecutorError(f"epoch {older} of run {other.run_id} is still ending", permanent=False)
+            fact = self._observe_one(other.run_id, older, self._see() if live else seen)
+            if fact.kind == "alive":
+                text = f"epoch {older} of run {other.run_id} may still run on a node that Slurm lost"
+                raise ExecutorError(text, permanent=False)
+
+    # What we know
+
+    def _see(self) -> Seen:
+        at = time.time()  # what is sent from now on may be missing
+        return Seen(at, self._commands.jobs(launching.NAME_PREFIX))
+
+    def _job_file(self, run_id: str, epoch: int) -> Path:
+        return self._layout.own / f"{checked_name(run_id)}.{int(epoch)}.slurm"
+
+    def _kill_mark(self, run_id: str, epoch: int) -> Path:
+        return self._layout.own / f"{checked_name(run_id)}.{int(epoch)}.killed"
+
+    def _note(self, run_id: str, epoch: int, job_id: int) -> None:
+        write_atomically(self._job_file(run_id, epoch), {"job_id": job_id, "at": time.time()})
+
+    def _noted(self, run_id: str, epoch: int) -> int | None:
+        job_id = (read_object(self._job_file(run_id, epoch)) or {}).get("job_id")
+        return job_id if isinstance(job_id, int) else None
+
+    def _noted_at(self, run_id: str, epoch: int) -> float:
+        noted = (read_object(self._job_file(run_id, epoch)) or {}).get("at")
+        return float(noted) if isinstance(noted, int | float) else float("-inf")
+
+    def _live(self, run_id: str, epoch: int) -> list[SlurmJob]:
+        return self._see().live(run_id, epoch)
+
+    def _await_end(self, run_id: str, epoch: int, timeout_s: float) -> list[SlurmJob]:
+        """What is left of it after at most that time."""
+        give_up_at = time.monotonic() + timeout_s
+        while (live := self._live(run_id, epoch)) and time.monotonic() < give_up_at:
+            time.sleep(LOOK_S)
+        return live
+
+    # Looking
+
+    def _observe_one(self, run_id: str, epoch: int, seen: Seen) -> Fact:
+        now = time.time()
+        try:
+            record = self._layout.record(run_id)
+            if record is None or not self._layout.begun(run_id, epoch):
+                return Fact(run_id, epoch, "absent", now)
+            return self._look(record, epoch, now, seen)
+        except (ExecutorError, OSError, ValueError) as error:
+            # Not certain that they are gone: the GPUs stay held until a later look.
+            if not isinstance(error, ExecutorError) or "cannot name" not in str(error):
+                log.warning("run %s epoch %s: %s", run_id, epoch, error)
+                return Fact(run_id, epoch, "alive", now)
+            return Fact(run_id, epoch, "absent", now)
+
+    def _look(self, record: RunRecord, epoch: int, now: float, seen: Seen) -> Fact:
+        run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
+        mine = seen.of(run_id, epoch)
+        if any(not job.over for job in mine):
+            return Fact(run_id, epoch, "alive", now)
+        if not mine and self._noted(run_id, epoch) is None:
+            return self._look_unnoted(record, epoch, now)
+        if not mine and self._noted_at(run_id, epoch) >= seen.at - CLOCK_S:
+            return Fact(run_id, epoch, "alive", now)
+        _look_afresh(epoch_dir)
+        job = _decisive(mine or self._commands.past_jobs(launching.job_name(run_id, epoch)) or (), epoch_dir)
+        left = facts.read_exit(epoch_dir)
+        if left is None and job is not None and self._may_run_on(job, epoch_dir, now):
+            return Fact(run_id, epoch, "alive", now)
+        ended = left or self._leave_exit(record, epoch, epoch_dir, job)
+        if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
+            ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")
+        self._clean(epoch_dir)
+        return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+
+    def _look_unnoted(self, record: RunRecord, epoch: int, now: float) -> Fact:
+        """A launch under way, or one that broke off. Before it counts as absent it is closed: should Slurm have
+        taken the job all the same, it finds its epoch claimed and leaves."""
+        run_id = record.run_id
+        if not self._layout.lock_is_free(run_id):
+            return Fact(run_id, epoch, "alive", now)
+        with self._layout.locked(run_id, timeout_s=0):
+            if self._noted(run_id, epoch) is not None:
+                return Fact(run_id, epoch, "alive", now)
+            if found := self._known_to_slurm(run_id, epoch):
+                self._note(run_id, epoch, found[0].job_id)
+                return Fact(run_id, epoch, "alive", now)
+            with contextlib.suppress(FileNotFoundError):
+                (self._layout.epoch_dir(record, epoch) / "claim").mkdir(mode=0o700)
+        return Fact(run_id, epoch, "absent", now)
+
+    def _may_run_on(self, job: SlurmJob, epoch_dir: Path, now: float) -> bool:
+        """Slurm has given the job up because a node does not answer: until its runner has left word, or its lease is
+        over for certain, it may go on there. Where it still sees the shared directory it is asked to stop."""
+        if not (epoch_dir / "claim" / "job").exists():
+            return False
+        if not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
+            return False
+        (epoch_dir / "stop").touch(mode=0o600)
+        return now < (job.ended_at or now) + self._options.lease_s + self._options.skew_s
+
+    def _on_lost_node(self, job: SlurmJob) -> bool:
+        listed = self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []
+        gone = {name for name, node in self._nodes().items() if node.gone}
+        return not gone.isdisjoint(listed)
+
+    def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
+        ending = ending_of(job, epoch_dir, killed=self._kill_mark(record.run_id, epoch).exists())
+        try:
+            return facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, signal=ending.signal)
+        except OSError as error:
+            log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+            return ExitInfo(ending.reason, message=ending.message, signal=ending.signal)
+
+    @staticmethod
+    def _clean(epoch_dir: Path) -> None:
+        """Secrets of a runner that was killed."""
+        (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
+        for path in (epoch_dir / "secrets", *epoch_dir.glob("node-*/secrets")):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
+    """The job that claimed the epoch, or the newest of them."""
+    with contextlib.suppress(OSError, ValueError):
+        claimed = int((epoch_dir / "claim" / "job").read_text())
+        if found := [job for job in jobs if job.job_id == claimed]:
+            return found[0]
+    return max(jobs, key=lambda job: job.job_id, default=None)
+
+
+def _look_afresh(directory: Path) -> None:
+    """Shared file systems remember for a while that a file is not there, unless we change its directory."""
+    with contextlib.suppress(OSError):
+        draft = directory / ".looking"
+        draft.touch(mode=0o600)
+        draft.unlink()
+
+
+@contextlib.contextmanager
+def _as_executor_error(verb: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        permanent = isinstance(error, PermissionError)
+        raise ExecutorError(f"cannot {verb} the run: {error}", permanent=permanent) from error

@@ -1,0 +1,92 @@
+"""Nodes, GPUs and drain states, from `scontrol --oneliner show node`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from scheduling.executors.base import AcceleratorInfo, NodeInfo
+from scheduling.executors.local.inventory import type_name
+
+_KEY = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
+_GPU = re.compile(r"gpu(?::(?P<type>[A-Za-z][\w.-]*))?:(?P<count>\d+)(?:\([^)]*\))?$")
+#: A node with one of these runs nothing, or nobody knows.
+_GONE = frozenset({"DOWN", "FAIL", "ERROR", "FUTURE", "UNKNOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN"})
+#: What runs there goes on, nothing new begins.
+_CLOSED = frozenset({"DRAIN", "DRAINING", "DRAINED", "FAILING", "MAINTENANCE", "MAINT", "RESERVED", "REBOOT_ISSUED"})
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """A node as Slurm has it. `gpu_types`: of each index, as --gres names it ("" where it has none)."""
+
+    info: NodeInfo
+    address: str
+    gpu_types: tuple[str, ...]
+
+    @property
+    def gone(self) -> bool:
+        return not self.info.reachable
+
+
+def parse_nodes(text: str, partition: str = "", *, emulated: bool = False, memory_mib: int = 0) -> list[SlurmNode]:
+    """Those of the partition (all where none is named) that have GPUs."""
+    found = (parse_node(line, emulated, memory_mib) for line in text.splitlines() if "NodeName=" in line)
+    return [node for node, partitions in found if node.gpu_types and (not partition or partition in partitions)]
+
+
+def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, set[str]]:
+    fields = dict(_fields(line))
+    name = fields["NodeName"]
+    types = tuple(_gpus(fields.get("Gres", "")))
+    states = _states(fields.get("State", "UNKNOWN"))
+    accelerators = tuple(
+        AcceleratorInfo(index, type_name(kind) or "gpu", f"slurm-{name}-{index}", memory_mib, emulated)
+        for index, kind in enumerate(types)
+    )
+    info = NodeInfo(
+        name,
+        accelerators,
+        cpus=_integer(fields, "CPUEfctv") or _integer(fields, "CPUTot"),
+        memory_mib=_integer(fields, "RealMemory"),
+        reachable=not states & _GONE,
+        drain_reason=_drain_reason(states, fields),
+    )
+    return SlurmNode(info, fields.get("NodeAddr") or name, types), set(fields.get("Partitions", "").split(","))
+
+
+def _drain_reason(states: frozenset[str], fields: Mapping[str, str]) -> str | None:
+    if not states & _CLOSED:
+        return None
+    reason = re.sub(r"\s*\[[^\]]*\]$", "", fields.get("Reason", "")).strip()
+    return reason or ", ".join(sorted(states & _CLOSED)).lower()
+
+
+def _fields(line: str) -> Iterator[tuple[str, str]]:
+    """Values may hold spaces: one ends where the next key begins."""
+    marks = list(_KEY.finditer(line))
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        yield mark[1], line[mark.end() : following.start() if following else len(line)].strip()
+
+
+def _states(text: str) -> frozenset[str]:
+    """`IDLE+DRAIN`, `DOWN*`: a mark behind the word says more. `*` does not answer, `~` and `%` are powered down."""
+    found = set()
+    for word in text.split("+"):
+        found.add(word.rstrip("*~#!%$@^-"))
+        found |= {"NOT_RESPONDING"} if "*" in word else set()
+        found |= {"POWERED_DOWN"} if "~" in word or "%" in word else set()
+        found |= {"MAINT"} if "$" in word else set()
+    return frozenset(found)
+
+
+def _gpus(gres: str) -> Iterator[str]:
+    for part in re.split(r",(?![^(]*\))", gres):
+        if match := _GPU.match(part.strip()):
+            yield from [match["type"] or ""] * int(match["count"])
+
+
+def _integer(fields: Mapping[str, str], name: str) -> int:
+    text = fields.get(name, "")
+    return int(text) if text.isdecimal() else 0

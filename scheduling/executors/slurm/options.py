@@ -1,0 +1,55 @@
+"""What a site says of its Slurm."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scheduling.errors import ExecutorError
+
+PLACEMENTS = ("nodes", "delegate")
+_NAME = re.compile(r"[\w.@+-]{0,64}")
+_TIME = re.compile(r"\d+(-\d+(:\d+){0,2})?|\d+(:\d+){1,2}|")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`placement`: "nodes", Slurm starts a run where the plan has it, or "delegate", anywhere with as many GPUs.
+    `python`: the interpreter on the nodes, which has the client package and what jobs import. `lease_s`: how long a
+    runner trains on without an answer of the portal; `skew_s`: by how much clocks may differ. `end_signal_s`: how long
+    before its end a job is asked for a checkpoint. `emulated`: the GPUs are none, jobs train on processors."""
+
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    time_limit: str = ""
+    placement: str = "nodes"
+    python: str = field(default_factory=lambda: sys.executable)
+    conf: str = ""
+    emulated: bool = False
+    gpu_memory_mib: int = 0
+    lease_s: float = 600.0
+    skew_s: float = 30.0
+    end_signal_s: int = 120
+    command_timeout_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        if self.placement not in PLACEMENTS:
+            text = f"Slurm's placement is one of {', '.join(PLACEMENTS)}, not {self.placement!r}"
+            raise ExecutorError(text, permanent=True)
+        for name in ("partition", "account", "qos", "reservation"):
+            if not _NAME.fullmatch(value := getattr(self, name)):
+                raise ExecutorError(f"{value!r} cannot be Slurm's {name}", permanent=True)
+        if not _TIME.fullmatch(self.time_limit):
+            raise ExecutorError(f"{self.time_limit!r} is no time limit of Slurm's, as 1-00:00:00", permanent=True)
+        if not Path(self.python).is_absolute():
+            raise ExecutorError(f"the nodes' interpreter {self.python!r} is no absolute path", permanent=True)
+
+    def arguments(self) -> list[str]:
+        """Of every component of a job."""
+        named = ("partition", "account", "qos", "reservation")
+        given = [f"--{name}={value}" for name in named if (value := getattr(self, name))]
+        return [*given, *([f"--time={self.time_limit}"] if self.time_limit else [])]

@@ -1,0 +1,30 @@
+"""A real Slurm for the tests: Debian's packages, started once per session, on loopback, ended by process id."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.slurm_cluster import SlurmCluster, install, running
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    """Skips, and says why, where it cannot be installed or does not come up."""
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED: a Slurm of our own needs root")
+    if reason := install():
+        pytest.skip(f"SKIPPED: no Slurm here: {reason}")
+    root = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
+    try:
+        with running(SlurmCluster(root, nodes=3, gpus=4)) as cluster:
+            yield cluster
+    except PermissionError as error:
+        pytest.skip(f"SKIPPED: device files cannot be made here: {error}")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
