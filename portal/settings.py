@@ -7,6 +7,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
+from portal.engines import read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.supervisor.layout import Layout
 
@@ -22,6 +23,13 @@ LOCAL_URL = f"http://{'127.0.0.1' if EVENKEEL_HOST in {'0.0.0.0', '::'} else EVE
 EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
+EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "slurm")
+EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
+    "local": {"data_dir": EVENKEEL_DATA, "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS},
+    "slurm": read_slurm_options(EVENKEEL_DATA),
+}
+#: Below it lie `jobs/`: what runs wrote.
+EVENKEEL_JOB_FILES = EVENKEEL_EXECUTOR_OPTIONS[EVENKEEL_EXECUTOR].get("shared_dir", EVENKEEL_DATA)
 EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_ROUND_INTERVAL_S = env.number("EVENKEEL_ROUND_INTERVAL_S", 5.0, minimum=0.2, maximum=600)

@@ -231,7 +231,7 @@ class SlurmCluster:
                     "StoragePass=slurm",
                     "StorageLoc=slurm_acct_db",
                     "CommunicationParameters=NoInAddrAny",
-                ]  # fmt: skip
+                ]
             )
             + "\n"
         )

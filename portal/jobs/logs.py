@@ -145,7 +145,9 @@ class RunLog:
 @contextmanager
 def open_directory(names: tuple[str, ...], base: int | None = None) -> Iterator[int | None]:
     """A descriptor reached without following a link; None where there is no such directory."""
-    current = os.dup(base) if base is not None else os.open(Path(settings.EVENKEEL_DATA), os.O_RDONLY | os.O_DIRECTORY)
+    current = (
+        os.dup(base) if base is not None else os.open(Path(settings.EVENKEEL_JOB_FILES), os.O_RDONLY | os.O_DIRECTORY)
+    )
     try:
         for name in names:
             try:

@@ -51,6 +51,8 @@ def _whole_workloads(job: Job) -> set[str]:
 
 
 def is_emulated() -> bool:
+    if settings.EVENKEEL_EXECUTOR == "slurm":
+        return bool(settings.EVENKEEL_EXECUTOR_OPTIONS["slurm"]["emulated"])
     return bool(settings.EVENKEEL_VIRTUAL_ACCELERATORS)
 
 

@@ -42,12 +42,7 @@ _MAX_ATTEMPTS = 30
 @cache
 def executor_for(name: str) -> Executor:
     """The process's own executor object; what it needs to know lies on disk."""
-    options: dict[str, dict[str, Any]] = {
-        "local": {
-            "data_dir": settings.EVENKEEL_DATA,
-            "virtual_accelerators": settings.EVENKEEL_VIRTUAL_ACCELERATORS,
-        }
-    }
+    options: dict[str, dict[str, Any]] = settings.EVENKEEL_EXECUTOR_OPTIONS
     return load_executor(name, options.get(name, {}))
 
 

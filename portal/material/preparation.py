@@ -35,6 +35,8 @@ def why_not(run: Run, executor: Executor) -> Why | None:
     """Why the executor does not take the run yet."""
     if executor.isolation_problem:
         return Why("NOT_ACCEPTED", executor.isolation_problem)
+    if run.job.gpu_share_percent < 100 and not executor.supports_sharing:
+        return Why("NOT_ACCEPTED", "This cluster gives whole GPUs only.")
     if (unsupported := _unsupported(run.job.spec, executor)) is not None:
         return Why("NOT_ACCEPTED", f"This cluster cannot give a job {unsupported}.")
     if not needs_preparation(run.job.spec):

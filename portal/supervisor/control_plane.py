@@ -68,7 +68,8 @@ class ControlPlane:
             supervisor.launch(child)
         supervisor.wait_for(children[0], web_is_ready, READY_TIMEOUT_S)
         logger.info("Ready after %.1f s: %s", time.monotonic() - began, settings.EVENKEEL_API_URL)
-        if not settings.EVENKEEL_VIRTUAL_ACCELERATORS and not Path("/dev/nvidiactl").exists():
+        here = settings.EVENKEEL_EXECUTOR == "local"
+        if here and not settings.EVENKEEL_VIRTUAL_ACCELERATORS and not Path("/dev/nvidiactl").exists():
             logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
         _introduce(administrator)
 

@@ -71,6 +71,16 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was examined: whether it is as it should be, what was seen, and what to do where it is not."""
+
+    subject: str
+    ok: bool
+    seen: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """All that an executor needs to start one epoch of a run."""
 
@@ -159,6 +169,7 @@ class Executor(Protocol):
     supports_environments: bool
     supports_secrets: bool
     supports_artifacts: bool
+    supports_sharing: bool
     #: Why no job may be started here at all, as a sentence; None where all is well.
     isolation_problem: str | None
 
@@ -195,6 +206,9 @@ class Executor(Protocol):
 
     def warm_up(self, project_keys: Iterable[str]) -> None:
         """Prepare the next launch of these projects, where that helps; returns at once."""
+
+    def examine(self, api_url: str) -> Iterable[Finding]:
+        """What an administrator should know, and put right, before jobs run here; takes as long as it takes."""
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         """End whatever runs here without being known; the (run, epoch) that were ended."""

@@ -58,8 +58,9 @@ def reason(fact: Fact) -> str:
     return fact.exit.reason
 
 
-class ExecutorContract:
-    """Inherit, and give the fixtures `executor` and `place` (a directory its jobs can write to)."""
+class Requests:
+    """What every part of the suite asks of the class that inherits it: the fixtures `executor` and `place` (a
+    directory its jobs can write to), and the methods below."""
 
     @pytest.fixture
     def executor(self) -> Executor:
@@ -103,10 +104,21 @@ class ExecutorContract:
 
         return make
 
-    @staticmethod
-    def seen(fact: Fact) -> list[int]:
-        """Overridden where checkpoints can be read: the steps in the last one."""
+    def let_it_train(self, executor: Executor, request: LaunchRequest, epoch: int) -> None:
+        """Until it has made two steps."""
         raise NotImplementedError
+
+    def last_state(self, request: LaunchRequest) -> dict[str, Any]:
+        """What the job's last checkpoint holds."""
+        raise NotImplementedError
+
+    def epoch_dir(self, request: LaunchRequest, epoch: int = 1) -> Path:
+        """Where the logs of a launch lie, once there are any."""
+        raise NotImplementedError
+
+
+class ExecutorContract(Requests):
+    """The course of one launch after another on one node."""
 
     def test_the_inventory_names_nodes_and_accelerators(self, executor: Executor) -> None:
         node = executor.inventory()[0]
@@ -173,12 +185,6 @@ class ExecutorContract:
             steps.append(fact.exit.step or 0)
         assert steps == sorted(set(steps))
         assert self.last_state(request)["seen"] == list(range(steps[-1]))
-
-    def let_it_train(self, executor: Executor, request: LaunchRequest, epoch: int) -> None:
-        raise NotImplementedError
-
-    def last_state(self, request: LaunchRequest) -> dict[str, Any]:
-        raise NotImplementedError
 
     def test_killing_ends_it_and_can_be_repeated(self, executor: Executor, request_for: Any) -> None:
         request = request_for("import time; time.sleep(600)", workers=2)
@@ -247,6 +253,17 @@ class ExecutorContract:
         assert reason(fact) == "launch_failed"
         assert fact.exit
         assert "no-such-program" in fact.exit.message
+
+    def test_what_it_prints_is_kept_word_for_word(self, executor: Executor, request_for: Any) -> None:
+        program = "import os, sys; print('grüße', flush=True); sys.stderr.write('no end of line'); sys.exit(9)"
+        request = request_for(program, workers=2)
+        executor.launch(request)
+        fact = ended(executor, request.run_id)
+        assert fact.exit
+        assert (reason(fact), fact.exit.exit_code) == ("user_error", 9)
+        for rank in (0, 1):
+            log = self.epoch_dir(request) / "logs" / f"rank{rank}.log"
+            assert log.read_bytes().endswith("grüße\nno end of line".encode())
 
     def test_the_time_limit_ends_it(self, executor: Executor, request_for: Any) -> None:
         request = request_for("import time; time.sleep(600)", max_duration_s=0.3)

@@ -97,6 +97,9 @@ class TestLocalExecutor(SharingContract):
         self.where = place
         return place
 
+    def epoch_dir(self, request: LaunchRequest, epoch: int = 1) -> Path:
+        return epoch_dir(self.where, request, epoch)
+
     def let_it_train(self, executor: Executor, request: LaunchRequest, epoch: int) -> None:
         until(lambda: sum(line["kind"] == "step" for line in said(self.where, request, epoch)) > 1, "a step")
 

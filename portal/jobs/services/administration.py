@@ -15,7 +15,7 @@ from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
 from portal.jobs.models import Accelerator, Cluster, Node, PolicyChange
-from portal.jobs.services.drains import note_due
+from portal.jobs.services.drains import drain_node, note_due, resume_node
 from scheduling.errors import InvalidParameters
 from scheduling.executors.base import NodeInfo
 from scheduling.policies import load_policy
@@ -140,6 +140,16 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
     there.filter(present=False).update(present=True)
     Accelerator.objects.filter(node=node, present=True).exclude(pk__in=there).update(present=False)
     _set_lost(node, not info.reachable, now)
+    _follow_engine(node, f"{cluster.executor}: ", info.drain_reason, now)
+
+
+def _follow_engine(node: Node, prefix: str, reason: str | None, now: datetime) -> None:
+    """A node that its engine has drained is drained here; what people drained stays so."""
+    ours = node.drained and node.drain_reason.startswith(prefix)
+    if reason is not None and (ours or not node.drained):
+        drain_node(actor=None, node=node, now=now, reason=(prefix + reason)[:200])
+    elif reason is None and ours:
+        resume_node(actor=None, node=node, now=now)
 
 
 def _set_lost(node: Node, lost: bool, now: datetime) -> None:

@@ -8,13 +8,23 @@ import os
 import shutil
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.base import (
+    AcceleratorInfo,
+    ExitInfo,
+    Fact,
+    Finding,
+    LaunchRequest,
+    NodeInfo,
+    Preparation,
+    Progress,
+)
 from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
@@ -40,6 +50,7 @@ class LocalExecutor:
     name = "local"
     supports_containers = False
     supports_warm_start = True
+    supports_sharing = True
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
 
     def __init__(
@@ -165,6 +176,17 @@ class LocalExecutor:
     def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
         processes = list(all_processes()) if known else []
         return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]
+
+    def examine(self, api_url: str) -> Iterable[Finding]:
+        yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
+        try:
+            counts = Counter(device.type for node in self.inventory() for device in node.accelerators)
+        except ExecutorError as error:
+            yield Finding("accelerators", False, str(error), "check the NVIDIA driver")
+            return
+        words = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
+        fix = "install the NVIDIA driver, or declare virtual ones: EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6"
+        yield Finding("accelerators", bool(counts), words or "there are none", fix)
 
     # Beyond the contract
 

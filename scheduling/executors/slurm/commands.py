@@ -1,7 +1,7 @@
 """Slurm's commands, each with a timeout, never through a shell; what they print becomes typed values.
 
-The JSON of `squeue` and `sacct` differs between versions: a state is a word (22.05) or a list of words (23.11), a number
-is itself or {"set", "infinite", "number"}. In 22.05 `squeue --json` ignores every filter, so ours come afterwards.
+The JSON of `squeue` and `sacct` differs between versions: a state is a word (22.05) or a list of them (23.11), a
+number is itself or {"set", "infinite", "number"}. In 22.05 `squeue --json` ignores filters: ours come afterwards.
 """
 
 from __future__ import annotations
@@ -61,15 +61,16 @@ class Commands:
     def __init__(self, conf: str = "", timeout_s: float = TIMEOUT_S) -> None:
         self._conf, self._timeout_s = conf, timeout_s
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, timeout_s: float | None = None) -> str:
         """What the command printed; ExecutorError where it failed or did not answer in time."""
+        timeout_s = timeout_s or self._timeout_s
         try:
             result = subprocess.run(
                 command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                timeout=self._timeout_s, cwd="/", text=True, errors="replace",
+                timeout=timeout_s, cwd="/", text=True, errors="replace",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            text = f"{command[0]} had no answer from Slurm within {self._timeout_s:g} s"
+            text = f"{command[0]} had no answer from Slurm within {timeout_s:g} s"
             raise ExecutorError(text, permanent=False) from None
         except OSError as error:
             raise ExecutorError(f"{command[0]} cannot be run: {error}", permanent=True) from error

@@ -40,7 +40,9 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
         return Ending("runner_lost", f"{where} was cancelled in Slurm")
     if not (epoch_dir / "runner.json").exists():
         return Ending("launch_failed", f"{where} ended before the runner began: {_last_words(epoch_dir)}")
-    return Ending("runner_lost", f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner")
+    return Ending(
+        "runner_lost", f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner"
+    )
 
 
 def _last_words(epoch_dir: Path) -> str:

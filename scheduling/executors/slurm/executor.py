@@ -15,12 +15,12 @@ from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import ExitInfo, Fact, LaunchRequest, NodeInfo, Preparation, Progress
+from scheduling.executors.base import ExitInfo, Fact, Finding, LaunchRequest, NodeInfo, Preparation, Progress
 from scheduling.executors.local import facts, preparing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.launching import make_job_dir, own_environment
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name, read_object
-from scheduling.executors.slurm import launching
+from scheduling.executors.slurm import examining, launching
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
@@ -53,7 +53,7 @@ class SlurmExecutor:
     """`shared_dir` lies under the same path on the portal's machine and on every node. `options`: see Options."""
 
     name = "slurm"
-    supports_containers = supports_warm_start = False
+    supports_containers = supports_warm_start = supports_sharing = False
     supports_multi_node = True
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
     isolation_problem: str | None = None
@@ -134,13 +134,20 @@ class SlurmExecutor:
     def warm_up(self, project_keys: Iterable[str]) -> None:
         """Nothing: workers start cold."""
 
+    def examine(self, api_url: str) -> Iterable[Finding]:
+        return examining.examine(self._commands, self._options, self._layout.data, api_url)
+
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends jobs of runs that are remembered here and that nobody knows; another portal's are left alone."""
         known, reaped, seen = set(known_live), [], self._see()
         for record in self._layout.records():
             for epoch in self._layout.epochs(record):
                 live = seen.live(record.run_id, epoch)
-                if (record.run_id, epoch) in known or not live or time.time() - self._noted_at(record.run_id, epoch) <= min_age_s:
+                if (
+                    (record.run_id, epoch) in known
+                    or not live
+                    or time.time() - self._noted_at(record.run_id, epoch) <= min_age_s
+                ):
                     continue
                 self.kill(record.run_id, epoch)
                 reaped.append((record.run_id, epoch))

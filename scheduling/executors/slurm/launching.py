@@ -43,7 +43,9 @@ class Part:
     def gres(self) -> str:
         """By type; a node with GPUs of several types gives what the plan counts of each."""
         types = [self.node.gpu_types[index] for index in self.indexes]
-        named = (f"gpu:{kind}:{types.count(kind)}" if kind else f"gpu:{types.count(kind)}" for kind in dict.fromkeys(types))
+        named = (
+            f"gpu:{kind}:{types.count(kind)}" if kind else f"gpu:{types.count(kind)}" for kind in dict.fromkeys(types)
+        )
         return ",".join(named)
 
     def cpus(self, request: LaunchRequest, nodes: int) -> int:
@@ -107,15 +109,13 @@ def _amended(
 ) -> dict[str, Any]:
     environment = dict(content["environment"])
     environment["PATH"] = f"{Path(options.python).parent}:{STANDARD_PATH}"
-    nodes = [
-        {"name": part.node.info.name, "address": part.node.address, "workers": part.workers} for part in parts
-    ]
+    nodes = [{"name": part.node.info.name, "address": part.node.address, "workers": part.workers} for part in parts]
     if "OMP_NUM_THREADS" not in request.env and not options.emulated:
         environment["OMP_NUM_THREADS"] = str(max(1, parts[0].cpus(request, len(parts)) // parts[0].workers))
-    if not all(_is_loopback(part.node.address) for part in parts):
+    if "GLOO_SOCKET_IFNAME" not in request.env and not all(_is_loopback(part.node.address) for part in parts):
         environment.pop("GLOO_SOCKET_IFNAME", None)
     return {
-        "environment": environment | {name: request.env[name] for name in ("GLOO_SOCKET_IFNAME",) if name in request.env},
+        "environment": environment,
         "workers": parts[0].workers,
         "nodes": nodes if len(parts) > 1 else [],
         "engine_picks_devices": not options.emulated,
@@ -133,18 +133,16 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def arguments(
-    request: LaunchRequest, groups: Sequence[Sequence[Part]], options: Options, epoch_dir: Path
-) -> list[str]:
+def arguments(request: LaunchRequest, groups: Sequence[Sequence[Part]], options: Options, epoch_dir: Path) -> list[str]:
     """Of sbatch. Nothing of them is a secret: everybody on the cluster can read a job's command line."""
     nodes = sum(len(group) for group in groups)
     words = [f"--job-name={job_name(request.run_id, request.epoch)}", "--no-requeue", "--export=NONE",
              f"--output={os.fspath(epoch_dir / 'logs' / 'slurm.log')}", "--open-mode=append", "--chdir=/",
              f"--signal=B:TERM@{options.end_signal_s}"]  # fmt: skip
     for number, group in enumerate(groups):
-        words += ([":", f"--job-name={job_name(request.run_id, request.epoch)}"] if number else []) + options.arguments()
-        words += [f"--nodes={len(group)}", "--ntasks-per-node=1", f"--gres={group[0].gres}",
-                  f"--cpus-per-task={group[0].cpus(request, nodes)}", f"--mem={group[0].memory_mib(request)}M"]  # fmt: skip
+        words += [":", f"--job-name={job_name(request.run_id, request.epoch)}"] if number else []
+        words += [*options.arguments(), f"--nodes={len(group)}", "--ntasks-per-node=1", f"--gres={group[0].gres}"]
+        words += [f"--cpus-per-task={group[0].cpus(request, nodes)}", f"--mem={group[0].memory_mib(request)}M"]
         if options.placement == "nodes":
             words.append("--nodelist=" + ",".join(part.node.info.name for part in group))
     return [*words, os.fspath(SCRIPT), os.fspath(epoch_dir), options.python, options.placement]

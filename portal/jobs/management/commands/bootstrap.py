@@ -7,14 +7,15 @@ import secrets
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import Membership, Project, Rate, User
 from accounts.services import add_member, create_project
 from portal.jobs.catalogue import DEFAULT_RATES, PROGRAMS
-from portal.jobs.models import Cluster, ModelType
+from portal.jobs.models import Cluster, Hold, ModelType
 from portal.jobs.services.administration import set_policy
 
 
@@ -26,6 +27,16 @@ class Command(BaseCommand):
         parser.add_argument("--cluster-name", default="local")
         parser.add_argument("--print-json", action="store_true")
 
+    def _follow_setting(self) -> None:
+        """Runs that another executor started are known to that one alone: they have to end first."""
+        for cluster in Cluster.objects.select_for_update().exclude(executor=settings.EVENKEEL_EXECUTOR):
+            if Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).exists():
+                raise CommandError(
+                    f"EVENKEEL_EXECUTOR is {settings.EVENKEEL_EXECUTOR}, but runs of {cluster.executor} still hold "
+                    f"GPUs: start once more with EVENKEEL_EXECUTOR={cluster.executor} and let them end."
+                )
+            Cluster.objects.filter(pk=cluster.pk).update(executor=settings.EVENKEEL_EXECUTOR)
+
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
         password = None
@@ -34,8 +45,10 @@ class Command(BaseCommand):
             password = secrets.token_urlsafe(12)
             admin = User.objects.create_superuser(options["admin_email"], password)
         if not Cluster.objects.exists():
-            cluster = Cluster.objects.create(name=options["cluster_name"])
+            name = options["cluster_name"]
+            cluster = Cluster.objects.create(name=name, executor=settings.EVENKEEL_EXECUTOR)
             set_policy(actor=None, cluster=cluster, name=cluster.policy_name, parameters={})
+        self._follow_setting()
         for program in PROGRAMS:
             ModelType.objects.get_or_create(
                 name=program.name,

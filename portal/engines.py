@@ -1,0 +1,27 @@
+"""Which executor runs jobs, and what it is told, from the environment; docs/executors.md lists the variables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from portal import env
+
+
+def read_slurm_options(data: Path) -> dict[str, Any]:
+    return {
+        "shared_dir": env.folder("EVENKEEL_SLURM_SHARED_DIR", data),
+        "partition": env.text("EVENKEEL_SLURM_PARTITION"),
+        "account": env.text("EVENKEEL_SLURM_ACCOUNT"),
+        "qos": env.text("EVENKEEL_SLURM_QOS"),
+        "reservation": env.text("EVENKEEL_SLURM_RESERVATION"),
+        "time_limit": env.text("EVENKEEL_SLURM_TIME"),
+        "placement": env.choice("EVENKEEL_SLURM_PLACEMENT", "nodes", "delegate"),
+        "python": env.text("EVENKEEL_SLURM_PYTHON", sys.executable),
+        "conf": env.text("EVENKEEL_SLURM_CONF"),
+        "emulated": env.flag("EVENKEEL_SLURM_EMULATED"),
+        "gpu_memory_mib": env.integer("EVENKEEL_SLURM_GPU_MEMORY_MIB", 0, minimum=0, maximum=10_000_000),
+        "end_signal_s": env.integer("EVENKEEL_SLURM_END_SIGNAL_S", 120, minimum=10, maximum=65_535),
+        "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
+    }

@@ -1,0 +1,29 @@
+"""Whether the executor can run jobs: connection, versions, GPUs, clocks, shared storage; and what to put right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from portal.jobs.tasks import executor_for
+from scheduling.errors import ExecutorError
+
+
+class Command(BaseCommand):
+    help = __doc__
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name, wrong = settings.EVENKEEL_EXECUTOR, 0
+        self.stdout.write(f"executor {name}")
+        try:
+            for finding in executor_for(name).examine(settings.EVENKEEL_API_URL):
+                self.stdout.write(f"{'ok   ' if finding.ok else 'WRONG'} {finding.subject}: {finding.seen}")
+                if not finding.ok:
+                    wrong += 1
+                    self.stdout.write(f"      {finding.fix}")
+        except ExecutorError as error:
+            raise CommandError(f"the executor cannot be used: {error}") from error
+        if wrong:
+            raise CommandError(f"{wrong} to put right")

@@ -1,0 +1,170 @@
+"""What an administrator has to put right before jobs can run in this Slurm: for `manage.py doctor`."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Finding
+from scheduling.executors.slurm.commands import Commands
+from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
+from scheduling.executors.slurm.options import Options
+
+OLDEST = (22, 5)
+NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "srun")
+PROBE_WAIT_S = 20
+PROBE_TIMEOUT_S = 90.0
+MAX_NODES = 64
+FIX_PYTHON = "install the client package for this interpreter on every node, or set EVENKEEL_SLURM_PYTHON to one"
+FIX_PORTAL = "set EVENKEEL_API_URL to an address that nodes reach; without it runs end with their lease"
+#: Runs on each node, by the interpreter that jobs will have.
+PROBE = """
+import importlib.util, json, os, sys, time, urllib.request
+found = {"node": os.environ.get("SLURMD_NODENAME"), "time": time.time(), "python": sys.version.split()[0]}
+try:
+    found["shared"] = open(sys.argv[1]).read()
+    open(sys.argv[1] + "." + str(found["node"]), "w").close()
+except OSError as error:
+    found["shared_error"] = str(error)
+try:
+    import evenkeel.runner.following
+except Exception as error:
+    found["evenkeel.runner"] = str(error) or type(error).__name__
+if importlib.util.find_spec("torch") is None:
+    found["torch"] = "no module named torch"
+try:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener.open(sys.argv[2].rstrip("/") + "/healthz", timeout=5).close()
+except Exception as error:
+    found["portal"] = str(error)
+print("PROBE " + json.dumps(found))
+"""
+
+
+def examine(commands: Commands, options: Options, shared: Path, api_url: str) -> Iterator[Finding]:
+    """One finding after another; the first that makes the rest pointless ends it."""
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        yield Finding("commands", False, f"{', '.join(missing)} not found", "install Slurm's client commands here")
+        return
+    yield Finding("commands", True, f"{', '.join(NEEDED)} are installed")
+    try:
+        answer = " ".join(commands.run("scontrol", "ping").split())
+        yield Finding("connection", "UP" in answer, answer, "start slurmctld, or set EVENKEEL_SLURM_CONF")
+        yield _version(commands.run("sbatch", "--version"))
+        nodes = parse_nodes(commands.nodes(), options.partition, emulated=options.emulated)
+    except ExecutorError as error:
+        yield Finding(
+            "connection", False, str(error), "set EVENKEEL_SLURM_CONF to the cluster's slurm.conf, check munge"
+        )
+        return
+    yield _partition(commands, options)
+    yield from _gres(nodes, options)
+    yield _accounting(commands)
+    if usable := [node for node in nodes if not node.gone and node.info.drain_reason is None]:
+        yield from _probe(commands, options, usable[:MAX_NODES], shared, api_url)
+
+
+def _version(text: str) -> Finding:
+    match = re.search(r"(\d+)\.(\d+)", text)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
+    return Finding("version", version >= OLDEST, text.strip(), "Slurm 22.05 is the oldest that was tried")
+
+
+def _partition(commands: Commands, options: Options) -> Finding:
+    if not options.partition:
+        return Finding("partition", True, "the default partition; a partition that is the portal's alone is better")
+    try:
+        text = " ".join(commands.run("scontrol", "--oneliner", "show", "partition", options.partition).split())
+    except ExecutorError as error:
+        return Finding("partition", False, str(error), "set EVENKEEL_SLURM_PARTITION to one of `sinfo -o %P`")
+    state = re.search(r"State=(\S+)", text)
+    up = state is not None and state[1] == "UP"
+    return Finding("partition", up, f"{options.partition} is {state[1] if state else 'unknown'}", "scontrol update it")
+
+
+def _gres(nodes: Sequence[SlurmNode], options: Options) -> Iterator[Finding]:
+    if not nodes:
+        fix = "declare Gres=gpu:TYPE:N for its nodes in slurm.conf, GresTypes=gpu, and their files in gres.conf"
+        yield Finding("gres", False, f"no node with GPUs in {options.partition or 'any partition'}", fix)
+        return
+    counts = Counter(device.type for node in nodes for device in node.info.accelerators)
+    words = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
+    untyped = [node.info.name for node in nodes if "" in node.gpu_types]
+    fix = "name a type, as Gres=gpu:a100:4: policies tell types apart by it"
+    yield Finding("gres", not untyped, words + (f"; without a type: {', '.join(untyped)}" if untyped else ""), fix)
+    mixed = [node.info.name for node in nodes if len(set(node.gpu_types)) > 1]
+    if mixed:
+        yield Finding(
+            "gres", False, f"GPUs of several types in {', '.join(mixed)}", "one type a node is what is planned with"
+        )
+    gone = [node.info.name for node in nodes if node.gone]
+    words = f"{len(nodes) - len(gone)} of {len(nodes)} answer" + (f"; not {', '.join(gone)}" if gone else "")
+    yield Finding("nodes", not gone, words, "scontrol show node, start slurmd there")
+
+
+def _accounting(commands: Commands) -> Finding:
+    kept = commands.past_jobs("evenkeel-doctor") is not None
+    fix = "with slurmdbd the end of a job is known for longer than MinJobAge; without, its runner's own record counts"
+    return Finding("accounting", True, "sacct answers" if kept else f"Slurm keeps no accounting: {fix}")
+
+
+def _probe(
+    commands: Commands, options: Options, nodes: Sequence[SlurmNode], shared: Path, api_url: str
+) -> Iterator[Finding]:
+    token, count = secrets.token_hex(8), len(nodes)
+    file = shared / f".doctor-{token}"
+    file.write_text(token)
+    try:
+        names = ",".join(node.info.name for node in nodes)
+        began = time.time()
+        text = commands.run(
+            "srun", *options.arguments(), f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
+            f"--nodelist={names}", f"--immediate={PROBE_WAIT_S}", "--mem=64M", "--time=2", "--job-name=evenkeel-doctor",
+            "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, timeout_s=PROBE_TIMEOUT_S,
+        )  # fmt: skip
+        ended = time.time()
+    except ExecutorError as error:
+        yield Finding("probe", False, str(error), f"see why `srun --nodelist={names}` does not start {options.python}")
+        return
+    finally:
+        written = {path.name.rpartition(".")[2] for path in shared.glob(f".doctor-{token}.*")}
+        for path in shared.glob(f".doctor-{token}*"):
+            path.unlink(missing_ok=True)
+    found = [json.loads(line.removeprefix("PROBE ")) for line in text.splitlines() if line.startswith("PROBE ")]
+    yield from _judge(found, token, written, (began, ended), options, shared)
+
+
+def _judge(
+    found: Sequence[Mapping[str, Any]],
+    token: str,
+    written: set[str],
+    between: tuple[float, float],
+    options: Options,
+    shared: Path,
+) -> Iterator[Finding]:
+    def finding(subject: str, bad: Sequence[Mapping[str, Any]], key: str, well: str, fix: str) -> Finding:
+        words = "; ".join(f"{one.get('node')}: {one.get(key, 'not the same')}" for one in bad[:5])
+        return Finding(subject, not bad, words or well, fix)
+
+    apart = [one for one in found if one.get("shared") != token or str(one.get("node")) not in written]
+    fix = "EVENKEEL_SLURM_SHARED_DIR has to be one directory, writable, under the same path everywhere"
+    yield finding("shared storage", apart, "shared_error", f"{shared} is the same on {len(found)} nodes", fix)
+    began, ended = between
+    skew_s = max((max(began - one["time"], one["time"] - ended, 0.0) for one in found), default=0.0)
+    close = skew_s < options.skew_s / 2
+    yield Finding("clocks", close, f"at most {skew_s:.1f} s apart", "run chrony or ntpd on all nodes")
+    for subject, key, well, fix in (
+        ("interpreter", "evenkeel.runner", f"{options.python} has the client", FIX_PYTHON),
+        ("pytorch", "torch", "it is there", "jobs of the catalogue need PyTorch on the nodes"),
+        ("portal", "portal", "nodes reach it", FIX_PORTAL),
+    ):
+        yield finding(subject, [one for one in found if key in one], key, well, fix)

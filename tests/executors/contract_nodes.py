@@ -1,0 +1,84 @@
+"""What every executor with several nodes must do."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduling.executors.base import Executor
+from tests.executors.contract import Requests, ended, reason
+
+#: Every rank adds its number plus one in an all-reduce at each step.
+ADDING = """
+import os, sys, time, torch, torch.distributed as dist, evenkeel
+with evenkeel.training() as run:
+    state = run.load() or {"sums": []}
+    run.init_process_group()
+    for step in run.steps():
+        value = torch.tensor(float(run.rank + 1))
+        if run.world_size > 1:
+            dist.all_reduce(value)
+        state["sums"].append(float(value))
+        time.sleep(float(sys.argv[1]))
+        run.save(state)
+"""
+#: The same under DistributedDataParallel.
+DDP = """
+import torch, evenkeel
+torch.manual_seed(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with evenkeel.training() as run:
+    run.checkpoint(model=model, optimizer=optimizer)
+    wrapped = run.wrap(model)
+    for step in run.steps():
+        indices = run.local_slice(step, 64)
+        loss = wrapped(torch.tensor([[float(i % 3)] * 4 for i in indices])).square().mean()
+        optimizer.zero_grad()
+        run.scale_loss(loss).backward()
+        optimizer.step()
+        print(f"{run.rank}/{run.world_size}: {run.mean(loss.detach()):.6f}", flush=True)
+"""
+
+
+class NodesContract(Requests):
+    @pytest.fixture
+    def nodes(self, executor: Executor) -> list[str]:
+        names = [node.name for node in executor.inventory()]
+        assert len(names) > 1
+        return names
+
+    def test_it_trains_across_two_nodes_of_unlike_size_and_then_on_another_node(
+        self, executor: Executor, request_for: Any, nodes: list[str], place: Path
+    ) -> None:
+        request = request_for(ADDING, "0.02", total_steps=10_000, placement={nodes[0]: (0,), nodes[1]: (0, 1)})
+        executor.launch(request)
+        self.let_it_train(executor, request, 1)
+        executor.checkpoint_and_stop(request.run_id, 1)
+        fact = ended(executor, request.run_id)
+        assert reason(fact) == "stopped"
+        assert fact.exit
+        assert fact.exit.message == ""
+        steps = fact.exit.step or 0
+        assert steps > 0
+        assert self.last_state(request)["sums"] == [6.0] * steps
+        moved = dataclasses.replace(request, epoch=2, placement={nodes[-1]: (0,)}, total_steps=steps + 5)
+        executor.launch(moved)
+        assert reason(ended(executor, request.run_id, 2)) == "done"
+        assert self.last_state(request)["sums"] == [6.0] * steps + [1.0] * 5
+
+    def test_ddp_on_two_nodes_computes_what_one_node_does(
+        self, executor: Executor, request_for: Any, nodes: list[str]
+    ) -> None:
+        losses = []
+        for placement in ({nodes[0]: (0, 1)}, {nodes[0]: (0,), nodes[1]: (0,)}):
+            request = request_for(DDP, total_steps=6, placement=placement)
+            executor.launch(request)
+            assert reason(ended(executor, request.run_id)) == "done"
+            text = (self.epoch_dir(request) / "logs" / "rank1.log").read_text()
+            losses.append([line.removeprefix("1/2: ") for line in text.splitlines() if line.startswith("1/2: ")])
+        assert len(losses[0]) == 6
+        assert losses[0] == losses[1]
