@@ -20,7 +20,7 @@ from scheduling.executors.base import Executor, LaunchRequest, Secret
 from scheduling.executors.local.sweeping import sdk_dir_of
 from scheduling.executors.slurm.executor import SlurmExecutor
 from scripts.slurm_cluster import SlurmCluster
-from tests.executors.contract import COUNTING, ExecutorContract, ended, reason, until
+from tests.executors.contract import COUNTING, ExecutorContract, Requests, ended, reason, until
 from tests.executors.contract_deaths import WAITING, DeathsContract
 from tests.executors.contract_nodes import ADDING, NodesContract
 from tests.executors.slurm import slurm as slurm  # a fixture
@@ -57,7 +57,9 @@ def processes_of(place: Path, request: LaunchRequest) -> list[int]:
     return [found.pid for found in all_processes() if found.alive and (sdk_dir_of(found.pid) or "").startswith(mark)]
 
 
-class TestSlurmExecutor(ExecutorContract, NodesContract, DeathsContract):
+class OnSlurm(Requests):
+    """What the suite asks of an executor's tests."""
+
     @pytest.fixture
     def executor(self, executor: SlurmExecutor) -> Executor:
         return executor
@@ -82,6 +84,20 @@ class TestSlurmExecutor(ExecutorContract, NodesContract, DeathsContract):
         state: dict[str, Any] = json.loads((newest / "state.json").read_text())["state"]
         return state
 
+
+@pytest.mark.timeout(600)
+class TestSlurmEachTime(OnSlurm):
+    """Minutes are too much for each change; these are of the whole suite what most things pass through."""
+
+    test_goes_to_its_end = ExecutorContract.test_a_run_goes_to_its_end
+    test_launching_twice_starts_once = ExecutorContract.test_launching_twice_starts_once
+    nodes = NodesContract.nodes
+    test_trains_across_two_nodes = NodesContract.test_it_trains_across_two_nodes_of_unlike_size_and_then_on_another_node
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract):
     # Slurm's own deaths
 
     def test_a_node_daemon_that_is_killed_ends_its_runs_with_a_checkpoint_and_the_node_comes_back(
@@ -167,15 +183,17 @@ class TestSlurmExecutor(ExecutorContract, NodesContract, DeathsContract):
         assert fact.exit
         assert self.last_state(request)["seen"] == list(range(fact.exit.step or 0))
 
-    def test_what_an_operator_cancels_is_told_apart_from_what_we_kill(
+    def test_what_an_operator_cancels_leaves_a_checkpoint(
         self, executor: Executor, request_for: Any, place: Path, slurm: SlurmCluster
     ) -> None:
-        request = request_for(WAITING, str(place))
+        request = request_for(COUNTING, str(place / "starts"), "0.05", total_steps=100_000)
         executor.launch(request)
-        self.pids(place, 0)
-        slurm._ask("scancel", "--signal=KILL", "--full", "--name", f"evenkeel-{request.run_id}-1")
+        self.let_it_train(executor, request, 1)
+        slurm._ask("scancel", "--name", f"evenkeel-{request.run_id}-1")
         fact = ended(executor, request.run_id)
-        assert reason(fact) == "runner_lost"
+        assert reason(fact) == "stopped"
+        assert fact.exit
+        assert self.last_state(request)["seen"] == list(range(fact.exit.step or 0))
 
     def test_a_job_that_waits_in_slurm_is_alive_and_can_be_stopped_before_it_starts(
         self, executor: Executor, request_for: Any, place: Path

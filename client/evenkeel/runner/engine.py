@@ -368,7 +368,8 @@ class Runner:
                 "cpu_s": round(cpu_s + elsewhere["cpu_s"], 2),
                 "rss_mib": round(sum(process.rss_mib for process in below) + elsewhere["rss_mib"], 1),
             },
-            "gpu_utilisation": self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
+            # Of several nodes only one's own is known.
+            "gpu_utilisation": None if self._party else self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
             "notices": self._heard.take_notices(),
             "links": self._heard.links,
             "sdk": self._speaks_sdk(ended=exit_record is not None),

@@ -87,7 +87,8 @@ class LaunchSpec:
             addressed = [(name, self.addresses.get(name, name)) for name in chosen]
             pairs = zip(nodes, addressed, strict=True)
             nodes = [node | {"name": name, "address": address} for node, (name, address) in pairs]
-        nodes.sort(key=lambda node: node["name"] != os.environ.get("EVENKEEL_NODE", nodes[0]["name"]))
+        leading = os.environ.get("EVENKEEL_NODE")
+        nodes.sort(key=lambda node: leading is not None and node["name"] != leading)
         return replace(self, nodes=nodes, workers=int(nodes[0]["workers"])) if nodes else self
 
     def alone(self, port: int) -> Place:

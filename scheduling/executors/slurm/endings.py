@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+
+from evenkeel.runner.files import open_plain
 
 from scheduling.executors.slurm.commands import SlurmJob
 
@@ -46,11 +49,10 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
 
 
 def _last_words(epoch_dir: Path) -> str:
-    try:
-        with (epoch_dir / "logs" / "slurm.log").open("rb") as file:
+    for name in ("runner.log", "slurm.log"):
+        with contextlib.suppress(OSError), open_plain(epoch_dir / "logs" / name) as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - 4_000))
-            lines = file.read().decode(errors="replace").strip().splitlines()
-    except OSError:
-        return "no log"
-    return lines[-1][:MAX_WORDS] if lines else "it said nothing"
+            if lines := file.read(4_000).decode(errors="replace").strip().splitlines():
+                return lines[-1][:MAX_WORDS]
+    return "it said nothing"

@@ -10,30 +10,30 @@ cd / || exit 1
 unset SLURM_EXPORT_ENV
 export EVENKEEL_NODE="$SLURMD_NODENAME" EVENKEEL_NODES=
 follow() { # options of srun
-  srun --quiet --export=ALL --overlap --kill-on-bad-exit=0 --mem=0 --cpu-bind=none --ntasks-per-node=1 "$@" \
+  srun --quiet --export=ALL --overlap --kill-on-bad-exit=0 --mem=0 --ntasks-per-node=1 "$@" \
     sh -c 'exec "$0" -m evenkeel.runner "$1" --follow "$SLURMD_NODENAME"' "$python" "$epoch_dir" </dev/null &
 }
 groups=${SLURM_HET_SIZE:-1}
 if [ "$groups" -gt 1 ]; then
   group=0
   while [ "$group" -lt "$groups" ]; do
-    eval "count=\$SLURM_JOB_NUM_NODES_HET_GROUP_$group list=\$SLURM_JOB_NODELIST_HET_GROUP_$group"
+    eval "list=\$SLURM_JOB_NODELIST_HET_GROUP_$group"
     [ "$mode" = delegate ] && EVENKEEL_NODES="$EVENKEEL_NODES $(scontrol show hostnames "$list" | tr '\n' ' ')"
     group=$((group + 1))
   done
   group=0
   while [ "$group" -lt "$groups" ]; do
-    eval "count=\$SLURM_JOB_NUM_NODES_HET_GROUP_$group"
+    eval "count=\$SLURM_JOB_NUM_NODES_HET_GROUP_$group cpus=\$SLURM_CPUS_PER_TASK_HET_GROUP_$group"
     if [ "$group" -gt 0 ]; then
-      follow --het-group="$group" --nodes="$count" --ntasks="$count"
+      follow --het-group="$group" --cpus-per-task="${cpus:-1}" --nodes="$count" --ntasks="$count"
     elif [ "$count" -gt 1 ]; then
-      follow --het-group=0 --relative=1 --nodes="$((count - 1))" --ntasks="$((count - 1))"
+      follow --het-group=0 --cpus-per-task="${cpus:-1}" --relative=1 --nodes="$((count - 1))" --ntasks="$((count - 1))"
     fi
     group=$((group + 1))
   done
 else
   [ "$mode" = delegate ] && EVENKEEL_NODES=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr '\n' ' ')
   others=$((SLURM_JOB_NUM_NODES - 1))
-  [ "$others" -gt 0 ] && follow --relative=1 --nodes="$others" --ntasks="$others"
+  [ "$others" -gt 0 ] && follow --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --relative=1 --nodes="$others" --ntasks="$others"
 fi
 exec "$python" -m evenkeel.runner "$epoch_dir"
