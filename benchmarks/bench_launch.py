@@ -1,6 +1,7 @@
 """How long a launch takes, cold and warm, and what a checkpoint costs. Prints tables in Markdown.
 
-python benchmarks/bench_launch.py [--repeat 5] [--workers 1,2] [--sizes 1,64,256]
+python benchmarks/bench_launch.py [--repeat 5] [--workers 1,2] [--sizes 1,64,256] [--executor local|slurm]
+With `--executor slurm` a throw-away Slurm on this host beside the local executor's cold start, in turn.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -23,8 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from evenkeel.sdk.checkpoints import CheckpointStore
 from evenkeel.sdk.state import copy_state
 
-from scheduling.executors.base import LaunchRequest
+from scheduling.executors.base import Executor, LaunchRequest
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.slurm.executor import SlurmExecutor
+from scripts.slurm_cluster import SlurmCluster, install, running
 
 PROGRAM = """
 import torch, evenkeel
@@ -48,7 +52,7 @@ def workplace() -> Iterator[Path]:
         yield Path(name)
 
 
-def request(executor: LocalExecutor, place: Path, workers: int) -> LaunchRequest:
+def request(executor: Executor, place: Path, workers: int) -> LaunchRequest:
     return LaunchRequest(
         job_id=uuid.uuid4().hex, job_number=1, run_id=uuid.uuid4().hex, epoch=1, project_key="bench",
         argv=("python", str(place / "program.py")), shell=False, workdir=None,
@@ -58,7 +62,7 @@ def request(executor: LocalExecutor, place: Path, workers: int) -> LaunchRequest
     )  # fmt: skip
 
 
-def one_launch(executor: LocalExecutor, place: Path, workers: int) -> tuple[float, float]:
+def one_launch(executor: Executor, place: Path, workers: int) -> tuple[float, float]:
     """Seconds from the call of `launch` to the first step, and from the request to stop to the processes' end."""
     wanted = request(executor, place, workers)
     said = place / "data" / "jobs" / wanted.job_id / "runs" / wanted.run_id / "1" / "sdk" / "rank0.jsonl"
@@ -91,6 +95,34 @@ def bench_launch(place: Path, workers: list[int], repeat: int) -> None:
             launch, stop = zip(*measured, strict=True)
             print(f"| {'warm' if warm else 'cold'} | {count} | {spread(launch)} | {spread(stop)} |", flush=True)
         executor.stop_warm_start(["bench"])
+
+
+def bench_slurm(place: Path, workers: list[int], repeat: int) -> None:
+    if reason := install():
+        print(f"SKIPPED: no Slurm here: {reason}")
+        return
+    print("| executor | workers | launch to first step, s | stop to seen free, s |")
+    print("|---|---|---|---|")
+    root = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
+    with running(SlurmCluster(root, nodes=2, gpus=8)) as cluster:
+        slurm = SlurmExecutor(place / "slurm" / "data", conf=str(cluster.conf), emulated=True)
+        local = LocalExecutor(place / "local" / "data", "titan_xp:8", warm_start=False)
+        for count in workers:
+            places: list[tuple[str, Executor, Path]] = [
+                ("local, cold", local, place / "local"),
+                ("slurm", slurm, place / "slurm"),
+            ]
+            found: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in places}
+            for _, _, where in places:
+                where.mkdir(exist_ok=True)
+                (where / "program.py").write_text(PROGRAM)
+            for _ in range(repeat):
+                for name, executor, where in places:
+                    found[name].append(one_launch(executor, where, count))
+            for name, measured in found.items():
+                launch, stop = zip(*measured, strict=True)
+                print(f"| {name} | {count} | {spread(launch)} | {spread(stop)} |", flush=True)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def bench_checkpoints(place: Path, sizes_mib: list[int], repeat: int) -> None:
@@ -131,11 +163,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Launch and checkpoint times")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--workers", type=numbers, default=[1, 2])
+    parser.add_argument("--executor", choices=["local", "slurm"], default="local")
     parser.add_argument("--sizes", type=numbers, default=[1, 64, 256], help="MiB")
     options = parser.parse_args()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{os.cpu_count()} cores, load {load}; median (least to most) of {options.repeat}\n")
     with workplace() as place:
+        if options.executor == "slurm":
+            bench_slurm(place, options.workers, options.repeat)
+            return
         bench_launch(place, options.workers, options.repeat)
         bench_checkpoints(place, options.sizes, options.repeat)
 

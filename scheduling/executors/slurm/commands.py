@@ -40,9 +40,7 @@ class SlurmJob:
     name: str
     states: frozenset[str]
     nodes: str
-    reason: str
     ended_at: float | None
-    exit_code: int | None
 
     @property
     def over(self) -> bool:
@@ -154,15 +152,12 @@ def _states(value: Any) -> frozenset[str]:
 
 
 def _queued(entry: Mapping[str, Any]) -> SlurmJob:
-    code = entry.get("exit_code")
     return SlurmJob(
         job_id=number(entry.get("job_id")) or 0,
         name=str(entry.get("name") or ""),
         states=_states(entry.get("job_state")),
         nodes=str(entry.get("nodes") or ""),
-        reason=str(entry.get("state_reason") or ""),
         ended_at=number(entry.get("end_time")) or None,
-        exit_code=_code(code),
     )
 
 
@@ -173,15 +168,5 @@ def _accounted(entry: Mapping[str, Any]) -> SlurmJob:
         name=str(entry.get("name") or ""),
         states=_states(state.get("current")),
         nodes=str(entry.get("nodes") or ""),
-        reason=str(state.get("reason") or ""),
         ended_at=number(times.get("end")) or None,
-        exit_code=_code(entry.get("exit_code")),
     )
-
-
-def _code(value: Any) -> int | None:
-    """22.05's squeue prints the status as wait(2) has it, others an object."""
-    if isinstance(value, dict):
-        return number(value.get("return_code"))
-    status = number(value)
-    return None if status is None else status >> 8

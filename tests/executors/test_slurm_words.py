@@ -1,0 +1,149 @@
+"""What Slurm's commands print, recorded from 22.05.8, and in the form that its documentation gives for 23.11."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.slurm.commands import Commands
+from scheduling.executors.slurm.endings import ending_of
+from scheduling.executors.slurm.inventory import parse_nodes
+
+RECORDED = Path(__file__).parent.parent / "fixtures" / "slurm"
+NODE = (RECORDED / "node-22.05.txt").read_text()
+NEWER: dict[str, Any] = {
+    "job_id": 7,
+    "name": "evenkeel-a-1",
+    "job_state": ["CANCELLED", "COMPLETING"],
+    "nodes": "gpu1",
+    "state_reason": "None",
+    "end_time": {"set": True, "infinite": False, "number": 1_795_541_300},
+}
+
+
+class Printed(Commands):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def run(self, *command: str, timeout_s: float | None = None) -> str:
+        return self._text
+
+
+def test_a_recorded_queue_is_read() -> None:
+    [[job]] = Printed((RECORDED / "squeue-22.05.json").read_text()).jobs("evenkeel-").values()
+    assert (job.job_id, job.name, job.nodes) == (1, "evenkeel-abc-1", "gpu[1-2]")
+    assert (job.states, job.over) == (frozenset({"RUNNING"}), False)
+
+
+def test_jobs_of_others_are_left_out() -> None:
+    assert Printed((RECORDED / "squeue-22.05.json").read_text()).jobs("another-") == {}
+
+
+def test_the_newer_form_is_read_and_completing_is_not_over() -> None:
+    [[job]] = Printed(json.dumps({"jobs": [NEWER]})).jobs("evenkeel-").values()
+    assert (job.ended_at, job.over) == (1_795_541_300, False)
+    [[job]] = Printed(json.dumps({"jobs": [NEWER | {"job_state": ["CANCELLED"]}]})).jobs("evenkeel-").values()
+    assert job.over
+
+
+def test_accounting_is_read_and_may_be_missing() -> None:
+    entry = {"job_id": 9, "name": "n", "state": {"current": ["TIMEOUT"], "reason": "None"}, "nodes": "a"}
+    found = Printed(json.dumps({"jobs": [entry]})).past_jobs("n")
+    assert found
+    assert found[0].ended("TIMEOUT")
+    assert Printed("Slurm accounting storage is disabled\n").past_jobs("n") is None
+
+
+@pytest.mark.parametrize("text", ["", "slurm_load_jobs error", "[]"])
+def test_what_is_no_json_is_an_error_that_may_pass(text: str) -> None:
+    with pytest.raises(ExecutorError, match="no JSON") as refusal:
+        Printed(text).jobs("evenkeel-")
+    assert not refusal.value.permanent
+
+
+def test_a_command_that_is_not_there_is_an_error_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ExecutorError, match="sbatch cannot be run") as refusal:
+        Commands().run("sbatch")
+    assert refusal.value.permanent
+
+
+def test_a_command_that_hangs_is_given_up() -> None:
+    with pytest.raises(ExecutorError, match=r"no answer from Slurm within 0\.1 s") as refusal:
+        Commands(timeout_s=0.1).run("sleep", "60")
+    assert not refusal.value.permanent
+
+
+def test_a_recorded_node_is_read() -> None:
+    [node] = parse_nodes(NODE)
+    assert (node.info.name, node.address, node.gpu_types) == ("gpu1", "127.0.0.1", ("a100",) * 4)
+    assert (node.info.cpus, node.info.memory_mib, node.info.reachable, node.info.drain_reason) == (
+        16,
+        64000,
+        True,
+        None,
+    )
+    assert parse_nodes(NODE, "another") == []
+    assert len(parse_nodes(NODE, "main")) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "reachable", "drain_reason"),
+    [
+        ("IDLE", True, None),
+        ("MIXED+DRAIN", True, "fan broken"),
+        ("ALLOCATED*", False, None),
+        ("DOWN*+DRAIN", False, "fan broken"),
+        ("IDLE~", False, None),
+        ("IDLE+CLOUD+POWERED_DOWN", False, None),
+        ("IDLE$", True, "fan broken"),
+        ("IDLE+MAINTENANCE", True, "fan broken"),
+        ("UNKNOWN", False, None),
+    ],
+)
+def test_states_of_nodes(state: str, reachable: bool, drain_reason: str | None) -> None:
+    text = NODE.replace("State=IDLE", f"State={state}").strip() + " Reason=fan broken [root@2026-11-24T17:00:00]\n"
+    [node] = parse_nodes(text)
+    assert (node.info.reachable, node.info.drain_reason) == (reachable, drain_reason)
+
+
+@pytest.mark.parametrize(
+    ("gres", "types"),
+    [
+        ("gpu:a100:4(S:0-1)", ["a100"] * 4),
+        ("gpu:2", ["", ""]),
+        ("shard:8,gpu:a100:1(S:0,1),gpu:h100-80gb:2", ["a100", "h100-80gb", "h100-80gb"]),
+        ("(null)", []),
+    ],
+)
+def test_generic_resources(gres: str, types: list[str]) -> None:
+    found = parse_nodes(NODE.replace("Gres=gpu:a100:4", f"Gres={gres}"))
+    assert [kind for node in found for kind in node.gpu_types] == types
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("OUT_OF_MEMORY", "out_of_memory"),
+        ("TIMEOUT", "time_limit"),
+        ("NODE_FAIL", "runner_lost"),
+        ("PREEMPTED", "runner_lost"),
+        ("CANCELLED", "runner_lost"),
+        ("FAILED", "launch_failed"),
+    ],
+)
+def test_endings_without_the_runners_word_are_told_apart(tmp_path: Path, state: str, reason: str) -> None:
+    [[job]] = Printed(json.dumps({"jobs": [NEWER]})).jobs("evenkeel-").values()
+    (tmp_path / "claim").mkdir()
+    (tmp_path / "claim" / "job").write_text("7")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "slurm.log").write_text("python: not found\n")
+    ending = ending_of(dataclasses.replace(job, states=frozenset({state})), tmp_path, killed=False)
+    assert ending.reason == reason
+    assert ("python: not found" in ending.message) == (state == "FAILED")
