@@ -8186,7 +8186,7 @@ export interface components {
             low: string | null;
             high: string | null;
             basis: string | null;
-            /** @description Why it could never start so. */
+            /** @description Why it would be refused, or could never start so. */
             barred: string[];
             /** @description Soft limits that it would wait for. */
             waits_for: string[];
