@@ -162,7 +162,12 @@ CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
-CELERY_IMPORTS = ("portal.jobs.forecast_tasks", "portal.jobs.preview_tasks", "portal.jobs.what_if_tasks", "portal.lab.replays")
+CELERY_IMPORTS = (
+    "portal.jobs.forecast_tasks",
+    "portal.jobs.preview_tasks",
+    "portal.jobs.what_if_tasks",
+    "portal.lab.replays",
+)
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
     "evenkeel.send_command": {"queue": "dispatch"},

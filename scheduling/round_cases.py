@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from scheduling.domain import POOL_MARK, Allocation, Entity, Job, Snapshot
 from scheduling.policies import POLICIES, load_policy, policy_class
@@ -40,7 +40,7 @@ def problem_of(snapshot: Snapshot, policy: Policy) -> Snapshot | None:
     """What the policy is asked in this round, if it is asked anew; None where nobody takes part."""
     anew = {key: value for key, value in snapshot.memory.items() if key != MEMORY}
     try:
-        plan_round(replace(snapshot, memory=anew), _Witness(policy))
+        plan_round(replace(snapshot, memory=anew), cast("Policy", _Witness(policy)))
     except _Shown as shown:
         return replace(shown.snapshot, memory=snapshot.memory)
     return None

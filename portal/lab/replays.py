@@ -139,7 +139,7 @@ def replay_of(decision: Decision, name: str, parameters: Mapping[str, Any]) -> d
         "rejected": plan.rejected,
         "moves": {kind: kinds[kind] for kind in ("start", "rescale", "preempt")},
         "figures": dict(plan.figures),
-        "changes": {kind: count for kind, count in Counter(changes.values()).items()},
+        "changes": dict(Counter(changes.values())),
         "nodes": boards(snapshot, now),
         "jobs_total": len(snapshot.jobs),
         "jobs": _jobs(decision, snapshot, plan, changes, different),

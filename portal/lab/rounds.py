@@ -195,4 +195,3 @@ def export_case(decision: Decision) -> dict[str, Any]:
     document = case_of(snapshot, decision.policy_name, decision.policy_parameters)
     source = {"cluster": decision.cluster.name, "round": decision.round, "at": iso(decision.at)}
     return {**document, "source": source}
-

@@ -113,7 +113,8 @@ class Model:
         """The best plan with the mean of S in [low, high] under the linear bound; None: there is none."""
         left = self.work.spend()
         program, used = self._program(low, high)
-        return None if not solve_integers(program, left, self.work.nodes) else Choice.of(self.problem, self._seats(used))
+        found = solve_integers(program, left, self.work.nodes)
+        return Choice.of(self.problem, self._seats(used)) if found else None
 
     def _program(self, low: float, high: float) -> tuple[pulp.LpProblem, list[Any]]:
         kinds = [kind for kind, _ in self.members]

@@ -97,7 +97,10 @@ class PackingPolicy(ABC):
         return yard.across(demand) if wide and demand.count > 1 else None
 
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
-        """Devices for jobs of the queue, in its order, decided together; `choose` has the others. Raises SolverError."""
+        """Devices for jobs of the queue, in its order, decided together; `choose` has the others.
+
+        Raises SolverError: then `choose` has them all.
+        """
         return {}
 
     def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> Any:

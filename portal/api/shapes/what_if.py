@@ -9,13 +9,13 @@ from uuid import UUID
 from pydantic import Field
 
 from portal.api.shapes.base import JobRef, Money, Shape, Source
-from portal.api.shapes.jobs import ExpectedStart
-from portal.api.shapes.money import Price
+from portal.api.shapes.jobs import ExpectedStart, Price
 from portal.api.shapes.previews import ForeseenEnd
 from portal.api.shapes.rounds import RoundGang
 
 Asked = Field(
-    description="Ask `what-ifs/{what_if}` with this for starts and ends: the first to ask has them worked out. Null where there is nothing to foresee."
+    description="Ask `what-ifs/{what_if}` with this for starts and ends: the first to ask has them worked out. Null "
+    "where there is nothing to foresee."
 )
 
 
