@@ -40,16 +40,14 @@ def update(run: Run, now: datetime) -> None:
 
 def _note_pair(run: Run, samples: list[Sample], gpu: Accelerator) -> None:
     """What it makes while one other trains on the same GPU, and nobody else is there."""
-    others = list(
-        Hold.objects.filter(accelerator=gpu, during__upper_inf=True).exclude(run=run).select_related("run__job")
-    )
+    held = Hold.objects.filter(accelerator=gpu, during__upper_inf=True).exclude(run=run)
+    others = list(held.select_related("run__job"))
     if len(others) != 1 or State(others[0].run.state) not in TRAINING:
         return
     beside = others[0].run
     since = _together_since(run, beside, gpu)
-    measured = next(
-        iter(measure((one for one in samples if one.at - one.seconds >= since), warm_up_steps=3).values()), None
-    )
+    together = [one for one in samples if one.at - one.seconds >= since]
+    measured = next(iter(measure(together, warm_up_steps=3).values()), None)
     if measured is None:
         return
     row = {
