@@ -7,7 +7,7 @@ stands in for the two months of PAI that the paper used. OpenB brings some 20 GP
 that no policy would matter: `day` lays the arrivals of every second day over each other into one, on every 54th node.
 Even days are for tuning, odd ones are shown (`--days`). `load` asks all nodes for pods drawn at random until more is
 asked for than there is, as the FGD paper does. `window`: 200 pods at once. `small` compares with the integer program.
-`coplacement` and `interference` are benchmarks/coplacement.py's and need no data. `--machines pai` takes PAI's machines for nodes.
+`coplacement`, `interference`: benchmarks/coplacement.py, without data. `--machines pai` takes PAI's machines for nodes.
 """
 
 from __future__ import annotations
