@@ -1,13 +1,13 @@
 """Parts of GPUs on OpenB's pods and nodes: what each policy fills, how long jobs take, what a decision costs.
 
-    python -m benchmarks.bench_packing [--only day,load,small,coplacement,interference] [--policies NAMES]
+    python -m benchmarks.bench_packing [--only day,load,window,small,coplacement,interference] [--policies NAMES]
 
 Alibaba's OpenB (gpu-v2023) is read from EVENKEEL_SHARED (default ../shared); where it is absent that is printed. It
 stands in for the two months of PAI that the paper used. OpenB brings some 20 GPU-days of work a day for 6,212 GPUs, so
 that no policy would matter: `day` lays the arrivals of every second day over each other into one, on every 54th node.
 Even days are for tuning, odd ones are shown (`--days`). `load` asks all nodes for pods drawn at random until more is
-asked for than there is, as the FGD paper does. `small` compares with the integer program. `coplacement` and
-`interference` are benchmarks/coplacement.py's and need no data. `--machines pai` takes PAI's machines for nodes.
+asked for than there is, as the FGD paper does. `window`: 200 pods at once. `small` compares with the integer program.
+`coplacement`, `interference`: benchmarks/coplacement.py, without data. `--machines pai` takes PAI's machines for nodes.
 """
 
 from __future__ import annotations
@@ -61,12 +61,22 @@ POLICIES = (
     "fifo_gang",
     "multifactor",
 )
+WINDOW: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("first_fit", {}),
+    ("best_fit", {}),
+    ("fgd", {}),
+    ("genetic", {}),
+    ("genetic", {"window": 200, "time_limit_s": 2.0}),
+    ("genetic", {"window": 200, "time_limit_s": 10.0, "generations": 10_000}),
+)
 Given = tuple[str, dict[str, Any]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="day,load,small,coplacement,interference", help="parts, separated by commas")
+    parser.add_argument(
+        "--only", default="day,load,window,small,coplacement,interference", help="parts, separated by commas"
+    )
     parser.add_argument("--policies", default=" ".join(POLICIES), help="NAME[:key=value,...], separated by spaces")
     parser.add_argument("--days", choices=["even", "odd"], default="odd", help="even ones are for tuning")
     parser.add_argument("--seeds", type=int, default=5, help="of `load` and `small`")
@@ -79,7 +89,7 @@ def main() -> None:
         interference()
     if "coplacement" in parts:
         coplacement(options.sets)
-    if {"day", "load", "small"} & set(parts):
+    if {"day", "load", "window", "small"} & set(parts):
         _on_traces(options, parts)
 
 
@@ -94,6 +104,8 @@ def _on_traces(options: argparse.Namespace, parts: Sequence[str]) -> None:
         one_day(jobs, cluster, given, options.days, options.samples)
     if "load" in parts:
         load(jobs, cluster, given, options.seeds)
+    if "window" in parts:
+        window(jobs, cluster, options.seeds)
     if "small" in parts:
         small(jobs, cluster, given, options.seeds)
 
@@ -302,6 +314,41 @@ def _job(pod: TraceJob, number: int) -> Job:
 def _running(job: Job, gpus: tuple[int, ...], yard: Yard) -> Job:
     gang = Gang(yard.nodes[yard.place[gpus[0]][0]].type, len(gpus))
     return replace(job, state=State.RUNNING, gpu_ids=gpus, gang=gang, has_trained=True)
+
+
+def window(jobs: Sequence[TraceJob], cluster: Cluster, seeds: int) -> None:
+    """Some hundred pods wait at once for all nodes, on which pods come first fit until 92 % was asked for."""
+    print("== 200 pods wait for all nodes, nearly full: GPUs that they are given, and CPU ms of the round")
+    cases = [_crowded(jobs, cluster, np.random.default_rng(seed)) for seed in range(seeds)]
+    for name, parameters in WINDOW:
+        taken, ms = [], []
+        for snapshot in cases:
+            begun = time.process_time()
+            plan = plan_round(snapshot, load_policy(name, dict(parameters)))
+            ms.append(1e3 * (time.process_time() - begun))
+            part = {job.id: job.min_gpus * job.gpu_milli / WHOLE for job in snapshot.jobs}
+            taken.append(sum(part[move.job_id] for move in plan.moves))
+        print(
+            f"{_label((name, dict(parameters))):44} {np.mean(taken):7.1f} GPUs {np.max(ms):8.0f} ms at most", flush=True
+        )
+
+
+def _crowded(jobs: Sequence[TraceJob], cluster: Cluster, rng: Any) -> Snapshot:
+    yard, running, asked = Yard(Snapshot(0.0, cluster.nodes, ()), ()), list[Job](), 0
+    for number in range(1, 1_000_000):
+        if asked >= 0.92 * cluster.gpus * WHOLE:
+            break
+        pod = jobs[rng.integers(len(jobs))]
+        asked += pod.min_gpus * pod.gpu_milli
+        job = _job(pod, number)
+        demand = Demand.of(job)
+        rows = yard.fitting(demand)
+        if len(rows):
+            gpus = yard.first(int(rows[0]), demand)
+            yard.book(demand, gpus)
+            running.append(_running(job, gpus, yard))
+    waiting = [_job(jobs[rng.integers(len(jobs))], number) for number in range(900_000, 900_200)]
+    return Snapshot(0.0, cluster.nodes, (*running, *waiting))
 
 
 # Against the integer program -------------------------------------------------------------------------

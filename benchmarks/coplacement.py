@@ -69,7 +69,7 @@ CASES: dict[str, tuple[Make, bool]] = {
 }
 
 
-def coplacement(seeds: int, names: Sequence[str] = tuple(CASES), processes: int = 2) -> None:
+def coplacement(seeds: int, names: Sequence[str] = tuple(CASES), processes: int = 3) -> None:
     print(f"== co-placement: 30 jobs on one GPU, {seeds} job sets each; means, 95 % intervals of the makespan")
     print("   (to dqn: mean of the paired differences, dqn_gpu less the policy, with its interval)")
     asked = [(name, workload, seed) for workload in WORKLOADS for name in names for seed in range(seeds)]

@@ -48,8 +48,8 @@ def parse_history(value: Any, place: str = "history") -> ResourceHistory:
     unknown = sorted(set(value) - {"interval_s", *RESOURCES})
     if unknown:
         raise InvalidInput(f"{place}: {unknown[0]!r} is none of interval_s, {', '.join(RESOURCES)}")
-    interval = value.get("interval_s")
-    if not _is_number(interval) or not interval > 0:
+    interval: Any = value.get("interval_s")
+    if not _is_number(interval) or interval <= 0:
         raise InvalidInput(f"{place}, interval_s: {interval!r} must be a number above 0")
     series = {name: _series(value.get(name), f"{place}, {name}") for name in RESOURCES}
     for name, samples in series.items():

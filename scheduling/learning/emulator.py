@@ -114,7 +114,7 @@ class Weights:
 
     slowdown: float = 1.0
     makespan: float = 90.0
-    crowding: float = 30.0
+    crowding: float = 12.0
 
 
 def costs(episode: Episode, jobs: Sequence[Usage], at_s: np.ndarray, weights: Weights) -> np.ndarray:

@@ -33,7 +33,7 @@ from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
 #: Seeds of the job sets: those of training and of choosing the best model; tests and benchmarks use those below.
 FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED = 1_000_000, 2_000_000
-_CHECK_EVERY = 10
+_CHECK_EVERY = 5
 _VALIDATION_SETS = 10
 JobSet = tuple[ResourceHistory, ...]
 
@@ -48,10 +48,10 @@ class Settings:
     stretch: float = 2.0
     sets: int = 50
     jobs: int = JOBS
-    iterations: int = 100
+    iterations: int = 60
     episodes: int = 16
     hidden: tuple[int, ...] = (64, 32)
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
     entropy: float = 0.01
     weights: Weights = field(default_factory=Weights)
     seed: int = 0

@@ -74,7 +74,9 @@ class LearnedPolicy(PackingPolicy):
         found = super().allocate(snapshot)
         if not any(reason.token == "held_back" for reason in found.reasons.values()):  # noqa: S105
             return found
-        return replace(found, next_wake_at=snapshot.now + self.parameters.look_again_s)
+        # Moments that all rounds agree on, so that wakes do not add up.
+        every = self.parameters.look_again_s
+        return replace(found, next_wake_at=(snapshot.now // every + 1) * every)
 
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
         parts = {key: demand for key, demand in wanted.items() if _is_part(demand)}

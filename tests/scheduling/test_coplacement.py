@@ -254,7 +254,8 @@ def test_who_is_held_back_is_looked_at_again(name: str) -> None:
     plan = plan_round(make_snapshot(running, waiting, nodes=make_nodes(1)), load_policy(name))
     assert not plan.moves
     assert plan.reasons[waiting.id].token == "held_back"
-    assert plan.next_wake_at == pytest.approx(make_snapshot().now + 30.0)
+    assert plan.next_wake_at is not None
+    assert 0 < plan.next_wake_at - make_snapshot().now <= 30.0
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -446,7 +447,8 @@ def test_deciding_needs_no_pytorch() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from scheduling.policies import load_policy as load; load('dqn_gpu'); sys.exit('torch' in sys.modules)"
+    code = "import sys; from scheduling.policies import load_policy; load_policy('dqn_gpu')"
+    code += "; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 

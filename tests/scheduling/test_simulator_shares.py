@@ -147,6 +147,17 @@ def test_a_node_list_of_openb_is_a_cluster(tmp_path: Path) -> None:
         load_cluster(tmp_path / "bad.csv")
 
 
+@pytest.mark.parametrize("head", ["", "machine,gpu_type,cap_cpu,cap_mem,cap_gpu\n"])
+def test_machines_of_pai_are_a_cluster(tmp_path: Path, head: str) -> None:
+    (tmp_path / "m.csv").write_text(head + "a,CPU,96,512,0\nb,T4,96,512,2\nc,V100M32,96,384,8\n")
+    first, second = load_cluster(tmp_path / "m.csv").nodes
+    assert (first.name, first.type, first.gpu_ids, first.cpu_milli) == ("b", "T4", (0, 1), 96_000)
+    assert (second.memory_mib, second.gpu_memory_mib, len(second.gpu_ids)) == (393_216, 32_768, 8)
+    (tmp_path / "m.csv").write_text("b,T4,96,512,two\n")
+    with pytest.raises(InvalidInput, match="line 1, column cap_gpu: 'two' is not a number"):
+        load_cluster(tmp_path / "m.csv")
+
+
 def test_a_cluster_file_says_what_its_nodes_have(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(
         '{"nodes": [{"type": "a", "gpus": 2, "cpus": 1.5, "memory_mib": 512, "gpu_memory_mib": 99}]}'

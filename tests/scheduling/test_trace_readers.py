@@ -279,3 +279,75 @@ def test_the_published_traces_are_read() -> None:
     assert list(found.values()) == [6203, 60, 960, 150]
     known = read_throughputs(DATA / "gavel/simulation_throughputs.json")
     assert len(load_trace(DATA / "gavel/traces/msr_seed0_2869ce.trace", known).jobs) == 533
+
+
+# PAI ----------------------------------------------------------------------------------------------------
+
+PAI_JOBS = "j1,i1,ana,Terminated,100.0,400.0\nj2,i2,bo,Running,150.0,\nj3,i3,cem,Terminated,120.0,700.0\n"
+PAI_TASKS = (
+    "j1,worker,2,Terminated,110.0,400.0,600.0,29.3,25.0,T4\n"
+    "j1,ps,1,Terminated,110.0,400.0,600.0,29.3,,\n"
+    "j2,worker,1,Running,160.0,,600.0,29.3,100.0,P100\n"
+    "j3,tf,1,Terminated,130.0,700.0,1200.0,58.6,250.0,MISC\n"
+)
+PAI_INSTANCES = "j1,worker,a,w,x,Terminated,110.0,350.0,m\nj1,worker,b,w,x,Terminated,120.0,400.0,m\n"
+
+
+def pai(folder: Path, *, header: bool = False, **tables: str) -> Path:
+    from scheduling.simulator.readers import pai as reader
+
+    columns = {"job": reader.JOB, "task": reader.TASK, "instance": reader.INSTANCE}
+    for name, text in tables.items():
+        first = ",".join(columns[name]) + "\n" if header else ""
+        (folder / f"pai_{name}_table.csv").write_text(first + text)
+    return folder / "pai_task_table.csv"
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_the_tables_of_pai_are_instances_with_their_users_and_times(tmp_path: Path, *, header: bool) -> None:
+    path = pai(tmp_path, header=header, job=PAI_JOBS, task=PAI_TASKS, instance=PAI_INSTANCES)
+    assert detect(path) == "pai"
+    trace = load_trace(path, types=["P100", "T4"])
+    found = [
+        (job.id, job.user, job.arrival_s, job.total_steps, job.min_gpus, job.gpu_milli, job.types) for job in trace.jobs
+    ]
+    assert found == [
+        ("j1/worker/0", "ana", 0.0, 240.0, 1, 250, ("T4",)),
+        ("j1/worker/1", "ana", 0.0, 280.0, 1, 250, ("T4",)),
+        ("j3/tf/0", "cem", 20.0, 570.0, 3, 1_000, ()),
+    ]
+    assert (trace.jobs[0].cpu_milli, trace.jobs[0].memory_mib) == (6_000, round(29.3 * 1_024))
+    assert trace.skipped == {"tasks without a GPU": 1, "tasks that did not end": 1}
+
+
+def test_a_task_table_of_pai_is_enough(tmp_path: Path) -> None:
+    first, *_ = load_trace(pai(tmp_path, task=PAI_TASKS)).jobs
+    assert (first.user, first.total_steps) == ("", 290.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("25.0,T4", "much,T4", "line 1, column plan_gpu: 'much' is not a number"),
+        ("25.0,T4", "25.0,T4,7", "line 1, column 11: 11 columns where 10 are needed"),
+        ("j1,worker,2", "j1,worker,1e9", "line 1, column inst_num: 1000000000 must be at most"),
+        ("250.0", "1e9", "line 4, column plan_gpu"),
+    ],
+)
+def test_a_table_of_pai_that_is_wrong_is_named_by_line_and_column(
+    tmp_path: Path, old: str, new: str, place: str
+) -> None:
+    with pytest.raises(InvalidInput, match=place):
+        load_trace(pai(tmp_path, task=PAI_TASKS.replace(old, new)))
+
+
+def test_columns_may_stand_in_another_order_beside_the_table(tmp_path: Path) -> None:
+    path = pai(tmp_path, task="P100,j,t,1,Terminated,0,9,100,1,50\n")
+    path.with_suffix(".header").write_text(
+        "gpu_type,job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu\n"
+    )
+    [job] = load_trace(path).jobs
+    assert (job.types, job.gpu_milli) == (("P100",), 500)
+    path.with_suffix(".header").write_text("gpu_type,job_name\n")
+    with pytest.raises(InvalidInput, match=r"pai_task_table.header: .*plan_gpu.* is missing"):
+        load_trace(path)

@@ -17,7 +17,7 @@ from scheduling.learning.images import Profile
 PROFILES: dict[str, Profile] = {"dqn_gpu": "series", "deeprm_max": "max", "deeprm_mean": "mean"}
 #: What may be set, with its bounds.
 NUMBERS = {
-    "iterations": (100, 1, 100_000),
+    "iterations": (60, 1, 100_000),
     "episodes": (16, 2, 1_000),
     "sets": (50, 1, 10_000),
     "jobs": (30, 2, 1_000),
