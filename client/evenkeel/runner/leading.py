@@ -100,7 +100,7 @@ class Party:
         port, first = free_port(self._address), self._spec.workers
         for number, follower in enumerate(self.followers, start=1):
             count = self._others[follower.node]
-            place = {"first_rank": first, "world_size": self.world_size, "group_rank": number}
+            place: dict[str, int | str] = {"first_rank": first, "world_size": self.world_size, "group_rank": number}
             place |= {"master_address": self._address, "master_port": port}
             follower.channel.send({"kind": "start", "workers": count, "place": place})
             ranks = range(first, first + count)
