@@ -36,7 +36,7 @@ def place() -> Iterator[Path]:
 @pytest.fixture
 def executor(place: Path, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmExecutor]:
     monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
-    made = SlurmExecutor(place / "data", conf=str(slurm.conf), emulated=True, lease_s=4.0, skew_s=1.0)
+    made = SlurmExecutor(place / "data", conf=str(slurm.conf), emulated=True)
     yield made
     made.reap_orphans([], min_age_s=-2.0)
 
@@ -126,6 +126,7 @@ class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract
     def test_what_runs_on_a_lost_node_holds_its_gpus_until_its_lease_is_over(
         self, executor: Executor, request_for: Any, place: Path, slurm: SlurmCluster
     ) -> None:
+        executor = SlurmExecutor(place / "data", emulated=True, lease_s=15.0, skew_s=1.0)
         request = request_for(WAITING, str(place), placement={"gpu3": (0,)})
         executor.launch(request)
         _, runner = self.pids(place, 0)
