@@ -220,7 +220,7 @@ class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract
     ) -> None:
         request = request_for()
         executor.launch(request)
-        executor._job_file(request.run_id, 1).unlink()
+        executor._notes.forget(request.run_id, 1)
         self.another(executor).launch(request)
         assert reason(ended(executor, request.run_id)) == "done"
         assert (place / "starts").read_text() == "started\n"
