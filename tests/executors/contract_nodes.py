@@ -44,6 +44,7 @@ with evenkeel.training() as run:
 """
 
 
+@pytest.mark.timeout(600)
 class NodesContract(Requests):
     @pytest.fixture
     def nodes(self, executor: Executor) -> list[str]:
@@ -67,7 +68,8 @@ class NodesContract(Requests):
         assert self.last_state(request)["sums"] == [6.0] * steps
         moved = dataclasses.replace(request, epoch=2, placement={nodes[-1]: (0,)}, total_steps=steps + 5)
         executor.launch(moved)
-        assert reason(ended(executor, request.run_id, 2)) == "done"
+        fact = ended(executor, request.run_id, 2)
+        assert reason(fact) == "done", fact.exit
         assert self.last_state(request)["sums"] == [6.0] * steps + [1.0] * 5
 
     def test_ddp_on_two_nodes_computes_what_one_node_does(
@@ -77,7 +79,8 @@ class NodesContract(Requests):
         for placement in ({nodes[0]: (0, 1)}, {nodes[0]: (0,), nodes[1]: (0,)}):
             request = request_for(DDP, total_steps=6, placement=placement)
             executor.launch(request)
-            assert reason(ended(executor, request.run_id)) == "done"
+            fact = ended(executor, request.run_id)
+            assert reason(fact) == "done", fact.exit
             text = (self.epoch_dir(request) / "logs" / "rank1.log").read_text()
             losses.append([line.removeprefix("1/2: ") for line in text.splitlines() if line.startswith("1/2: ")])
         assert len(losses[0]) == 6

@@ -28,7 +28,9 @@ from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, real_nodes, type_name
 from scheduling.executors.local.layout import read_object
 from scheduling.executors.local.sweeping import sdk_dir_of
-from tests.executors.contract import ended, reason, until
+from tests.executors.contract import Requests, ended, reason, until
+from tests.executors.contract_deaths import DeathsContract
+from tests.executors.contract_nodes import NodesContract
 from tests.executors.contract_sharing import SharingContract
 
 SLEEPER = "import time; time.sleep(600)"
@@ -87,7 +89,9 @@ def log_of(place: Path, request: LaunchRequest, rank: int = 0) -> str:
     return rest
 
 
-class TestLocalExecutor(SharingContract):
+class OnLocal(Requests):
+    """What the suite asks of an executor's tests."""
+
     @pytest.fixture
     def executor(self, executor: LocalExecutor) -> Executor:
         return executor
@@ -108,6 +112,21 @@ class TestLocalExecutor(SharingContract):
         newest = max(checkpoints.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
         state: dict[str, Any] = json.loads((newest / "state.json").read_text())["state"]
         return state
+
+
+class TestLocalNodes(OnLocal, NodesContract):
+    """Several virtual nodes, all of this machine."""
+
+    @pytest.fixture
+    def executor(self, place: Path) -> Iterator[Executor]:
+        made = LocalExecutor(place / "data", "a=titan_xp:4,b=titan_xp:4,c=titan_xp:4", warm_start=False)
+        yield made
+        made.reap_orphans([], min_age_s=-2.0)
+
+
+class TestLocalExecutor(OnLocal, SharingContract, DeathsContract):
+    def another(self, executor: Executor) -> Executor:
+        return LocalExecutor(self.where / "data", "titan_xp:6", warm_start=False)
 
     # Things that die
 

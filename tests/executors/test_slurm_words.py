@@ -113,6 +113,12 @@ def test_states_of_nodes(state: str, reachable: bool, drain_reason: str | None) 
     assert (node.info.reachable, node.info.drain_reason) == (reachable, drain_reason)
 
 
+def test_a_reserved_node_is_closed_unless_jobs_go_into_the_reservation() -> None:
+    text = NODE.replace("State=IDLE", "State=IDLE+RESERVED")
+    assert parse_nodes(text)[0].info.drain_reason == "reserved"
+    assert parse_nodes(text, reservation="ours")[0].info.drain_reason is None
+
+
 @pytest.mark.parametrize(
     ("gres", "types"),
     [

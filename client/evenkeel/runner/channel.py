@@ -140,4 +140,4 @@ def join(address: str, port: int, key: bytes, node: str) -> Channel:
 
 
 def _family(address: str) -> socket.AddressFamily:
-    return socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0][0]  # type: ignore[return-value]
+    return socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0][0]

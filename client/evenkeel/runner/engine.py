@@ -14,7 +14,7 @@ from typing import Any
 
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
-from evenkeel.runner.leading import Follower, NodesMissing, Party, RemoteWorker
+from evenkeel.runner.leading import Follower, NodesMissing, Party, RemoteWorker, understand
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import (
     descendants,
@@ -194,26 +194,8 @@ class Runner:
                 self._after_end_of(by_pid[pid])
 
     def _hear(self, follower: Follower) -> None:
-        """What another node's runner says; it may come from an older version, or make no sense."""
         for message in follower.channel.receive():
-            match message.get("kind"):
-                case "ended":
-                    for worker in follower.workers:
-                        if worker.rank == message.get("rank") and worker.running:
-                            worker.output.tail = str(message.get("tail")).encode()
-                            self._end_remote(worker, int(message["status"]), bool(message.get("oom")))
-                case "error":
-                    self._heard.errors.append(dict(message["line"]))
-                case "failed":
-                    log.warning("%s", message.get("text"))
-                    follower.channel.close()
-                case "asked_to_end":
-                    self.order(Order.STOP)
-                case "usage":
-                    follower.usage = {name: float(value) for name, value in dict(message["usage"]).items()}
-                    self._heard.contact |= bool(message.get("contact"))
-                    if message.get("over"):
-                        self.order(Order.MEMORY)
+            understand(message, follower, self._heard, self.order, self._end_remote)
 
     def _end_remote(self, worker: RemoteWorker, status: int, oom: bool) -> None:
         worker.end(status, sum(not other.running for other in self._workers))

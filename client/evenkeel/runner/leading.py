@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.channel import Channel, Door, Message
+from evenkeel.runner.listening import Heard
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec, Place
+from evenkeel.runner.verdict import Order
 from evenkeel.runner.workers import Worker, free_port
 from evenkeel.sdk.control import Control
 
@@ -100,7 +102,7 @@ class Party:
         port, first = free_port(self._address), self._spec.workers
         for number, follower in enumerate(self.followers, start=1):
             count = self._others[follower.node]
-            place = {"first_rank": first, "world_size": self.world_size, "group_rank": number}
+            place: dict[str, int | str] = {"first_rank": first, "world_size": self.world_size, "group_rank": number}
             place |= {"master_address": self._address, "master_port": port}
             follower.channel.send({"kind": "start", "workers": count, "place": place})
             ranks = range(first, first + count)
@@ -108,10 +110,6 @@ class Party:
             first += count
         own = Place(0, self.world_size, self._address, port)
         return own, [worker for follower in self.followers for worker in follower.workers]
-
-    def hear(self, follower: Follower) -> list[Message]:
-        """What the node says; one that says nothing any more is taken for lost by `tick`."""
-        return follower.channel.receive()
 
     def tick(self, control: Control) -> list[RemoteWorker]:
         """Signs of life, and what the ranks are to know. Returns workers that were running on nodes now lost."""
@@ -140,3 +138,31 @@ class Party:
             follower.channel.send({"kind": "leave"})
             follower.channel.close()
         self._door.close()
+
+
+def understand(
+    message: Message,
+    follower: Follower,
+    heard: Heard,
+    order: Callable[[Order], None],
+    end: Callable[[RemoteWorker, int, bool], None],
+) -> None:
+    """What another node's runner says: how a worker ended, what one complained of, what they use."""
+    match message.get("kind"):
+        case "ended":
+            for worker in follower.workers:
+                if worker.rank == message.get("rank") and worker.running:
+                    worker.output.tail = str(message.get("tail")).encode()
+                    end(worker, int(message["status"]), bool(message.get("oom")))
+        case "error":
+            heard.errors.append(dict(message["line"]))
+        case "failed":
+            log.warning("%s", message.get("text"))
+            follower.channel.close()
+        case "asked_to_end":
+            order(Order.STOP)
+        case "usage":
+            follower.usage = {name: float(value) for name, value in dict(message["usage"]).items()}
+            heard.contact |= bool(message.get("contact"))
+            if message.get("over"):
+                order(Order.MEMORY)

@@ -49,7 +49,9 @@ def judge(
         if order is not None and not heard.done:
             return _as_ordered(order, heard, limits) if order is Order.TIME_LIMIT else Verdict("stopped", exit_code=0)
         return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
-    by_itself = [worker for worker in workers if worker.failed and not worker.signalled]
+    # An engine that ends a job sends SIGTERM to all of its processes, not to us alone.
+    asked = (signal.SIGTERM,) if order is Order.STOP else ()
+    by_itself = [worker for worker in workers if worker.failed and not (worker.signalled or worker.signal in asked)]
     if by_itself and order not in (Order.KILL, Order.MEMORY):
         return _failure(_first(by_itself, heard), heard, oom, in_group)
     if order is not None:

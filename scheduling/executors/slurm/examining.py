@@ -60,7 +60,7 @@ def examine(commands: Commands, options: Options, shared: Path, api_url: str) ->
         answer = " ".join(commands.run("scontrol", "ping").split())
         yield Finding("connection", "UP" in answer, answer, "start slurmctld, or set EVENKEEL_SLURM_CONF")
         yield _version(commands.run("sbatch", "--version"))
-        nodes = parse_nodes(commands.nodes(), options.partition, emulated=options.emulated)
+        nodes = parse_nodes(commands.nodes(), options.partition, reservation=options.reservation)
     except ExecutorError as error:
         yield Finding(
             "connection", False, str(error), "set EVENKEEL_SLURM_CONF to the cluster's slurm.conf, check munge"

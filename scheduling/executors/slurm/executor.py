@@ -6,25 +6,25 @@ import contextlib
 import logging
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
-from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import ExitInfo, Fact, Finding, LaunchRequest, NodeInfo, Preparation, Progress
 from scheduling.executors.local import facts, preparing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.launching import make_job_dir, own_environment
-from scheduling.executors.local.layout import Layout, RunRecord, checked_name, read_object
+from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.slurm import examining, launching
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
+from scheduling.executors.slurm.seeing import Notes, Seen, as_executor_error, decisive, look_afresh
 
 log = logging.getLogger(__name__)
 
@@ -33,20 +33,6 @@ GONE_S = 45.0  # from scancel until the nodes have said that nothing is left
 LOOK_S = 0.25
 CLOCK_S = 1.0  # squeue is asked after `Seen.at`; a job noted since, or just before, may be missing from what it says
 OURS = Account(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Jobs by name, as they were at one moment."""
-
-    at: float
-    jobs: Mapping[str, Sequence[SlurmJob]]
-
-    def of(self, run_id: str, epoch: int) -> Sequence[SlurmJob]:
-        return self.jobs.get(launching.job_name(run_id, epoch), ())
-
-    def live(self, run_id: str, epoch: int) -> list[SlurmJob]:
-        return [job for job in self.of(run_id, epoch) if not job.over]
 
 
 class SlurmExecutor:
@@ -62,6 +48,7 @@ class SlurmExecutor:
     def __init__(self, shared_dir: str | Path, **options: Any) -> None:
         self._layout = Layout(Path(shared_dir).resolve(), "slurm")
         self._layout.prepare()
+        self._notes = Notes(self._layout.own)
         self._options = Options(**options)
         self._commands = Commands(self._options.conf, self._options.command_timeout_s)
 
@@ -73,7 +60,7 @@ class SlurmExecutor:
     def launch(self, request: LaunchRequest) -> None:
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
         epoch_dir = self._layout.epoch_dir(record, request.epoch)
-        with self._layout.locked(record.run_id), _as_executor_error("launch"):
+        with self._layout.locked(record.run_id), as_executor_error("launch"):
             if not self._may_launch(record, request.epoch):
                 return
             nodes = self._nodes()
@@ -84,11 +71,11 @@ class SlurmExecutor:
             launching.prepare(self._layout, request, groups, self._options, epoch_dir, nodes)
             self._layout.begin(record.run_id, request.epoch)
             job_id = self._commands.submit(launching.arguments(request, groups, self._options, epoch_dir))
-            self._note(record.run_id, request.epoch, job_id)
+            self._notes.write(record.run_id, request.epoch, job_id)
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
-        with self._layout.locked(run_id), _as_executor_error("stop"):
+        with self._layout.locked(run_id), as_executor_error("stop"):
             if record is None or not self._layout.begun(run_id, epoch):
                 self._layout.call_off(run_id, epoch)
                 return
@@ -98,12 +85,12 @@ class SlurmExecutor:
 
     def kill(self, run_id: str, epoch: int) -> None:
         """Returns when Slurm says that the processes are gone, or after KILL_GRACE_S + GONE_S."""
-        with self._layout.locked(run_id), _as_executor_error("kill"):
+        with self._layout.locked(run_id), as_executor_error("kill"):
             record = self._layout.record(run_id)
             if record is None or not self._layout.begun(run_id, epoch):
                 self._layout.call_off(run_id, epoch)
                 return
-            self._kill_mark(run_id, epoch).touch(mode=0o600)
+            self._notes.kill_mark(run_id, epoch).touch(mode=0o600)
             live = self._live(run_id, epoch)
             if live and not any(job.pending for job in live):
                 self._commands.cancel([min(job.job_id for job in live)], "--batch", "--signal=USR1")  # the leading one
@@ -146,7 +133,7 @@ class SlurmExecutor:
                 if (
                     (record.run_id, epoch) in known
                     or not live
-                    or time.time() - self._noted_at(record.run_id, epoch) <= min_age_s
+                    or time.time() - self._notes.at(record.run_id, epoch) <= min_age_s
                 ):
                     continue
                 self.kill(record.run_id, epoch)
@@ -158,7 +145,11 @@ class SlurmExecutor:
     def _nodes(self) -> dict[str, SlurmNode]:
         options = self._options
         found = parse_nodes(
-            self._commands.nodes(), options.partition, emulated=options.emulated, memory_mib=options.gpu_memory_mib
+            self._commands.nodes(),
+            options.partition,
+            reservation=options.reservation,
+            emulated=options.emulated,
+            memory_mib=options.gpu_memory_mib,
         )
         return {node.info.name: node for node in found}
 
@@ -171,11 +162,11 @@ class SlurmExecutor:
             raise ExecutorError(f"epoch {epoch} of run {record.run_id} is stale: epoch {newest} exists", permanent=True)
         if not self._layout.begun(record.run_id, epoch):
             return True
-        if self._noted(record.run_id, epoch) is not None:
+        if self._notes.job_id(record.run_id, epoch) is not None:
             return False
         # It was sent, perhaps, and nobody learnt as which job.
         if found := self._known_to_slurm(record.run_id, epoch):
-            self._note(record.run_id, epoch, found[0].job_id)
+            self._notes.write(record.run_id, epoch, found[0].job_id)
             return False
         shutil.rmtree(self._layout.epoch_dir(record, epoch) / "claim", ignore_errors=True)  # ours, see `_close`
         return True
@@ -209,23 +200,6 @@ class SlurmExecutor:
         at = time.time()  # what is sent from now on may be missing
         return Seen(at, self._commands.jobs(launching.NAME_PREFIX))
 
-    def _job_file(self, run_id: str, epoch: int) -> Path:
-        return self._layout.own / f"{checked_name(run_id)}.{int(epoch)}.slurm"
-
-    def _kill_mark(self, run_id: str, epoch: int) -> Path:
-        return self._layout.own / f"{checked_name(run_id)}.{int(epoch)}.killed"
-
-    def _note(self, run_id: str, epoch: int, job_id: int) -> None:
-        write_atomically(self._job_file(run_id, epoch), {"job_id": job_id, "at": time.time()})
-
-    def _noted(self, run_id: str, epoch: int) -> int | None:
-        job_id = (read_object(self._job_file(run_id, epoch)) or {}).get("job_id")
-        return job_id if isinstance(job_id, int) else None
-
-    def _noted_at(self, run_id: str, epoch: int) -> float:
-        noted = (read_object(self._job_file(run_id, epoch)) or {}).get("at")
-        return float(noted) if isinstance(noted, int | float) else float("-inf")
-
     def _live(self, run_id: str, epoch: int) -> list[SlurmJob]:
         return self._see().live(run_id, epoch)
 
@@ -257,12 +231,12 @@ class SlurmExecutor:
         mine = seen.of(run_id, epoch)
         if any(not job.over for job in mine):
             return Fact(run_id, epoch, "alive", now)
-        if not mine and self._noted(run_id, epoch) is None:
+        if not mine and self._notes.job_id(run_id, epoch) is None:
             return self._look_unnoted(record, epoch, now)
-        if not mine and self._noted_at(run_id, epoch) >= seen.at - CLOCK_S:
+        if not mine and self._notes.at(run_id, epoch) >= seen.at - CLOCK_S:
             return Fact(run_id, epoch, "alive", now)
-        _look_afresh(epoch_dir)
-        job = _decisive(mine or self._commands.past_jobs(launching.job_name(run_id, epoch)) or (), epoch_dir)
+        look_afresh(epoch_dir)
+        job = decisive(mine or self._commands.past_jobs(launching.job_name(run_id, epoch)) or (), epoch_dir)
         left = facts.read_exit(epoch_dir)
         if left is None and job is not None and self._may_run_on(job, epoch_dir, now):
             return Fact(run_id, epoch, "alive", now)
@@ -279,10 +253,10 @@ class SlurmExecutor:
         if not self._layout.lock_is_free(run_id):
             return Fact(run_id, epoch, "alive", now)
         with self._layout.locked(run_id, timeout_s=0):
-            if self._noted(run_id, epoch) is not None:
+            if self._notes.job_id(run_id, epoch) is not None:
                 return Fact(run_id, epoch, "alive", now)
             if found := self._known_to_slurm(run_id, epoch):
-                self._note(run_id, epoch, found[0].job_id)
+                self._notes.write(run_id, epoch, found[0].job_id)
                 return Fact(run_id, epoch, "alive", now)
             with contextlib.suppress(FileNotFoundError):
                 (self._layout.epoch_dir(record, epoch) / "claim").mkdir(mode=0o700)
@@ -304,7 +278,7 @@ class SlurmExecutor:
         return not gone.isdisjoint(listed)
 
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
-        ending = ending_of(job, epoch_dir, killed=self._kill_mark(record.run_id, epoch).exists())
+        ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())
         try:
             return facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, signal=ending.signal)
         except OSError as error:
@@ -317,29 +291,3 @@ class SlurmExecutor:
         (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
         for path in (epoch_dir / "secrets", *epoch_dir.glob("node-*/secrets")):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
-    """The job that claimed the epoch, or the newest of them."""
-    with contextlib.suppress(OSError, ValueError):
-        claimed = int((epoch_dir / "claim" / "job").read_text())
-        if found := [job for job in jobs if job.job_id == claimed]:
-            return found[0]
-    return max(jobs, key=lambda job: job.job_id, default=None)
-
-
-def _look_afresh(directory: Path) -> None:
-    """Shared file systems remember for a while that a file is not there, unless we change its directory."""
-    with contextlib.suppress(OSError):
-        draft = directory / ".looking"
-        draft.touch(mode=0o600)
-        draft.unlink()
-
-
-@contextlib.contextmanager
-def _as_executor_error(verb: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        permanent = isinstance(error, PermissionError)
-        raise ExecutorError(f"cannot {verb} the run: {error}", permanent=permanent) from error

@@ -30,8 +30,13 @@ class SlurmNode:
         return not self.info.reachable
 
 
-def parse_nodes(text: str, partition: str = "", *, emulated: bool = False, memory_mib: int = 0) -> list[SlurmNode]:
-    """Those of the partition (all where none is named) that have GPUs."""
+def parse_nodes(
+    text: str, partition: str = "", *, reservation: str = "", emulated: bool = False, memory_mib: int = 0
+) -> list[SlurmNode]:
+    """Those of the partition (all where none is named) that have GPUs. Where jobs go into a reservation, nodes that
+    are reserved are not closed to them."""
+    if reservation:
+        text = text.replace("+RESERVED", "")
     found = (parse_node(line, emulated, memory_mib) for line in text.splitlines() if "NodeName=" in line)
     return [node for node, partitions in found if node.gpu_types and (not partition or partition in partitions)]
 

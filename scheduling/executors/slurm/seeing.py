@@ -1,0 +1,83 @@
+"""What is known of launches: what was noted here, and what Slurm had at one moment."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenkeel.runner.reports import write_atomically
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.layout import checked_name, read_object
+from scheduling.executors.slurm import launching
+from scheduling.executors.slurm.commands import SlurmJob
+
+
+class Notes:
+    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.killed`: that it shall be killed."""
+
+    def __init__(self, own: Path) -> None:
+        self._own = own
+
+    def _file(self, run_id: str, epoch: int) -> Path:
+        return self._own / f"{checked_name(run_id)}.{int(epoch)}.slurm"
+
+    def kill_mark(self, run_id: str, epoch: int) -> Path:
+        return self._own / f"{checked_name(run_id)}.{int(epoch)}.killed"
+
+    def write(self, run_id: str, epoch: int, job_id: int) -> None:
+        write_atomically(self._file(run_id, epoch), {"job_id": job_id, "at": time.time()})
+
+    def forget(self, run_id: str, epoch: int) -> None:
+        self._file(run_id, epoch).unlink(missing_ok=True)
+
+    def job_id(self, run_id: str, epoch: int) -> int | None:
+        job_id = (read_object(self._file(run_id, epoch)) or {}).get("job_id")
+        return job_id if isinstance(job_id, int) else None
+
+    def at(self, run_id: str, epoch: int) -> float:
+        noted = (read_object(self._file(run_id, epoch)) or {}).get("at")
+        return float(noted) if isinstance(noted, int | float) else float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Jobs by name, as they were at one moment."""
+
+    at: float
+    jobs: Mapping[str, Sequence[SlurmJob]]
+
+    def of(self, run_id: str, epoch: int) -> Sequence[SlurmJob]:
+        return self.jobs.get(launching.job_name(run_id, epoch), ())
+
+    def live(self, run_id: str, epoch: int) -> list[SlurmJob]:
+        return [job for job in self.of(run_id, epoch) if not job.over]
+
+
+def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
+    """The job that claimed the epoch, or the newest of them."""
+    with contextlib.suppress(OSError, ValueError):
+        claimed = int((epoch_dir / "claim" / "job").read_text())
+        if found := [job for job in jobs if job.job_id == claimed]:
+            return found[0]
+    return max(jobs, key=lambda job: job.job_id, default=None)
+
+
+def look_afresh(directory: Path) -> None:
+    """Shared file systems remember for a while that a file is not there, unless we change its directory."""
+    with contextlib.suppress(OSError):
+        draft = directory / ".looking"
+        draft.touch(mode=0o600)
+        draft.unlink()
+
+
+@contextlib.contextmanager
+def as_executor_error(verb: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        permanent = isinstance(error, PermissionError)
+        raise ExecutorError(f"cannot {verb} the run: {error}", permanent=permanent) from error

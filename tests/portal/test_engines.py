@@ -1,0 +1,134 @@
+"""Which executor a cluster has, what it is told, and what its engine says of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from portal import env
+from portal.engines import read_slurm_options
+from portal.jobs import tasks
+from portal.jobs.models import Cluster, Node
+from portal.jobs.services import administration, drains
+from scheduling.executors.base import AcceleratorInfo, Finding, NodeInfo
+from tests.portal.world import World
+
+NODE = NodeInfo("a", (AcceleratorInfo(0, "a100", "slurm-a-0", 0, False),), cpus=16, memory_mib=64_000)
+
+
+def observe(cluster: Cluster, node: NodeInfo) -> Node:
+    administration.record_inventory(cluster=cluster, nodes=[node], now=timezone.now())
+    return Node.objects.get(name=node.name)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster.objects.create(name="slurm", executor="slurm")
+
+
+@pytest.mark.django_db
+def test_a_node_that_its_engine_drains_is_drained_until_it_is_resumed_there(cluster: Cluster) -> None:
+    assert not observe(cluster, NODE).drained
+    node = observe(cluster, replace(NODE, drain_reason="fan broken"))
+    assert (node.drained, node.drain_reason) == (True, "slurm: fan broken")
+    assert observe(cluster, replace(NODE, drain_reason="fan and disk")).drain_reason == "slurm: fan and disk"
+    assert not observe(cluster, NODE).drained
+
+
+@pytest.mark.django_db
+def test_what_people_drained_stays_drained_whatever_the_engine_says(cluster: Cluster) -> None:
+    node = observe(cluster, NODE)
+    drains.drain_node(actor=None, node=node, now=timezone.now(), reason="a new rack")
+    assert observe(cluster, replace(NODE, drain_reason="fan broken")).drain_reason == "a new rack"
+    assert observe(cluster, NODE).drained
+
+
+@pytest.mark.django_db
+def test_a_new_cluster_has_the_executor_of_the_settings(settings: Any) -> None:
+    settings.EVENKEEL_EXECUTOR = "slurm"
+    call_command("bootstrap", print_json=True, stdout=StringIO())
+    assert Cluster.objects.get().executor == "slurm"
+    settings.EVENKEEL_EXECUTOR = "local"
+    call_command("bootstrap", print_json=True, stdout=StringIO())
+    assert Cluster.objects.get().executor == "local"
+
+
+@pytest.mark.django_db
+def test_the_executor_is_not_changed_under_runs_that_hold_gpus(settings: Any) -> None:
+    world = World({"a": 2})
+    world.submit()
+    world.round()
+    settings.EVENKEEL_EXECUTOR = "slurm"
+    with pytest.raises(CommandError, match="still hold GPUs"):
+        call_command("bootstrap", print_json=True, stdout=StringIO())
+    assert Cluster.objects.get().executor == "local"
+
+
+class Examined:
+    def __init__(self, *findings: Finding) -> None:
+        self._findings = findings
+
+    def examine(self, api_url: str) -> tuple[Finding, ...]:
+        return self._findings
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_the_doctor_says_what_to_put_right(monkeypatch: pytest.MonkeyPatch, ok: bool) -> None:
+    finding = Finding("clocks", ok, "at most 40.0 s apart", "run chrony")
+    monkeypatch.setattr("portal.jobs.management.commands.doctor.executor_for", lambda name: Examined(finding))
+    said = StringIO()
+    if ok:
+        call_command("doctor", stdout=said)
+    else:
+        with pytest.raises(CommandError, match="1 to put right"):
+            call_command("doctor", stdout=said)
+    assert ("run chrony" in said.getvalue()) == (not ok)
+    assert "clocks: at most 40.0 s apart" in said.getvalue()
+
+
+def test_the_doctor_examines_the_local_executor(settings: Any, tmp_path: Path) -> None:
+    local = {"data_dir": tmp_path, "virtual_accelerators": "titan_xp:2", "isolation": "none"}
+    settings.EVENKEEL_EXECUTOR_OPTIONS = {"local": local}
+    tasks.executor_for.cache_clear()
+    said = StringIO()
+    try:
+        call_command("doctor", stdout=said)
+    finally:
+        tasks.executor_for.cache_clear()
+    assert "accelerators: 2 × titan_xp" in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("EVENKEEL_SLURM_PLACEMENT", "anywhere"), ("EVENKEEL_LEASE_S", "1"), ("EVENKEEL_SLURM_EMULATED", "?")],
+)
+def test_settings_that_make_no_sense_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(env.BadSetting, match=name):
+        read_slurm_options(tmp_path)
+
+
+def test_the_shared_directory_is_the_data_directory_unless_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_slurm_options(tmp_path)["shared_dir"] == tmp_path
+    monkeypatch.setenv("EVENKEEL_SLURM_SHARED_DIR", str(tmp_path / "shared"))
+    assert read_slurm_options(tmp_path)["shared_dir"] == tmp_path / "shared"
+
+
+def test_options_reach_the_executor(settings: Any, tmp_path: Path) -> None:
+    options: dict[str, Any] = read_slurm_options(tmp_path)
+    settings.EVENKEEL_EXECUTOR_OPTIONS = {"slurm": options}
+    tasks.executor_for.cache_clear()
+    try:
+        assert tasks.executor_for("slurm").name == "slurm"
+    finally:
+        tasks.executor_for.cache_clear()
