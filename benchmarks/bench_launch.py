@@ -1,13 +1,14 @@
 """How long a launch takes, cold and warm, and what a checkpoint costs. Prints tables in Markdown.
 
-python benchmarks/bench_launch.py [--repeat 5] [--workers 1,2] [--sizes 1,64,256] [--executor local|slurm]
-With `--executor slurm` a throw-away Slurm on this host beside the local executor's cold start, in turn.
+python benchmarks/bench_launch.py [--repeat 5] [--workers 1,2] [--sizes 1,64,256] [--executor local|ray|slurm]
+With `--executor slurm` (or `ray`) a throw-away cluster on this host beside the local executor's cold start, in turn.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -27,7 +28,9 @@ from evenkeel.sdk.state import copy_state
 
 from scheduling.executors.base import Executor, LaunchRequest
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.ray.executor import RayExecutor
 from scheduling.executors.slurm.executor import SlurmExecutor
+from scripts.ray_cluster import NodePlan, RayCluster
 from scripts.slurm_cluster import SlurmCluster, install, running
 
 PROGRAM = """
@@ -101,28 +104,50 @@ def bench_slurm(place: Path, workers: list[int], repeat: int) -> None:
     if reason := install():
         print(f"SKIPPED: no Slurm here: {reason}")
         return
-    print("| executor | workers | launch to first step, s | stop to seen free, s |")
-    print("|---|---|---|---|")
     root = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
     with running(SlurmCluster(root, nodes=2, gpus=8)) as cluster:
         slurm = SlurmExecutor(place / "slurm" / "data", conf=str(cluster.conf), emulated=True)
-        local = LocalExecutor(place / "local" / "data", "titan_xp:8", warm_start=False)
-        for count in workers:
-            places: list[tuple[str, Executor, Path]] = [
-                ("local, cold", local, place / "local"),
-                ("slurm", slurm, place / "slurm"),
-            ]
-            found: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in places}
-            for _, _, where in places:
-                where.mkdir(exist_ok=True)
-                (where / "program.py").write_text(PROGRAM)
-            for _ in range(repeat):
-                for name, executor, where in places:
-                    found[name].append(one_launch(executor, where, count))
-            for name, measured in found.items():
-                launch, stop = zip(*measured, strict=True)
-                print(f"| {name} | {count} | {spread(launch)} | {spread(stop)} |", flush=True)
+        beside_local(slurm, place, workers, repeat)
     shutil.rmtree(root, ignore_errors=True)
+
+
+def bench_ray(place: Path, workers: list[int], repeat: int) -> None:
+    if importlib.util.find_spec("ray") is None:
+        print("SKIPPED: Ray is not installed: pip install -r requirements-ray.lock")
+        return
+    cluster = RayCluster([NodePlan("ray-1", "127.0.0.11", 8)])
+    try:
+        cluster.up()
+        with cluster.network.inside():
+            to = cluster.connection
+            data = place / "ray" / "data"
+            ray = RayExecutor(data, to.address, to.namespace, node_address=to.node_address, emulated=True)
+            beside_local(ray, place, workers, repeat)
+            ray.disconnect()
+    finally:
+        cluster.down()
+
+
+def beside_local(engine: Executor, place: Path, workers: list[int], repeat: int) -> None:
+    """The engine beside the local executor's cold start, in turn."""
+    print("| executor | workers | launch to first step, s | stop to seen free, s |")
+    print("|---|---|---|---|")
+    local = LocalExecutor(place / "local" / "data", "titan_xp:8", warm_start=False)
+    for count in workers:
+        places: list[tuple[str, Executor, Path]] = [
+            ("local, cold", local, place / "local"),
+            (engine.name, engine, place / engine.name),
+        ]
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in places}
+        for _, _, where in places:
+            where.mkdir(exist_ok=True)
+            (where / "program.py").write_text(PROGRAM)
+        for _ in range(repeat):
+            for name, executor, where in places:
+                found[name].append(one_launch(executor, where, count))
+        for name, measured in found.items():
+            launch, stop = zip(*measured, strict=True)
+            print(f"| {name} | {count} | {spread(launch)} | {spread(stop)} |", flush=True)
 
 
 def bench_checkpoints(place: Path, sizes_mib: list[int], repeat: int) -> None:
@@ -163,14 +188,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Launch and checkpoint times")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--workers", type=numbers, default=[1, 2])
-    parser.add_argument("--executor", choices=["local", "slurm"], default="local")
+    parser.add_argument("--executor", choices=["local", "ray", "slurm"], default="local")
     parser.add_argument("--sizes", type=numbers, default=[1, 64, 256], help="MiB")
     options = parser.parse_args()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{os.cpu_count()} cores, load {load}; median (least to most) of {options.repeat}\n")
     with workplace() as place:
-        if options.executor == "slurm":
-            bench_slurm(place, options.workers, options.repeat)
+        if options.executor != "local":
+            bench = bench_slurm if options.executor == "slurm" else bench_ray
+            bench(place, options.workers, options.repeat)
             return
         bench_launch(place, options.workers, options.repeat)
         bench_checkpoints(place, options.sizes, options.repeat)

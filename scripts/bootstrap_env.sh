@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Makes .venv from requirements.lock and the client; does nothing while both are unchanged.
+# Makes .venv from requirements.lock and the client; does nothing while both are unchanged. With EVENKEEL_RAY=1 also
+# what the ray executor needs (requirements-ray.lock); where that cannot be had it says so and goes on without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec 9<requirements.lock && flock 9 # two makes at once: the second waits
 
 stamp=.venv/.evenkeel-stamp
-wanted=$(cat requirements.lock client/pyproject.toml | sha256sum)
-if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null || true)" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
+plain=$(cat requirements.lock client/pyproject.toml | sha256sum)
+with_ray=$(cat requirements.lock client/pyproject.toml requirements-ray.lock | sha256sum)
+if [ "${EVENKEEL_RAY:-}" = 1 ]; then wanted=$with_ray; else wanted=$plain; fi
+made=$(cat "$stamp" 2>/dev/null || true)
+if [ -x .venv/bin/python ] && { [ "$made" = "$wanted" ] || [ "$made" = "$with_ray" ]; } && .venv/bin/python -c '' 2>/dev/null; then
   exit 0
 fi
 
@@ -80,4 +84,8 @@ progress() {
 lock=(install --disable-pip-version-check --no-input -r requirements.lock)
 if [ -t 2 ]; then "${pip[@]}" "${lock[@]}" </dev/null | progress; else "${pip[@]}" "${lock[@]}" -qq </dev/null; fi
 "${pip[@]}" install -qq --disable-pip-version-check --no-input --no-deps --no-build-isolation -e client </dev/null
+if [ "${EVENKEEL_RAY:-}" = 1 ]; then
+  "${pip[@]}" install -qq --disable-pip-version-check --no-input -r requirements-ray.lock </dev/null ||
+    say "Ray could not be installed: its tests will be skipped."
+fi
 echo "$wanted" >"$stamp"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -58,8 +58,14 @@ class Calls:
         self._probe = ray.remote(hosting.probe)
 
     def carry_out(self, call: str, arguments: dict[str, Any], timeout_s: float) -> Any:
-        known = {"nodes": self.nodes, "launch": self.launch, "look": self.look, "end": self.end}
-        known |= {"release": self.release, "probe": self.probe, "names": self.names, "version": self.version}
+        known: dict[str, Callable[..., Any]] = {
+            "version": self.version,
+            "nodes": self.nodes,
+            "probe": self.probe,
+            "launch": self.launch,
+            "look": self.look,
+            "end": self.end,
+        }
         if call not in known:
             raise ExecutorError(f"the agent knows no call {call!r}", permanent=True)
         if call in ("launch", "probe"):

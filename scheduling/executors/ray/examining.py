@@ -95,13 +95,14 @@ def _probe(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
             yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
             return
         for node in said:
-            yield from _node(node, nonce, own, with_gpus=gpu_count(node) > 0)
+            yield from of_node(node, nonce, own)
     finally:
         for path in own.glob(f"{nonce}*"):
             path.unlink(missing_ok=True)
 
 
-def _node(said: Row, nonce: str, own: Path, *, with_gpus: bool) -> Iterator[Finding]:
+def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
+    """What a node said of itself (`Calls.probe`); of one without GPUs only what concerns all."""
     name = f"node {said['name']}"
     if "problem" in said:
         fix = f"{evenkeel.__name__} must be importable there: pip install the client package into Ray's environment"
@@ -109,7 +110,7 @@ def _node(said: Row, nonce: str, own: Path, *, with_gpus: bool) -> Iterator[Find
         return
     skew_s = max(said["asked_at"] - said["at"], said["at"] - said["answered_at"], 0.0)
     yield Finding(f"{name}: clock", skew_s <= MAX_SKEW_S, f"at least {skew_s:.1f} s off", "run NTP on every machine")
-    if not with_gpus:
+    if gpu_count(said) == 0:
         return
     there = said.get("shared") == nonce and (own / said["wrote"]).exists()
     seen = said.get("shared_error") or ("seen from both sides" if there else "another file of that name")

@@ -51,11 +51,10 @@ _ACCOUNT = Account(None)
 
 
 class RayExecutor:
-    """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of
-    jobs are below it. `fence_s`: how long
-    after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to others before.
-    `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never. `emulated`: Ray's GPUs are only
-    declared, and jobs train on processors."""
+    """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of jobs
+    are below it. `fence_s`: how long after a node was lost what ran there may go on unseen; GPUs and checkpoints are
+    not given to others before. `lease_s`: a run that has not reached the portal for so long checkpoints and stops;
+    None: never. `emulated`: GPUs are only declared, and jobs train on processors."""
 
     name = "ray"
     supports_containers = False

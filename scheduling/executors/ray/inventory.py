@@ -23,7 +23,9 @@ MAX_GPUS = 1024
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
-def nodes_of(table: Sequence[Mapping[str, Any]], *, emulated: bool = False) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
+def nodes_of(
+    table: Sequence[Mapping[str, Any]], *, emulated: bool = False
+) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
     """Living nodes with GPUs by our name: (Ray's row, node). Two of one name, or of one that cannot be part of a
     file's name, are named by their addresses."""
     living = [row for row in table if row["alive"] and gpu_count(row) > 0]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scheduling.executors.ray.executor import RayExecutor
+from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.contract import requests_for
-from tests.executors.ray.cluster import NodePlan, RayCluster
 from tests.executors.ray.helpers import Requests
 
 HERE = Path(__file__).parent

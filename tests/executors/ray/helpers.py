@@ -11,7 +11,7 @@ from typing import Any
 from evenkeel.runner.processes import all_processes, read_process
 
 from scheduling.executors.base import Fact, LaunchRequest
-from tests.executors.ray.cluster import RayCluster
+from scripts.ray_cluster import RayCluster
 
 Requests = Callable[..., LaunchRequest]
 

@@ -20,8 +20,8 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import LaunchRequest
 from scheduling.executors.ray import executor as executor_module
 from scheduling.executors.ray.executor import RayExecutor
+from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.contract import ended, reason, until
-from tests.executors.ray.cluster import NodePlan, RayCluster
 from tests.executors.ray.conftest import connect
 from tests.executors.ray.helpers import Requests, alive, epoch_dir, message, said_steps, workers_of
 

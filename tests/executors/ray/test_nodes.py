@@ -12,8 +12,8 @@ import pytest
 
 from scheduling.executors.base import LaunchRequest
 from scheduling.executors.ray.executor import RayExecutor
+from scripts.ray_cluster import RayCluster
 from tests.executors.contract import ended, reason, until
-from tests.executors.ray.cluster import RayCluster
 from tests.executors.ray.helpers import (
     TRAINING,
     Requests,

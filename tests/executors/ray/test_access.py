@@ -1,0 +1,182 @@
+"""A cluster behind TLS and a token, and what `doctor` says of clusters."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import evenkeel
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Finding
+from scheduling.executors.ray.deaths import explain
+from scheduling.executors.ray.examining import examine, of_node
+from scheduling.executors.ray.executor import RayExecutor
+from scheduling.executors.ray.link import Connection, Link
+from scripts.ray_cluster import HEAD, NodePlan, RayCluster
+
+ADDRESSES = (HEAD, "127.0.0.11", "127.0.0.1")
+
+
+@pytest.fixture
+def guarded(place: Path) -> Iterator[RayCluster]:
+    pytest.importorskip("ray")
+    token = place / "token"
+    token.write_text("a" * 64)
+    token.chmod(0o600)
+    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USE_TLS": "1"}
+    variables |= dict(
+        zip(("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"), _certificates(place), strict=True)
+    )
+    made = RayCluster([NodePlan("ray-1", "127.0.0.11", 1)], variables=variables)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_tls_and_token_are_needed_and_given_by_files(guarded: RayCluster, place: Path) -> None:
+    cert, key, ca = (guarded.variables[name] for name in _TLS)
+    tls, to = {"tls_cert": cert, "tls_key": key, "tls_ca": ca}, guarded.connection
+    with guarded.network.inside():
+        known = RayExecutor(
+            place / "a", to.address, node_address=HEAD, token_file=guarded.variables["RAY_AUTH_TOKEN_PATH"], **tls
+        )
+        assert [node.name for node in known.inventory()] == ["ray-1"]
+        known.disconnect()
+        stranger = RayExecutor(place / "b", to.address, node_address=HEAD, **tls)
+        with pytest.raises(ExecutorError):
+            stranger.inventory()
+        stranger.disconnect()
+
+
+_TLS = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+
+
+def _certificates(place: Path) -> list[str]:
+    """One certificate that signs itself, for all addresses."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ray")])
+    now = datetime.datetime.now(datetime.UTC)
+    names = [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(one)) for one in ADDRESSES)]
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate = made.public_bytes(serialization.Encoding.PEM)
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    paths = [place / "cert.pem", place / "key.pem", place / "ca.pem"]
+    for path, content in zip(paths, (certificate, secret, certificate), strict=True):
+        path.write_bytes(content)
+        path.chmod(0o600)
+    return [str(path) for path in paths]
+
+
+# What doctor says
+
+
+@pytest.mark.slow
+def test_doctor_examines_every_node(executor: RayExecutor) -> None:
+    found = {finding.subject: finding for finding in executor.examine("http://127.0.0.1:9")}
+    assert found["GPUs"].seen == "ray-1 4 × titan_xp, ray-2 4 × titan_xp"
+    wrong = {subject for subject, finding in found.items() if not finding.ok}
+    assert wrong == {"node ray-1: portal", "node ray-2: portal"}  # nobody listens there
+    assert all(found[subject].fix for subject in wrong)
+    assert found["node ray-2: shared storage"].seen.endswith("seen from both sides")
+
+
+def test_doctor_names_what_keeps_it_from_connecting(place: Path) -> None:
+    token = place / "token"
+    token.write_text("x")
+    token.chmod(0o644)
+    link = Link(place, Connection("127.0.0.2:1", "x", token_file=str(token)))
+    link.ask = _refuse  # type: ignore[method-assign]
+    secrets, connection = examine(link, place, "http://127.0.0.1:9")
+    assert (secrets.ok, secrets.fix) == (False, f"chmod 600 {token}")
+    assert (connection.ok, connection.seen) == (False, "no way")
+    assert "EVENKEEL_RAY_ADDRESS" in connection.fix
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise ExecutorError("no way", permanent=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "subject"),
+    [
+        ({"at": time.time() + 3600}, "clock"),
+        ({"uid": os.geteuid() + 1}, "account"),
+        ({"python": "2.7.18"}, "versions"),
+        ({"evenkeel": "0.0.1"}, "versions"),
+        ({"torch": False}, "PyTorch"),
+        ({"shared": "another"}, "shared storage"),
+        ({"shared_error": "PermissionError: no", "shared": None}, "shared storage"),
+        ({"portal_error": "refused"}, "portal"),
+    ],
+)
+def test_doctor_tells_what_is_wrong_with_a_node(tmp_path: Path, change: dict[str, Any], subject: str) -> None:
+    (tmp_path / "nonce.node.1").touch()
+    now = time.time()
+    said = {
+        "name": "a",
+        "resources": {"GPU": 1},
+        "at": now,
+        "asked_at": now - 1,
+        "answered_at": now + 1,
+        "uid": os.geteuid(),
+        "python": platform.python_version(),
+        "evenkeel": evenkeel.__version__,
+        "interpreter": "/usr/bin/python3",
+        "torch": True,
+        "shared": "nonce",
+        "wrote": "nonce.node.1",
+    }
+    assert _wrong(of_node(said, "nonce", tmp_path)) == []
+    [finding] = _wrong(of_node(said | change, "nonce", tmp_path))
+    assert finding.subject == f"node a: {subject}"
+    assert finding.fix
+
+
+def _wrong(findings: Iterator[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.ok]
+
+
+# Why actors die
+
+
+def test_causes_of_death_are_told_apart() -> None:
+    gcs = pytest.importorskip("ray.core.generated.common_pb2")
+    died = gcs.ActorDeathCause()
+    died.actor_died_error_context.error_message = (
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail:"
+        " Worker unexpectedly exits with a connection error code 2. End of file. There are some potential root causes."
+        " (1) The process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called."
+    )
+    assert explain(died)[0] == "process"
+    scarce = gcs.ActorDeathCause()
+    scarce.oom_context.error_message = "Task was killed due to the node running low on memory."
+    assert explain(scarce)[0] == "memory"
+    unplaced = gcs.ActorDeathCause()
+    unplaced.actor_unschedulable_context.error_message = "its placement group was removed"
+    assert explain(unplaced)[0] == "unplaced"
+    assert explain(gcs.ActorDeathCause()) == ("process", "")
