@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ApiError, get, send, url } from "./client";
 import { usePages } from "./pages";
 import type { GuardCheck, Page, Rollout, RolloutDetail, RolloutProposal, ShadowDecision } from "./types";
@@ -43,6 +43,7 @@ export const useProposal = (source: Source, guardS: number) =>
       const [proposal, tag] = await Promise.all([get<RolloutProposal>("rollouts/proposal", { ...source, guard_s: guardS }, signal), policyTag(signal)]);
       return { proposal, tag };
     },
+    placeholderData: keepPreviousData, // fields keep what they say while it is asked for another time
     staleTime: Infinity, // what somebody reads while they decide
     gcTime: 0,
   });

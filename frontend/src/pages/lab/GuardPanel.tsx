@@ -41,7 +41,7 @@ function Figures({ rollout, last }: { rollout: RolloutDetail; last: GuardCheck |
               <td data-l="Bound" className="ra">{boundWords(one.key, rollout.limits?.[one.key])}</td>
               <td data-l="Predicted" className="ra">{indicator(one.key, rollout.prediction?.[one.key])}</td>
               <td data-l="As long before" className="ra">{indicator(one.key, rollout.before?.[one.key])}</td>
-              <td data-l="Rests on">{last ? restsOn(last, one) : "–"}</td>
+              <td className="whole" data-l="Rests on">{last ? restsOn(last, one) : "–"}</td>
             </tr>
           ))}
         </tbody>

@@ -36,7 +36,7 @@ function Known({ rollout }: { rollout: RolloutDetail }) {
   return (
     <>
       <div style={{ display: "flex", gap: 12, alignItems: "flex-start", flexWrap: "wrap" }}>
-        <h1 className="say grow"><Sentence rollout={rollout} /> <span className={PHASE_CHIPS[rollout.phase]}>{PHASE_WORDS[rollout.phase]}</span></h1>
+        <h1 className="say" style={{ flex: "1 1 320px" }}><Sentence rollout={rollout} /> <span className={PHASE_CHIPS[rollout.phase]}>{PHASE_WORDS[rollout.phase]}</span></h1>
         <Actions rollout={rollout} />
       </div>
       {rollout.problem && <div className="fault" role="alert" style={{ margin: 0 }}>The last check could not be made, and is tried again: {rollout.problem}</div>}
@@ -95,8 +95,8 @@ function What({ rollout }: { rollout: RolloutDetail }) {
         <table className="t cards">
           <thead><tr><th scope="col"><span className="vh">Which</span></th><th scope="col">Policy</th><th scope="col">Parameters</th></tr></thead>
           <tbody>
-            <tr><td className="wide">{rollout.promoted_at ? "Promoted" : "In the shadow"}</td><td data-l="Policy" className="mono">{rollout.policy}</td><td data-l="Parameters" style={{ whiteSpace: "normal" }}>{words(rollout.parameters)}</td></tr>
-            {rollout.previous && <tr><td className="wide">Before it</td><td data-l="Policy" className="mono">{rollout.previous.policy}</td><td data-l="Parameters" style={{ whiteSpace: "normal" }}>{words(rollout.previous.parameters)}</td></tr>}
+            <tr><td className="wide">{rollout.promoted_at ? "Promoted" : "In the shadow"}</td><td data-l="Policy" className="mono">{rollout.policy}</td><td className="whole" data-l="Parameters" style={{ whiteSpace: "normal" }}>{words(rollout.parameters)}</td></tr>
+            {rollout.previous && <tr><td className="wide">Before it</td><td data-l="Policy" className="mono">{rollout.previous.policy}</td><td className="whole" data-l="Parameters" style={{ whiteSpace: "normal" }}>{words(rollout.previous.parameters)}</td></tr>}
           </tbody>
         </table>
       </div>
@@ -117,7 +117,7 @@ function Steps({ rollout }: { rollout: RolloutDetail }) {
                 <td className="wide">{dateTime(new Date(step.at))}</td>
                 <td data-l="Step">{stepWords(step.action)}</td>
                 <td data-l="By">{step.by ?? "the portal itself"}</td>
-                <td data-l="Why" style={{ whiteSpace: "normal" }}>{step.why ?? "–"}</td>
+                <td className="whole" data-l="Why" style={{ whiteSpace: "normal" }}>{step.why ?? "–"}</td>
               </tr>
             ))}
           </tbody>

@@ -22,7 +22,7 @@ export function Rollouts() {
                   <tr key={one.id}>
                     <td className="wide" style={{ fontWeight: 500 }}><Link to={`/lab/rollouts/${one.id}`}>{one.label}</Link></td>
                     <td data-l="State"><span className={PHASE_CHIPS[one.phase]}>{PHASE_WORDS[one.phase]}</span></td>
-                    <td data-l="Outcome" style={{ whiteSpace: "normal" }}>{one.outcome || <span className="sub">under way</span>}</td>
+                    <td className="whole" data-l="Outcome" style={{ whiteSpace: "normal" }}>{one.outcome || <span className="sub">under way</span>}</td>
                     <td data-l="By">{one.created_by ?? "–"}</td>
                     <td data-l="Since" className="ra" title={dateTime(new Date(one.created_at))}>{moment(new Date(one.created_at), now)}</td>
                   </tr>

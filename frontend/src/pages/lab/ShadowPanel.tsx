@@ -71,7 +71,7 @@ function Decision({ one, opened }: { one: ShadowDecision; opened: boolean }) {
                   <td data-l="Has">{gang(job.now)}</td>
                   <td data-l="Live policy">{gang(job.live)}</td>
                   <td data-l="In the shadow">{gang(job.candidate)}</td>
-                  <td data-l="Why, in the shadow" style={{ whiteSpace: "normal" }}>{job.why}</td>
+                  <td className="whole" data-l="Why, in the shadow" style={{ whiteSpace: "normal" }}>{job.why}</td>
                 </tr>
               ))}
             </tbody>
