@@ -43,7 +43,7 @@ def test_a_job_trains_on_slurm_and_is_paid_for(portal: LivePortal) -> None:
 
 
 def test_a_job_larger_than_a_node_trains_across_two(portal: LivePortal) -> None:
-    command = "python -c 'import os; print(os.environ[\"RANK\"], os.environ[\"WORLD_SIZE\"])'"
+    command = 'python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
     gpus = {"min": 5, "max": 5}
     number = portal.submit(model_type=None, command=command, total_steps=1, batch_size=8, gpus=gpus)["number"]
     job = portal.wait_state(number, "succeeded", "failed", timeout_s=240)
