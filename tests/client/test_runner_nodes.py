@@ -21,6 +21,7 @@ from tests.client.test_runner import portal as portal  # a fixture
 
 NODES = [{"name": name, "address": "127.0.0.1", "workers": count} for name, count in (("a", 1), ("b", 2))]
 WHO = """
+import os
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
 with open("rank" + os.environ["RANK"], "w") as file:
     file.write(" ".join(os.environ[name] for name in names))
