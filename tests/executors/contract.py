@@ -16,7 +16,7 @@ import pytest
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Executor, Fact, LaunchRequest
 
-TIMEOUT_S = 60.0  # never waited for unless something is broken
+TIMEOUT_S = 150.0  # never waited for unless something is broken
 
 #: Counts its steps into its state; what a resumed run continues can be read off it.
 COUNTING = """

@@ -48,7 +48,6 @@ def guarded(place: Path) -> Iterator[RayCluster]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_tls_and_token_are_needed_and_given_by_files(guarded: RayCluster, place: Path) -> None:
     cert, key, ca = (guarded.variables[name] for name in _TLS)
     tls, to = {"tls_cert": cert, "tls_key": key, "tls_ca": ca}, guarded.connection
