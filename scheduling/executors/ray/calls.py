@@ -152,7 +152,8 @@ class Calls:
         found: dict[str, dict[str, Any]] = {}
         for ref in ready:
             with contextlib.suppress(ray.exceptions.RayError):
-                found[refs[ref]] = {"state": "alive", **ray.get(ref)}
+                name = refs[ref]
+                found[name] = {"state": "alive", "actor_id": asked[name]._actor_id.hex(), **ray.get(ref)}
         for name, actor_id in hosts.items():
             if name not in found:
                 found[name] = self._unanswered(name in living, actor_id)

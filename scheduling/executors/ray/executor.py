@@ -6,21 +6,18 @@ object keeps nothing. All that is asked of Ray goes through a process of its own
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
-from evenkeel.runner.hosting import PLAN
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
-    AcceleratorInfo,
     ExitInfo,
     Fact,
     Finding,
@@ -35,6 +32,7 @@ from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.ray.examining import examine
 from scheduling.executors.ray.inventory import nodes_of
 from scheduling.executors.ray.link import Connection, Link
+from scheduling.executors.ray.planning import planned, write_plan
 from scheduling.executors.ray.records import Place, Records
 from scheduling.executors.ray.verdict import Sight, judge
 
@@ -107,15 +105,17 @@ class RayExecutor:
         with self._layout.locked(record.run_id):
             if not self._may_launch(record, request.epoch):
                 return
-            places = self._records.places(record.run_id, request.epoch) or self._planned(request)
+            nodes = self._nodes()
+            places = planned(request, nodes)
             self._layout.remember(record)
             self._end_earlier(record, request.epoch)
-            self._prepare(request, places)
+            epoch_dir = self._layout.epoch_dir(record, request.epoch)
+            write_plan(self._layout, request, epoch_dir, places, nodes, self._lease_s)
             self._records.remember(record.run_id, request.epoch, places)
             actors = self._link.ask("launch", LAUNCH_TIMEOUT_S, **self._of(record, request.epoch, places))
             named = [replace(place, actor_id=actor) for place, actor in zip(places, actors, strict=True)]
             self._records.remember(record.run_id, request.epoch, named)
-            (self._layout.epoch_dir(record, request.epoch) / SECRETS_FILE).unlink(missing_ok=True)  # all have read it
+            (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)  # all have read it
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
@@ -187,20 +187,6 @@ class RayExecutor:
         table = self._link.ask("nodes", ASK_TIMEOUT_S, ends_on_timeout=True)
         return nodes_of(table, emulated=self._emulated)
 
-    def _planned(self, request: LaunchRequest) -> list[Place]:
-        nodes, places = self._nodes(), []
-        for rank, (name, indexes) in enumerate(sorted(request.placement.items())):
-            if name not in nodes:
-                raise ExecutorError(f"there is no node {name!r} in the Ray cluster now", permanent=False)
-            row, info = nodes[name]
-            missing = [index for index in indexes if index >= len(info.accelerators)]
-            if missing:
-                raise ExecutorError(f"node {name!r} has no accelerator {missing[0]}", permanent=True)
-            places.append(Place(rank, name, row["id"], row["address"], len(indexes)))
-        if not any(place.gpus for place in places):
-            raise ExecutorError("the placement names no accelerator", permanent=True)
-        return places
-
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
         """False when this epoch was launched or called off before; an older epoch than the newest is refused."""
         if self._layout.called_off(record.run_id, epoch) or self._records.ended(record.run_id, epoch):
@@ -223,34 +209,6 @@ class RayExecutor:
                 made_way = ExitInfo("runner_lost", message="ended to make way for a later launch")
                 if not self._end(other, older, places, made_way):
                     raise ExecutorError("an earlier launch may still run on a node that is lost", permanent=False)
-
-    def _prepare(self, request: LaunchRequest, places: Sequence[Place]) -> None:
-        record = RunRecord(request.run_id, request.job_id, None)
-        epoch_dir = self._layout.epoch_dir(record, request.epoch)
-        nodes = {name: info for name, (_, info) in self._nodes().items()}
-        devices = [nodes[place.name].accelerators[index] for place in places for index in request.placement[place.name]]
-        try:
-            launching.make_job_dir(self._layout, request.job_id, _ACCOUNT)
-            more = self._beyond_one_machine(request, places, devices)
-            launching.prepare(self._layout, request, devices, epoch_dir, lambda content: content | more, PLAN)
-            if request.secrets:
-                secrets = json.dumps([asdict(secret) for secret in request.secrets])
-                launching.write_private(epoch_dir / SECRETS_FILE, secrets)
-        except (OSError, KeyError) as error:
-            permanent = isinstance(error, PermissionError)
-            raise ExecutorError(f"cannot prepare the run: {error}", permanent=permanent) from error
-
-    def _beyond_one_machine(
-        self, request: LaunchRequest, places: Sequence[Place], devices: Sequence[AcceleratorInfo]
-    ) -> dict[str, Any]:
-        """What the runners of several nodes know beside what one would (`LaunchSpec`)."""
-        nodes = [{"name": place.name, "address": place.address, "workers": place.gpus} for place in places]
-        return {
-            "workers": places[0].gpus,
-            "nodes": nodes if len(nodes) > 1 else [],
-            "engine_picks_devices": not all(device.emulated for device in devices),
-            "lease_s": self._lease_s,
-        }
 
     def _of(self, record: RunRecord, epoch: int, places: Sequence[Place]) -> dict[str, Any]:
         return {
@@ -300,6 +258,7 @@ class RayExecutor:
                 return Fact(run_id, epoch, "alive", now)
             sights = [Sight(place.name, seen.get(_host_name(run_id, epoch, place), {})) for place in places]
             begun = (self._layout.epoch_dir(record, epoch) / "runner.json").exists()
+            self._learn(record, epoch, places, seen)
             verdict = judge(sights, begun=begun)
             if verdict.goes_on:
                 return Fact(run_id, epoch, "alive", now, usage=verdict.usage)
@@ -312,6 +271,18 @@ class RayExecutor:
         if ended is None:
             return Fact(run_id, epoch, "absent", now)
         return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+
+    def _learn(
+        self, record: RunRecord, epoch: int, places: Sequence[Place], seen: Mapping[str, dict[str, Any]]
+    ) -> None:
+        """The actors' ids, where whoever launched them did not live to write them down: of dead ones Ray tells nothing
+        by name."""
+        names = {place: _host_name(record.run_id, epoch, place) for place in places}
+        told = [
+            replace(place, actor_id=place.actor_id or seen.get(names[place], {}).get("actor_id")) for place in places
+        ]
+        if told != list(places):
+            self._records.remember(record.run_id, epoch, told)
 
     def _end(
         self,

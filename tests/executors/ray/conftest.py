@@ -14,6 +14,7 @@ from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.contract import requests_for
 from tests.executors.ray.helpers import Requests
 
+CLUSTER_TIMEOUT_S = 600  # whoever comes first waits for the cluster
 HERE = Path(__file__).parent
 
 
@@ -30,8 +31,9 @@ SAMPLE = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE) and item.path.name == "test_ray.py" and item.name not in SAMPLE:
+    for item in (one for one in items if one.path.is_relative_to(HERE)):
+        item.add_marker(pytest.mark.timeout(CLUSTER_TIMEOUT_S))
+        if item.path.name == "test_ray.py" and item.name not in SAMPLE:
             item.add_marker(pytest.mark.slow)
 
 

@@ -48,10 +48,10 @@ def guarded(place: Path) -> Iterator[RayCluster]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_tls_and_token_are_needed_and_given_by_files(guarded: RayCluster, place: Path) -> None:
     cert, key, ca = (guarded.variables[name] for name in _TLS)
-    tls, to = {"tls_cert": cert, "tls_key": key, "tls_ca": ca}, guarded.connection
+    tls: dict[str, Any] = {"tls_cert": cert, "tls_key": key, "tls_ca": ca}
+    to = guarded.connection
     with guarded.network.inside():
         known = RayExecutor(
             place / "a", to.address, node_address=HEAD, token_file=guarded.variables["RAY_AUTH_TOKEN_PATH"], **tls

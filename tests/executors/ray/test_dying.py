@@ -25,7 +25,7 @@ from tests.executors.contract import ended, reason, until
 from tests.executors.ray.conftest import connect
 from tests.executors.ray.helpers import Requests, alive, epoch_dir, message, said_steps, workers_of
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SLEEPER = "import time; time.sleep(600)"
 #: It says which processes are its own, and leaves one behind that has a session of its own.

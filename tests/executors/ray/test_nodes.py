@@ -27,7 +27,7 @@ from tests.executors.ray.helpers import (
 )
 from tests.executors.ray.test_dying import say
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SLEEPER = "import os, time; print('rank', os.environ['RANK'], os.environ['LOCAL_RANK'], flush=True); time.sleep(600)"
 

@@ -16,8 +16,6 @@ from tests.executors.contract_nodes import NodesContract
 from tests.executors.ray.conftest import connect
 from tests.executors.ray.helpers import TRAINING, Requests, epoch_dir, over, said_steps, state_of
 
-pytestmark = pytest.mark.timeout(400)
-
 
 class TestRayExecutor(ExecutorContract, DeathsContract, NodesContract):
     @pytest.fixture
