@@ -169,8 +169,11 @@ def test_each_worker_is_given_its_own_instance() -> None:
         "environment": {"CUDA_VISIBLE_DEVICES": "MIG-0,MIG-1"},
         "workers": 2,
     }
-    seen = [LaunchSpec(**given).worker_environment(rank, 1)["CUDA_VISIBLE_DEVICES"] for rank in range(2)]
-    assert seen == ["MIG-0", "MIG-1"]
+    assert _devices(LaunchSpec(**given)) == ["MIG-0", "MIG-1"]
     given |= {"cuda_visible_devices": "GPU-0,GPU-1", "environment": {"CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}}
-    seen = [LaunchSpec(**given).worker_environment(rank, 1)["CUDA_VISIBLE_DEVICES"] for rank in range(2)]
-    assert seen == ["GPU-0,GPU-1"] * 2
+    assert _devices(LaunchSpec(**given)) == ["GPU-0,GPU-1"] * 2
+
+
+def _devices(spec: LaunchSpec) -> list[str]:
+    """By worker."""
+    return [spec.worker_environment(rank, spec.alone(1))["CUDA_VISIBLE_DEVICES"] for rank in range(2)]
