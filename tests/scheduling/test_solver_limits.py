@@ -34,7 +34,6 @@ LIMITED = [
     ("min_cost", {}),
     ("shortest_remaining_time", {"review_seconds": 1_800.0}),
     ("f_scheduling_exact", {"time_limit_s": 0.5}),
-    ("genetic", {"time_limit_s": 0.5, "population": 6}),
     ("packing_exact", {"time_limit_s": 0.5}),
 ]
 
@@ -99,6 +98,20 @@ def test_a_live_round_on_a_slow_machine_falls_back_and_says_so(policy: str, slow
     chosen = load_policy(policy, {})
     assert plan_round(crowd(True), chosen).figures["solver_failed"] == 1.0
     assert "solver_failed" not in plan_round(crowd(False), chosen).figures
+
+
+def test_a_genetic_search_goes_through_all_its_generations_where_only_steps_count(slow: Callable[[], None]) -> None:
+    jobs = [make_job(number=n, gpus=1, gpu_milli=(300, 450, 600)[n % 3]) for n in range(1, 25)]
+    snapshot, chosen = make_snapshot(*jobs, nodes=make_nodes(2, 2, 2)), load_policy("genetic", {})
+
+    def moves(clock: bool) -> list[tuple[str, tuple[int, ...]]]:
+        plan = plan_round(replace(snapshot, settings={CLOCK: clock}), chosen)
+        return [(move.job_id, move.gpu_ids) for move in plan.moves]
+
+    at_full_speed = moves(False)
+    slow()
+    assert moves(False) == at_full_speed
+    assert moves(True) != at_full_speed
 
 
 @pytest.mark.parametrize(
