@@ -69,6 +69,7 @@ def crowded_out(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = 
         return Crowded()
     seen, known = view(snapshot), fleet(snapshot.nodes)
     found: dict[tuple[object, ...], Reason | None] = {}
+    hosts: dict[str, Hosts] = {}  # by level of service
     reasons: dict[str, Reason] = {}
     for job in seen.queued:
         if not asks(job) or job.id in may_stay:
@@ -76,8 +77,9 @@ def crowded_out(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = 
         kinds = tuple(seen.spans(job))
         key = (job.cpu_milli, job.memory_mib, kinds, job.qos)
         if key not in found:
-            hosts = Hosts(known.usable, known.node_of, _in_the_way(seen, snapshot, job, policy))
-            found[key] = _too_little(job, kinds, known.usable, hosts)
+            if job.qos not in hosts:
+                hosts[job.qos] = Hosts(known.usable, known.node_of, _in_the_way(seen, snapshot, job, policy))
+            found[key] = _too_little(job, kinds, known.usable, hosts[job.qos])
         if (reason := found[key]) is not None:
             reasons[job.id] = reason
     return Crowded(dict.fromkeys(reasons), reasons)

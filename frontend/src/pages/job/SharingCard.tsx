@@ -65,7 +65,7 @@ function Beside({ neighbours }: { neighbours: Sharing["neighbours"] }) {
             <li key={one.number}>
               <JobRef number={one.number} name={name} project={one.project} />
               <span className="sub nowrap">{words.filter(Boolean).join(", ")}</span>
-              {effect && <span className="sub">{effect}</span>}
+              {effect && <span className={`sub ${css.effect}`}>{effect}</span>}
             </li>
           );
         })}
