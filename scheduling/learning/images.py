@@ -43,7 +43,7 @@ class Usage:
 
     @property
     def duration_s(self) -> float:
-        return self.levels.shape[1] * self.interval_s
+        return float(self.levels.shape[1] * self.interval_s)
 
     def stretched_to(self, duration_s: float) -> Usage:
         return Usage(self.levels, duration_s / self.levels.shape[1])
@@ -94,7 +94,7 @@ def _image(usage: Usage, done: float, width_s: float, stretch: float) -> Floats:
 _image_of_new = lru_cache(maxsize=4096)(_image)
 
 
-def _most(levels: Floats, begin: Floats, last: Any) -> Floats:
+def _most(levels: Floats, begin: Any, last: Any) -> Floats:
     """The greatest of the samples from `begin`, in samples, to `last`; 0 where it begins after the end."""
     count = levels.shape[1] - 1
     first = np.minimum(np.floor(begin + _TOLERANCE), count).astype(int)
@@ -128,13 +128,15 @@ def legal_actions(
     """
     horizon = max([1.0, *(one.left_s for one in (*placed, *slots))])
     width = _width(horizon)
-    device = sum((image(one, width, stretch) for one in placed), np.zeros((_DEPTH + 1, BINS)))
+    device: Floats = np.zeros((_DEPTH + 1, BINS))
+    for one in placed:
+        device = device + image(one, width, stretch)
     each = np.zeros((most, _DEPTH + 1, BINS))
     for number, one in enumerate(slots):
         each[number] = image(one, width, stretch)
     members = combinations(most)
     sums = np.tensordot(members, each, axes=1)
-    legal = (device + sums <= 1.0 + _TOLERANCE).all(axis=(1, 2))
+    legal: Mask = np.asarray((device + sums <= 1.0 + _TOLERANCE).all(axis=(1, 2)))
     legal &= ~members[:, len(slots) :].any(axis=1)
     if allowed is not None:
         legal &= allowed

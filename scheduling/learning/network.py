@@ -43,12 +43,12 @@ class Model:
 
 
 def save(model: Model, path: Path) -> None:
-    arrays = {
+    arrays: dict[str, Any] = {
         f"{name}{n}": array for n, layer in enumerate(model.layers) for name, array in zip("wb", layer, strict=True)
     }
     header = np.frombuffer(json.dumps(dict(model.header), sort_keys=True).encode(), dtype=np.uint8)
     with path.open("wb") as file:
-        np.savez(file, header=header, **arrays)
+        np.savez(file, allow_pickle=False, header=header, **arrays)
 
 
 def load(path: Path) -> Model:

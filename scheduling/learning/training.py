@@ -213,7 +213,7 @@ class Trainer:
     def _keep(self) -> None:
         """The state so far, in place of the one before; what is drawn at random depends on the iteration only."""
         state = self.optimiser.state_dict()["state"]
-        arrays = {f"p{n}": p.detach().numpy() for n, p in enumerate(self.network.parameters())}
+        arrays: dict[str, Any] = {f"p{n}": p.detach().numpy() for n, p in enumerate(self.network.parameters())}
         for n, moments in state.items():
             arrays |= {f"m{n}": moments["exp_avg"].numpy(), f"v{n}": moments["exp_avg_sq"].numpy()}
         arrays |= {f"best{n}": array for n, array in enumerate(self.best)}
@@ -221,7 +221,7 @@ class Trainer:
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         fresh = self.partial.with_name(self.partial.name + ".new")
         with fresh.open("wb") as file:
-            np.savez(file, header=text, **arrays)
+            np.savez(file, allow_pickle=False, header=text, **arrays)
         fresh.replace(self.partial)
 
     def _identity(self) -> dict[str, Any]:
