@@ -29,7 +29,7 @@ def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
 
 def nodes_of(portal: LivePortal) -> dict[str, Any]:
     with portal.api() as api:
-        return {node["name"]: node for node in api.get("nodes").raise_for_status().json()["results"]}
+        return {node["name"]: node for node in api.get("nodes").raise_for_status().json()}
 
 
 def test_a_job_trains_on_slurm_and_is_paid_for(portal: LivePortal) -> None:
