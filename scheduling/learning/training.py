@@ -176,7 +176,7 @@ class Trainer:
         loss = -(taken * torch.from_numpy(advantage.astype(np.float32))).mean()
         loss = loss - settings.entropy * surprise.mean()
         self.optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
 

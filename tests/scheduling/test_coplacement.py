@@ -343,7 +343,7 @@ def test_every_job_of_an_episode_runs_to_its_end_in_no_more_than_the_serial_time
 
 
 def test_training_is_repeatable_goes_on_where_it_was_stopped_and_leaves_no_partial_file(tmp_path: Path) -> None:
-    from scheduling.learning.training import Settings, Trainer, set_hash, train
+    from scheduling.learning.training import Progress, Settings, Trainer, set_hash, train
 
     asked = Settings("dqn_gpu", "series", slots=2, sets=2, jobs=4, iterations=12, episodes=2, hidden=(4,))
     whole = train(asked, tmp_path / "whole.npz", lambda _: None)
@@ -352,9 +352,11 @@ def test_training_is_repeatable_goes_on_where_it_was_stopped_and_leaves_no_parti
     for progress in stopped.steps():
         if progress.iteration == 11:  # the state of the 10th is kept
             break
-    parts = train(
-        asked, tmp_path / "part.npz", lambda progress: progress.iteration > 10 or pytest.fail("from the start")
-    )
+
+    def goes_on(progress: Progress) -> None:
+        assert progress.iteration > 10, "from the start"
+
+    parts = train(asked, tmp_path / "part.npz", goes_on)
     for one, other in zip(whole.layers, parts.layers, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     read = load(tmp_path / "part.npz")
@@ -416,7 +418,7 @@ def test_a_model_file_with_a_pickle_in_it_is_refused_and_not_executed(tmp_path: 
     good = load(MODELS / "dqn_gpu.npz")
     save(good, tmp_path / "m.npz")
     objects = io.BytesIO()
-    np.lib.format.write_array_header_2_0(objects, {"descr": "|O", "fortran_order": False, "shape": (1,)})  # type: ignore[attr-defined]
+    np.lib.format.write_array_header_2_0(objects, {"descr": "|O", "fortran_order": False, "shape": (1,)})
     with zipfile.ZipFile(tmp_path / "m.npz", "a") as archive:
         archive.writestr("w9.npy", objects.getvalue() + pickle.dumps([Evil()]))
     with pytest.raises(InvalidParameters, match=r"model: .*it is no placement model"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,10 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             raise CommandError("Interrupted: call it again and it goes on.", returncode=130) from None
 
-    def _train(self, policy: str, out: Path, numbers: dict[str, int]) -> None:
+    def _train(self, policy: str, out: Path, numbers: dict[str, Any]) -> None:
         from scheduling.learning.training import Progress, Settings, train  # PyTorch takes seconds to import
 
-        settings = Settings(policy, PROFILES[policy], **numbers)
+        settings = replace(Settings(policy, PROFILES[policy]), **numbers)
         quiet = not sys.stderr.isatty()
         with click.progressbar(length=settings.iterations, label=policy, file=sys.stderr, hidden=quiet) as bar:
 
