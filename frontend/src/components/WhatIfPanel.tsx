@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 import { ApiError } from "../api/client";
 import { useForeseen, useWhatIf } from "../api/whatIfHooks";
 import type { ForeseenOption, WhatIf, WhatIfOption } from "../api/types";
@@ -43,7 +43,7 @@ function Table({ said, foreseen, pending, failed }: TableProps) {
       {failed && <div className="fault" role="alert">{failed.message}</div>}
       <div className="tw" tabIndex={0} aria-busy={pending}>
         <table className="t cards">
-          <thead><tr><th scope="col">GPUs</th><th scope="col" className="ra">Runs for</th><th scope="col" className="ra">Starts</th><th scope="col" className="ra">Ends</th><th scope="col" className="ra">Costs</th></tr></thead>
+          <thead><tr><th scope="col">GPUs</th><th scope="col" className="ra">Starts</th><th scope="col" className="ra">Ends</th><th scope="col" className="ra">Costs</th></tr></thead>
           <tbody>{said.options.map((option) => <Row key={`${option.type}/${option.gpus}`} option={option} found={of(option)} pending={pending} currency={said.currency} />)}</tbody>
         </table>
       </div>
@@ -55,18 +55,20 @@ function Row({ option, found, pending, currency }: { option: WhatIfOption; found
   const words = gangWords({ type: option.type, count: option.gpus });
   const why = option.barred[0] ?? (option.duration_s === null ? "Its speed there is not known." : null);
   if (why !== null) {
-    return <tr><td className="wide">{words}</td><td colSpan={4} className="sub" style={{ whiteSpace: "normal" }}>{why}</td></tr>;
+    return <tr><td className="wide">{words}</td><td colSpan={3} className="sub" style={{ whiteSpace: "normal" }}>{why}</td></tr>;
   }
   return (
     <tr title={option.basis ?? undefined}>
-      <td className="wide">{words}{option.waits_for.length > 0 && <span className="sub" style={{ whiteSpace: "normal" }}>{option.waits_for[0]}</span>}</td>
-      <td className="ra" data-l="Runs for">{duration(option.duration_s ?? 0)}</td>
+      <td className="wide">{words}<Under>{duration(option.duration_s ?? 0)} long</Under>{option.waits_for.length > 0 && <Under>{option.waits_for[0]}</Under>}</td>
       <td className="ra" data-l="Starts">{found ? <Start found={found} /> : pending ? <Skeleton height={16} width={70} /> : "–"}</td>
       <td className="ra" data-l="Ends">{found?.end ? <When at={found.end.at} low={found.end.low_at} high={found.end.high_at} /> : pending && !found ? <Skeleton height={16} width={70} /> : "–"}</td>
-      <td className="ra" data-l="Costs">{money(option.amount ?? 0, currency)}<span className="sub">{money(option.low ?? 0, currency)}–{money(option.high ?? 0, currency)}</span></td>
+      <td className="ra" data-l="Costs"><span title={`${money(option.low ?? 0, currency)} to ${money(option.high ?? 0, currency)}`}>{money(option.amount ?? 0, currency)}</span></td>
     </tr>
   );
 }
+
+/** On a line of its own: the panel is narrow. */
+const Under = ({ children }: { children: ReactNode }) => <span className="sub" style={{ display: "block", margin: 0, whiteSpace: "normal" }}>{children}</span>;
 
 function Start({ found }: { found: ForeseenOption }) {
   const { p10_at: low, p50_at: at, p90_at: high, reason } = found.start;
@@ -76,5 +78,5 @@ function Start({ found }: { found: ForeseenOption }) {
 
 function When({ at, low, high }: { at: string; low: string; high: string }) {
   const now = useNow();
-  return <>{moment(new Date(at), now)}<span className="sub">{momentRange(new Date(low), new Date(high), now)}</span></>;
+  return <>{moment(new Date(at), now)}<Under>{momentRange(new Date(low), new Date(high), now)}</Under></>;
 }

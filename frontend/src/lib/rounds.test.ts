@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import type { Replay } from "../api/types";
+import { gangWords } from "./format";
 import { gangText, movesWords, replayWords } from "./rounds";
 
 const replay = (change: Partial<Replay>) => ({ same_plan: false, same_gpus: false, jobs_total: 7, changes: {}, ...change }) as Replay;
@@ -18,5 +19,5 @@ it("says how another plan differs", () => {
 
 it("names a gang", () => {
   expect(gangText(null)).toBe("none");
-  expect(gangText({ type: "v100", count: 4 })).toBe("4 × v100");
+  expect(gangText({ type: "v100", count: 4 })).toBe(gangWords({ type: "v100", count: 4 }));
 });

@@ -1,9 +1,9 @@
 import type { KeptRound, Replay, RoundJob } from "../api/types";
-import { capital, count } from "./format";
+import { capital, count, gangWords } from "./format";
 
 type Gang = RoundJob["after"];
 
-export const gangText = (gang: Gang) => (gang === null ? "none" : `${gang.count} × ${gang.type}`);
+export const gangText = (gang: Gang) => (gang === null ? "none" : gangWords(gang));
 
 /** What a round did, in words. */
 export function movesWords(moves: KeptRound["moves"]): string {
@@ -28,4 +28,4 @@ export const CHANGE_WORDS: Record<string, string> = { gained: "gained", lost: "l
 export const CHANGE_CHIPS: Record<string, string> = { gained: "chip good", lost: "chip bad", moved: "chip acc", same: "chip" };
 
 /** Figures of a plan that people can read: names with their units apart. */
-export const figureName = (key: string) => capital(key.replaceAll("_", " "));
+export const figureName = (key: string) => capital(key.replaceAll("_", " ").replace(/\bgpus\b/, "GPUs"));

@@ -66,7 +66,7 @@ function Pairs({ entries }: { entries: [string, string][] }) {
   if (entries.length === 0) return <p className="empty">None.</p>;
   return (
     <div className="tw" tabIndex={0}>
-      <table className="t"><tbody>{entries.map(([key, value]) => <tr key={key}><th scope="row" style={{ textAlign: "left", fontWeight: 400 }}>{key}</th><td className="ra">{value}</td></tr>)}</tbody></table>
+      <table className="t"><tbody>{entries.map(([key, value]) => <tr key={key}><td>{key}</td><td className="ra">{value}</td></tr>)}</tbody></table>
     </div>
   );
 }
