@@ -74,7 +74,7 @@ function Effect({ node }: { node: ForeseenNode }) {
                   <tr key={job.job.number}>
                     <td className="wide"><JobRef number={job.job.number} name={job.job.name} /></td>
                     <td className="ra" data-l="Starts now"><At at={job.start_before.p50_at} why={job.start_before.reason?.text} /></td>
-                    <td className="ra" data-l="Starts with it"><At at={job.start_after.p50_at} why={job.start_after.reason?.text} />{job.gang_after && <span className="sub">{gangText(job.gang_after)}</span>}</td>
+                    <td className="ra" data-l="Starts with it" title={job.gang_after ? `on ${gangText(job.gang_after)}` : undefined}><At at={job.start_after.p50_at} why={job.start_after.reason?.text} /></td>
                     <td className="ra" data-l="Sooner by">{job.sooner_s >= 10 ? duration(job.sooner_s) : "the same"}</td>
                     <td className="ra" data-l="Ends now"><At at={job.end_before_at} /></td>
                     <td className="ra" data-l="Ends with it"><At at={job.end_after_at} /></td>
