@@ -26,7 +26,7 @@ from scheduling.executors.ray.link import Connection
 HEAD = "127.0.0.2"
 PORT = 6379
 START_TIMEOUT_S = 90.0
-START_ATTEMPTS = 3
+START_ATTEMPTS = 6
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
