@@ -146,7 +146,9 @@ class RunLog:
 def open_directory(names: tuple[str, ...], base: int | None = None) -> Iterator[int | None]:
     """A descriptor reached without following a link; None where there is no such directory."""
     current = (
-        os.dup(base) if base is not None else os.open(Path(settings.EVENKEEL_JOB_FILES), os.O_RDONLY | os.O_DIRECTORY)
+        os.dup(base)
+        if base is not None
+        else os.open(Path(settings.EVENKEEL_JOB_FILES or settings.EVENKEEL_DATA), os.O_RDONLY | os.O_DIRECTORY)
     )
     try:
         for name in names:
