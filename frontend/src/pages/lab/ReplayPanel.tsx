@@ -98,8 +98,8 @@ function Changes({ jobs }: { jobs: ReplayedJob[] }) {
               <td data-l="Change"><span className={CHANGE_CHIPS[job.change]}>{CHANGE_WORDS[job.change]}</span></td>
               <td data-l="Decided" className="ra">{gangText(job.recorded)}</td>
               <td data-l="Under this policy" className="ra">{gangText(job.replayed)}</td>
-              <td data-l="Why then" className={`wide ${css.why}`}>{job.reason_recorded?.text ?? "–"}</td>
-              <td data-l="Why so" className={`wide ${css.why}`}>{job.reason_replayed?.text ?? "–"}</td>
+              <td data-l="Why then" className={`wide ${css.why}`} style={{ whiteSpace: "normal", fontWeight: 400 }}>{job.reason_recorded?.text ?? "–"}</td>
+              <td data-l="Why so" className={`wide ${css.why}`} style={{ whiteSpace: "normal", fontWeight: 400 }}>{job.reason_replayed?.text ?? "–"}</td>
             </tr>
           ))}
         </tbody>
