@@ -25,10 +25,9 @@ Choose = Callable[[Sight], int]
 
 @dataclass(slots=True)
 class Decision:
-    """One that was not forced: when, after how many jobs were placed, what was seen, and the place of the choice."""
+    """One that was not forced: when, what was seen, and the place of what was chosen."""
 
     at_s: float
-    step: int
     sight: Sight
     chosen: int
 
@@ -71,7 +70,7 @@ def play(jobs: Sequence[Usage], choose: Choose, slots: int, stretch: float) -> E
             place = 0
             if len(seen.actions) > 1:
                 place = choose(seen)
-                episode.decisions.append(Decision(now, len(jobs) - len(waiting), seen, place))
+                episode.decisions.append(Decision(now, seen, place))
             action = int(seen.actions[place])
             if action == 0:
                 break
@@ -114,7 +113,7 @@ class Weights:
     """Of what is to be small: mean slowdown, makespan by the sum of lengths, part of the jobs that are crowded."""
 
     slowdown: float = 1.0
-    makespan: float = 150.0
+    makespan: float = 90.0
     crowding: float = 12.0
 
 

@@ -1,11 +1,10 @@
 """Training of a placement model: policy gradient with a baseline, on job sets of the synthetic workloads.
 
 For each iteration one job set is played `episodes` times with actions drawn from the policy; theta moves along
-sum grad log pi(s_t, a_t) (v_t - b_t), v_t the return from t on and b_t its mean over the episodes at that step. Steps are
-counted in jobs placed: at the same time episodes differ in what they have done, which is no merit of the next action.
-This is DeepRM's form (Mao et al., HotNets 2016, section 3.3). The thesis prints (q_t - v_t), which has the sign of the
-return reversed, takes the arg max in training too, and defines no reward: here actions are drawn in training and the arg
-max is used afterwards, and the reward is minus the sum over jobs in the system of 1/T_j per second (mean slowdown), to
+sum grad log pi(s_t, a_t) (v_t - b_t), v_t the return from t on and b_t its mean over the episodes at that time. This is
+DeepRM's form (Mao et al., HotNets 2016, section 3.3). The thesis prints (q_t - v_t), which has the sign of the return
+reversed, takes the arg max in training too, and defines no reward: here actions are drawn in training and the arg max
+is used afterwards, and the reward is minus the sum over jobs in the system of 1/T_j per second (mean slowdown), to
 which `Weights` add the makespan and how many jobs crowd each other, both as the profiles alone have them.
 Same settings, same seed, same machine: the same model.
 """
@@ -52,7 +51,7 @@ class Settings:
     iterations: int = 60
     episodes: int = 16
     hidden: tuple[int, ...] = (64, 32)
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
     entropy: float = 0.01
     weights: Weights = field(default_factory=Weights)
     seed: int = 0
@@ -153,14 +152,12 @@ class Trainer:
         decisions: list[Decision] = []
         advantages = []
         settings = self.settings
-        curves = [self._by_step(one, jobs) for one in episodes]
-        for one in episodes:
+        for number, one in enumerate(episodes):
             at_s = np.array([decision.at_s for decision in one.decisions])
             if not len(at_s):
                 continue
-            steps = np.array([decision.step for decision in one.decisions])
-            mean = np.mean([np.interp(steps, *curve) for curve in curves], axis=0)
-            advantages.append(mean - costs(one, jobs, at_s, settings.weights))
+            every = [costs(other, jobs, at_s, settings.weights) for other in episodes]
+            advantages.append(np.mean(every, axis=0) - every[number])
             decisions += one.decisions
         if not decisions:
             return
@@ -182,14 +179,6 @@ class Trainer:
         loss.backward()
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
-
-    def _by_step(self, episode: Episode, jobs: Sequence[Usage]) -> tuple[np.ndarray, np.ndarray]:
-        """(steps, in jobs placed, cost from there on), at the first decision of each and at both ends."""
-        first = {decision.step: decision.at_s for decision in reversed(episode.decisions)}
-        first = {0: 0.0, **first}
-        steps = sorted(first)
-        left = costs(episode, jobs, np.array([first[step] for step in steps]), self.settings.weights)
-        return np.array([*steps, len(jobs)]), np.append(left, 0.0 if steps[-1] < len(jobs) else left[-1])
 
     def _validate(self) -> float:
         present = [p.detach().numpy().copy() for p in self.network.parameters()]
