@@ -76,7 +76,7 @@ def page(signed_in: BrowserContext, request: pytest.FixtureRequest) -> Iterator[
     yield opened
     if (report := request.node.stash.get(OUTCOME, None)) is not None and report.failed:
         sys.stdout.write(f"--- the page\n{opened.inner_text('body')}\n--- what it asked for last\n")
-        sys.stdout.writelines(f"{_answer(one)}\n" for one in asked)
+        sys.stdout.writelines(f"{_answer(one)}\n" for one in list(asked))
     opened.close()
     assert errors == []
 
