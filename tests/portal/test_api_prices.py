@@ -12,7 +12,7 @@ from accounts.models import AuditEntry, Discount, Membership, Project, Quota, Ra
 from accounts.rates import set_discount, set_rate
 from accounts.services import create_project
 from portal.jobs.describe import iso
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Node
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -97,6 +97,7 @@ def test_a_running_jobs_cost_counts_discount_cpus_and_memory(world: World) -> No
     set_rate(actor=None, resource="cpu", price_micro_per_hour=100_000)
     set_rate(actor=None, resource="memory", price_micro_per_hour=10_000)
     set_discount(actor=None, project=world.project, percent_hundredths=2_500)
+    Node.objects.update(memory_mib=4_096)
     job = world.submit(gpus={"max": 2}, cpus=4, memory="2GiB")
     world.train(job)
     cost = Api(world.user).get(f"jobs/{job.number}/cost").json
