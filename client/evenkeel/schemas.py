@@ -800,6 +800,10 @@ class NewToken(TypedDict):
 
 class NodeWish(TypedDict):
     type: str
+    count: int
+    gpus: int
+    price_per_gpu_hour: NotRequired[str | None]
+    watts: NotRequired[float | None]
 
 
 class NoticeDelivery(TypedDict):
@@ -883,6 +887,10 @@ class NumberedRescale(TypedDict):
     before: int
     after: int
     number: int
+
+
+class OneMoreNode(TypedDict):
+    type: str
 
 
 class OpenInvitation(TypedDict):

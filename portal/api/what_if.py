@@ -37,7 +37,7 @@ class OptionsQuery(Query):
     )
 
 
-class NodeWish(Body):
+class OneMoreNode(Body):
     type: Word = Field(description="Accelerator type of the node.")
 
 
@@ -98,10 +98,10 @@ class NodeWhatIfView(APIView):
         scope="jobs:read",
         tag="projects",
         path=["project"],
-        body=NodeWish,
+        body=OneMoreNode,
         examples=[OpenApiExample("One more", {"type": "k1"}, request_only=True)],
     )
-    def post(self, request: Request, project: str, query: Query, body: NodeWish) -> Response:
+    def post(self, request: Request, project: str, query: Query, body: OneMoreNode) -> Response:
         """What one more node of a type would do for a project's jobs, and its price. Nothing changes.
 
         The effect takes some seconds: ask `what-ifs/{what_if}`, about twice a second.

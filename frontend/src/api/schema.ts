@@ -5713,8 +5713,16 @@ export interface components {
             what_if: string | null;
         };
         NodeWish: {
-            /** @description Accelerator type of the node. */
             type: string;
+            count: number;
+            gpus: number;
+            /** @default null */
+            price_per_gpu_hour: string | null;
+            /**
+             * @description Of one GPU that trains.
+             * @default null
+             */
+            watts: number | null;
         };
         Nodes: components["schemas"]["Node"][];
         NoticeDelivery: {
@@ -5816,6 +5824,10 @@ export interface components {
             before: number;
             after: number;
             number: number;
+        };
+        OneMoreNode: {
+            /** @description Accelerator type of the node. */
+            type: string;
         };
         OpenInvitation: {
             email: string;
@@ -17706,7 +17718,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NodeWish"];
+                "application/json": components["schemas"]["OneMoreNode"];
             };
         };
         responses: {
