@@ -1407,6 +1407,17 @@ class RolloutStep(TypedDict):
     why: str | None
 
 
+class RolloutWish(TypedDict):
+    bounds: NotRequired[Bounds]
+    guard_s: NotRequired[int]
+    least_jobs: NotRequired[int]
+    least_s: NotRequired[int | None]
+    mode: NotRequired[Literal["shadow", "live"]]
+    trial: NotRequired[str | None]
+    policy: NotRequired[str | None]
+    parameters: NotRequired[dict[str, Any]]
+
+
 class RotationWish(TypedDict):
     overlap_hours: NotRequired[int]
 

@@ -27,7 +27,7 @@ from portal.rollouts.bounds import MOST_GUARD_S
 from portal.rollouts.describe import describe_check, describe_decisions, describe_rollout, describe_with_steps
 from portal.rollouts.models import UNFINISHED
 from portal.rollouts.selectors import access_rollout, visible_rollouts
-from portal.rollouts.spec import Promotion, Wish
+from portal.rollouts.spec import Promotion, RolloutWish
 
 START = OpenApiExample(
     "Beside the live policy first",
@@ -82,12 +82,12 @@ class RolloutsView(APIView):
         access=Access.ADMIN,
         tag="lab",
         status=201,
-        body=Wish,
+        body=RolloutWish,
         problems=(403, 409, 412),
         parameters=[IF_MATCH],
         examples=[START],
     )
-    def post(self, request: Request, query: Query, body: Wish) -> Response:
+    def post(self, request: Request, query: Query, body: RolloutWish) -> Response:
         """Let a policy decide in the shadow of the live one, or put it in force under guard. 409 while one is open."""
         with _policy_unchanged(request):
             made = services.start_rollout(actor=signed_in(request), wish=body)

@@ -25,6 +25,8 @@ class _Part(BaseModel):
 class AtMost(_Part):
     """Either as it is, or as a factor of what is predicted (without a prediction: of what was measured before)."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"factor": 1.5}]})
+
     most: float | None = Field(None, gt=0.0, le=1e9)
     factor: float | None = Field(None, ge=1.0, le=1_000.0)
 
@@ -37,6 +39,8 @@ class AtMost(_Part):
 
 class AtLeast(_Part):
     """Either as it is (0 to 1), or as points below what is predicted (else: what was measured before)."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"points": 0.2}]})
 
     least: float | None = Field(None, gt=0.0, le=1.0)
     points: float | None = Field(None, gt=0.0, lt=1.0, description="0.2: twenty percentage points.")

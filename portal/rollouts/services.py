@@ -19,14 +19,14 @@ from portal.lab.models import Trial
 from portal.rollouts.bounds import Bounds, Guard, check_resolved, resolve
 from portal.rollouts.indicators import Indicators, measure, of_json, predict
 from portal.rollouts.models import UNFINISHED, Phase, Rollout
-from portal.rollouts.spec import Promotion, Wish, access_trial, policy_of, simulation_of
+from portal.rollouts.spec import Promotion, RolloutWish, access_trial, policy_of, simulation_of
 
 
 class RolloutConflict(Exception):
     """Another one is under way, or it is too late for it; says which."""
 
 
-def start_rollout(*, actor: User, wish: Wish) -> Rollout:
+def start_rollout(*, actor: User, wish: RolloutWish) -> Rollout:
     """In the shadow, or at once in force. Raises Problems naming the fields, PermissionError, RolloutConflict."""
     check_unbound(actor, "a rollout")
     trial = access_trial(actor, wish.trial) if wish.trial else None

@@ -18,14 +18,14 @@ from scheduling.policies import POLICIES
 from scheduling.simulator.report import label
 
 
-class Wish(Guard):
+class RolloutWish(Guard):
     mode: Literal["shadow", "live"] = Field("shadow", description="Beside the live policy first, or at once in force.")
     trial: UUID | None = Field(None, description="A finished candidate of a simulation: its policy, and a prediction.")
     policy: str | None = Field(None, max_length=60, description="Where there is no trial.")
     parameters: dict[str, Any] = Field({}, max_length=100)
 
     @model_validator(mode="after")
-    def _one(self) -> Wish:
+    def _one(self) -> RolloutWish:
         if (self.trial is None) == (self.policy is None):
             raise ValueError("trial: give either a trial or a policy")
         if self.trial is not None and self.parameters:
@@ -46,7 +46,7 @@ def access_trial(user: User, key: UUID) -> Trial:
     return found
 
 
-def policy_of(wish: Wish, trial: Trial | None) -> tuple[str, dict[str, Any], str]:
+def policy_of(wish: RolloutWish, trial: Trial | None) -> tuple[str, dict[str, Any], str]:
     """(policy, all its parameters, label). Raises Problems naming the fields."""
     if trial is not None:
         name, given, said = trial.policy, trial.given, trial.label

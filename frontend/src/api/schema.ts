@@ -3497,7 +3497,12 @@ export interface components {
              */
             kind: "as_is";
         };
-        /** @description Either as it is (0 to 1), or as points below what is predicted (else: what was measured before). */
+        /**
+         * @description Either as it is (0 to 1), or as points below what is predicted (else: what was measured before).
+         * @example {
+         *       "points": 0.2
+         *     }
+         */
         AtLeast: {
             /** @default null */
             least: number | null;
@@ -3507,7 +3512,12 @@ export interface components {
              */
             points: number | null;
         };
-        /** @description Either as it is, or as a factor of what is predicted (without a prediction: of what was measured before). */
+        /**
+         * @description Either as it is, or as a factor of what is predicted (without a prediction: of what was measured before).
+         * @example {
+         *       "factor": 1.5
+         *     }
+         */
         AtMost: {
             /** @default null */
             most: number | null;
@@ -6974,6 +6984,60 @@ export interface components {
             /** @description Null: the portal itself. */
             by: string | null;
             why: string | null;
+        };
+        RolloutWish: {
+            /**
+             * @default {
+             *       "wait_p95_s": {
+             *         "factor": 1.5,
+             *         "most": null
+             *       },
+             *       "slowdown_variance": {
+             *         "factor": 2,
+             *         "most": null
+             *       },
+             *       "utilisation": {
+             *         "least": null,
+             *         "points": 0.2
+             *       }
+             *     }
+             */
+            bounds: components["schemas"]["Bounds"];
+            /**
+             * @description How long it is watched once it is in force.
+             * @default 86400
+             */
+            guard_s: number;
+            /**
+             * @description Jobs that waited, or that ended, before those figures are judged.
+             * @default 10
+             */
+            least_jobs: number;
+            /**
+             * @description Seconds before anything is judged; null: ten minutes at most.
+             * @default null
+             */
+            least_s: number | null;
+            /**
+             * @description Beside the live policy first, or at once in force.
+             * @default shadow
+             * @enum {string}
+             */
+            mode: "shadow" | "live";
+            /**
+             * @description A finished candidate of a simulation: its policy, and a prediction.
+             * @default null
+             */
+            trial: string | null;
+            /**
+             * @description Where there is no trial.
+             * @default null
+             */
+            policy: string | null;
+            /** @default {} */
+            parameters: {
+                [key: string]: unknown;
+            };
         };
         RotationWish: {
             /**
@@ -18867,9 +18931,9 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
-                "application/json": components["schemas"]["Wish"];
+                "application/json": components["schemas"]["RolloutWish"];
             };
         };
         responses: {

@@ -8,7 +8,7 @@ export function OpenRollout() {
   const row = useOpenRollout().data;
   if (!row) return null;
   return (
-    <div className="panel" role="status" style={{ display: "flex", gap: 10, alignItems: "center", flexWrap: "wrap", padding: "10px 14px" }}>
+    <div className="panel" role="status" style={{ display: "flex", flexDirection: "row", gap: 10, alignItems: "center", flexWrap: "wrap", padding: "10px 14px" }}>
       <span className={PHASE_CHIPS[row.phase]}>{PHASE_WORDS[row.phase]}</span>
       <span className="grow">
         <b style={{ fontWeight: 600 }}>{row.label}</b>{" "}
