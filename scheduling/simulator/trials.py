@@ -16,6 +16,7 @@ from scheduling.simulator import Simulation, run_policy
 from scheduling.simulator.outcome import LAUNCHING_DELAY, Options
 from scheduling.simulator.report import percentile, seconds_in, slowdown
 from scheduling.simulator.run import Run
+from scheduling.simulator.suite import spare_the_collector
 from scheduling.simulator.trace import Cluster, TraceJob
 
 JOB_KEYS = (
@@ -78,6 +79,7 @@ class _Shared:
 
 def _begin(ended: Synchronized[int], stop: Synchronized[int]) -> None:
     _Shared.ended, _Shared.stop = ended, stop
+    spare_the_collector()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
