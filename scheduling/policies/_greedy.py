@@ -143,23 +143,28 @@ class Greedy:
         self.version = [0] * size  # of a row's entries in `best`
         self.best: list[list[tuple[int, int, int, int]]] = [[] for _ in range(types)]
         self.stale = set[int]()  # rows that the arrays do not show yet
-        self.order = np.zeros(size, dtype=np.int64)
+        self.shown: dict[tuple[int, Seat], tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
         self.gain = np.full((size, types), -1, dtype=np.int64)
-        self.need = np.zeros((size, types), dtype=np.int64)
+        self.nothing = np.array([[0.0] * types, [np.inf] * types, [0.0] * types])
+        self.table = np.tile(self.nothing, (size, 1, 1))
+        self.need, self.a, self.b = self.table[:, 0], self.table[:, 1], self.table[:, 2]
         self.largest_need = 1
-        deepest = max((len(keys) for kind in self.kinds for keys in kind.groups), default=0)
+        self.deepest = max((len(keys) for kind in self.kinds for keys in kind.groups), default=0)
         #: Per candidate the limits that it must keep, and how many GPUs it would add to each.
-        self.bounds = np.full((size, types, deepest), -1, dtype=np.int64)
-        self.adds = np.zeros((size, types, deepest), dtype=np.int64)
+        self.bounds = np.full((size, types, self.deepest), -1, dtype=np.int64)
+        self.adds = np.zeros((size, types, self.deepest), dtype=np.int64)
         self.largest_add = 1
-        self.a = np.full((size, types), np.inf)
-        self.b = np.zeros((size, types))
-        unique: dict[Kind, Kind] = {}
-        self.kinds = [unique.setdefault(kind, kind) for kind in self.kinds]
+        unique, same = dict[Kind, Kind](), dict[int, Kind]()
+        for kind in self.kinds:
+            if id(kind) not in same:
+                same[id(kind)] = unique.setdefault(kind, kind)
+        self.kinds = [same[id(kind)] for kind in self.kinds]
         for job, (kind, seat) in enumerate(zip(self.kinds, self.seats, strict=True)):
-            self._join(job, kind, seat)
+            self._row(kind, seat)[1].jobs.append(job)
+        for index in self.row_of.values():
+            self._offer(index)
 
-    def _join(self, job: int, kind: Kind, seat: Seat) -> None:
+    def _row(self, kind: Kind, seat: Seat) -> tuple[int, Row]:
         key = (id(kind), seat)
         index = self.row_of.get(key)
         if index is None:
@@ -168,16 +173,20 @@ class Greedy:
             self.cells[index] = self._propose(kind, seat)
         row = self.rows[index]
         assert row is not None
+        return index, row
+
+    def _join(self, job: int, kind: Kind, seat: Seat) -> None:
+        index, row = self._row(kind, seat)
         heapq.heappush(row.jobs, job)
         if row.jobs[0] == job:
-            self._offer(index, job)
+            self._offer(index)
 
     def _leave(self, index: int) -> int:
         row = self.rows[index]
         assert row is not None
         job = heapq.heappop(row.jobs)
         if row.jobs:
-            self._offer(index, row.jobs[0])
+            self._offer(index)
         else:
             del self.row_of[id(row.kind), row.seat]
             self.rows[index] = None
@@ -187,13 +196,16 @@ class Greedy:
             self.spare.append(index)
         return job
 
-    def _offer(self, index: int, first: int) -> None:
-        """The row's candidates are those of job `first` now."""
-        self.version[index] += 1
+    def _offer(self, index: int) -> None:
+        """The row's candidates are those of its first job."""
+        row = self.rows[index]
+        assert row is not None
+        first = row.jobs[0]
+        version = self.version[index] = self.version[index] + 1
         self.stale.add(index)
-        for t, cell in enumerate(self.cells[index]):
+        for cell, best in zip(self.cells[index], self.best, strict=True):
             if cell is not None:
-                heapq.heappush(self.best[t], (-cell.gain, first, index, self.version[index]))
+                heapq.heappush(best, (-cell.gain, first, index, version))
 
     def _propose(self, kind: Kind, seat: Seat) -> list[Cell | None]:
         key = (id(kind), seat)
@@ -213,18 +225,23 @@ class Greedy:
         """Bring the arrays up to date. No candidate: never the best, never the least unfair."""
         for index in self.stale:
             row = self.rows[index]
-            if row is not None:
-                self.order[index] = row.jobs[0]
-            for t, cell in enumerate(self.cells[index]):
-                if cell is None:
-                    self.gain[index, t], self.a[index, t], self.b[index, t], self.need[index, t] = -1, np.inf, 0.0, 0
-                else:
-                    self.gain[index, t], self.need[index, t] = cell.gain, cell.need
-                    self.a[index, t], self.b[index, t] = cell.a, cell.b
-                    self.bounds[index, t] = -1
-                    for place, (limit, add) in enumerate(cell.adds):
-                        self.bounds[index, t, place], self.adds[index, t, place] = limit, add
+            if row is None:
+                self.gain[index], self.table[index] = -1, self.nothing
+                continue
+            key = (id(row.kind), row.seat)
+            shown = self.shown.get(key)
+            if shown is None:
+                shown = self.shown[key] = _as_arrays(self.cells[index])
+            self.gain[index], self.table[index] = shown
+            if self.deepest:
+                self._show_limits(index)
         self.stale.clear()
+
+    def _show_limits(self, index: int) -> None:
+        self.bounds[index] = -1
+        for t, cell in enumerate(self.cells[index]):
+            for place, (limit, add) in enumerate(cell.adds if cell else ()):
+                self.bounds[index, t, place], self.adds[index, t, place] = limit, add
 
     # Steps -----------------------------------------------------------------------------------------
 
@@ -242,20 +259,32 @@ class Greedy:
             return first
         self._show()
         blocked = self._blocked()
-        gain = self.gain if blocked is None else np.where(blocked, -1, self.gain)
         if self.never_binds:
+            gain = self.gain if blocked is None else np.where(blocked, -1, self.gain)
             best = int(gain.max(initial=-1))
             return self._in_order(gain == best)[0] if best >= 0 else None
         change = self.a - self.b * float(self.sum)
+        if blocked is not None:
+            change[blocked] = np.inf
+        least = float(change.min(initial=np.inf))
+        if least == np.inf:
+            return None
         slack = self.limit - self.spread
         error = 2.0**-49 * (5.0 * self.jobs * UNITS * UNITS + abs(slack))
-        gain = np.where(change < slack + error, gain, -1)
+        fair = self._best_fair(change, slack, error) if least < slack + error else None
+        if fair is not None:
+            return fair
+        near = self._in_order(change <= least + 2 * error)
+        return near[0] if len(near) == 1 else min(near, key=lambda found: self._exact(*found))  # the first of equals
+
+    def _best_fair(self, change: NDArray[np.float64], slack: int, error: float) -> tuple[int, int] | None:
+        gain = np.where(change < slack + error, self.gain, -1)
         while (best := int(gain.max(initial=-1))) >= 0:
             for index, t in self._in_order(gain == best):
                 if change[index, t] < slack - error or self._exact(index, t) < slack:
                     return index, t
                 gain[index, t] = -1
-        return self._least_unfair(change if blocked is None else np.where(blocked, np.inf, change), error)
+        return None
 
     def _first(self) -> tuple[int, int] | None:
         """The candidate of the largest gain, where it is neither blocked nor unfair: no other can be better."""
@@ -282,23 +311,20 @@ class Greedy:
         """Candidates that lack free GPUs or room under a limit; None where none can."""
         blocked: NDArray[np.bool_] | None = None
         if min(self.free, default=_NO_LIMIT) < self.largest_need:
-            blocked = self.need > np.array(self.free, dtype=np.int64)
+            blocked = self.need > np.array(self.free, dtype=np.float64)
         if min(self.rooms) < self.largest_add:
             rooms = np.array(self.rooms, dtype=np.int64)
             over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > rooms[self.bounds], axis=2)
             blocked = over if blocked is None else np.logical_or(blocked, over)
         return blocked
 
-    def _least_unfair(self, change: NDArray[np.float64], error: float) -> tuple[int, int] | None:
-        least = float(change.min(initial=np.inf))
-        if least == np.inf:
-            return None
-        near = self._in_order(change <= least + 2 * error)
-        return min(near, key=lambda candidate: self._exact(*candidate))  # the first of equals
-
     def _in_order(self, mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
-        found = [divmod(cell, mask.shape[1]) for cell in np.flatnonzero(mask.ravel()).tolist()]
-        return found if len(found) == 1 else sorted(found, key=lambda c: (int(self.order[c[0]]), c[1]))
+        found = [divmod(cell, mask.shape[1]) for cell in mask.ravel().nonzero()[0].tolist()]
+        return found if len(found) == 1 else sorted(found, key=lambda cell: (self._first_of(cell[0]), cell[1]))
+
+    def _first_of(self, index: int) -> int:
+        row = self.rows[index]
+        return row.jobs[0] if row is not None else 0
 
     def _exact(self, index: int, t: int) -> int:
         """By how much the candidate changes V, in whole numbers."""
@@ -326,6 +352,13 @@ class Greedy:
         job = self._leave(index)
         self.seats[job] = seat
         self._join(job, row.kind, seat)
+
+
+def _as_arrays(cells: Sequence[Cell | None]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Gains; and needs, a and b."""
+    rows = [(0.0, np.inf, 0.0) if cell is None else (float(cell.need), float(cell.a), float(cell.b)) for cell in cells]
+    gains = [-1 if cell is None else cell.gain for cell in cells]
+    return np.array(gains, dtype=np.int64), np.array(rows).T.reshape(3, len(cells))
 
 
 def _step(kind: Kind, seat: Seat, t: int) -> Step | None:

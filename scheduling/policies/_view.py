@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
@@ -25,9 +26,12 @@ class Span:
 
 class Spans(dict[str, Span]):
     """By type, in name order. `least`: GPUs of the smallest gang of any; 0 where nothing can run the job. `row`: its
-    speeds as a ledger of time compares them, once asked for. `smallest`, `largest`: the ends of each span as gangs."""
+    speeds as a ledger of time compares them, once asked for. `smallest`, `largest`: the ends of each span as gangs.
+    `alone`: what the best gang brings. `memo`: what policies make of them."""
 
     least = 0
+    alone = 0.0
+    memo: dict[Hashable, Any]
     row: str | None = None
     smallest: tuple[Gang, ...] = ()
     largest: tuple[Gang, ...] = ()
@@ -48,7 +52,6 @@ class View:
     limits: Mapping[str, Limit]
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
     memo: dict[str, Spans] = field(default_factory=dict, compare=False, repr=False)
-    best: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
     spans_of: ByCurves[Spans] = field(default_factory=lambda: ByCurves(0), compare=False, repr=False)
 
@@ -70,6 +73,8 @@ class View:
         spans.least = min((span.low for span in spans.values()), default=0)
         spans.smallest = tuple(Gang(name, span.low) for name, span in spans.items())
         spans.largest = tuple(Gang(name, span.high) for name, span in spans.items())
+        spans.alone = max((span.at(span.high) for span in spans.values()), default=0.0)
+        spans.memo = {}
         return spans
 
     def _span(self, job: Job, name: str, curve: Curve) -> Span | None:
@@ -84,10 +89,7 @@ class View:
 
     def alone(self, job: Job) -> float:
         """f_M(U): the best gang of one type that the whole cluster could give the job."""
-        known = self.best.get(job.id)
-        if known is None:
-            known = self.best[job.id] = max((span.at(span.high) for span in self.spans(job).values()), default=0.0)
-        return known
+        return self.spans(job).alone
 
     def steps_per_s(self, job: Job, gang: Gang | None) -> float:
         if gang is None:

@@ -148,12 +148,16 @@ def make_kind(field: View, job: Job, objective: str, groups: Mapping[str, int]) 
     spans = field.spans(job)
     # A running job stays on its type until all others are served; see `solve`.
     hurdle = float("inf") if job.gpu_ids else 1.0
-    mine = [key for key in job.limits if key in groups]
-    bounds = tuple(
+    mine = [key for key in job.limits if key in groups] if groups else ()
+    bounds = mine and tuple(
         tuple(groups[key] for key in mine if field.limits[key].type in (None, plain_type(name))) for name in field.types
     )
-    every = tuple(spans.get(name, _NO_SPAN) for name in field.types)
-    return _make_kind(every, objective, hurdle, bounds if mine else ())
+    about = (objective, hurdle, bounds or ())
+    kind: Kind | None = spans.memo.get(about)
+    if kind is None:
+        every = tuple(spans.get(name, _NO_SPAN) for name in field.types)
+        kind = spans.memo[about] = _make_kind(every, objective, hurdle, bounds or ())
+    return kind
 
 
 @lru_cache(maxsize=16384)
@@ -187,11 +191,13 @@ def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tu
     """Step 2 of Listing 1; with several types, then once more with changes of type allowed."""
     greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.rooms)
     seats = greedy.run()
-    if len(problem.types) > 1 and field.running:
-        hurdles = [_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
+    if len(problem.types) > 1 and field.running and any(greedy.free):
         free = greedy.free
-        changing = zip(problem.kinds, hurdles, seats, strict=True)
-        if any(hurdle != kind.hurdle and _finds_faster(kind, hurdle, seat, free) for kind, hurdle, seat in changing):
+        if any(
+            kind.hurdle == float("inf") and _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free)
+            for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True)
+        ):
+            hurdles = [_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
             kinds = [
                 kind if hurdle == kind.hurdle else replace(kind, hurdle=hurdle)
                 for kind, hurdle in zip(problem.kinds, hurdles, strict=True)
