@@ -48,19 +48,18 @@ class Kind:
     high: tuple[int, ...]
     hurdle: float = 1.0
     groups: tuple[tuple[int, ...], ...] = ()  # per type, the limits that count its GPUs; empty: none
-    #: What may follow each gang, by type; the same in every round, so it is worked out once.
-    steps: dict[Seat, list[Step | None]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    #: What may follow each gang; the same in every round, so it is worked out once.
+    steps: dict[Seat, Steps] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def steps_from(self, seat: Seat) -> list[Step | None]:
-        """By type: one more GPU on its own type, or the smallest faster gang of another."""
+    def steps_from(self, seat: Seat) -> Steps:
         known = self.steps.get(seat)
         if known is None:
-            known = self.steps[seat] = [_step(self, seat, t) for t in range(len(self.low))]
+            known = self.steps[seat] = _steps([_step(self, seat, t) for t in range(len(self.low))])
         return known
 
 
 class Step(NamedTuple):
-    """From one gang to another."""
+    """From one gang to another. It changes V by rise (2 n S + (n - 1) rise - 2 sum), n being the number of jobs."""
 
     gain: int
     need: int  # free GPUs of its type
@@ -70,22 +69,23 @@ class Step(NamedTuple):
     target: int
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """By type: one more GPU on its own type, or the smallest faster gang of another."""
+
+    by_type: tuple[Step | None, ...]
+    gains: NDArray[np.int64]  # -1: no step
+    figures: NDArray[np.float64]  # (3, types): need, S before, its rise; of no step, what is never the least unfair
+    largest_need: int
+    largest_add: int
+
+
 @dataclass(slots=True)
 class Row:
     kind: Kind
     seat: Seat
+    steps: Steps
     jobs: list[int] = field(default_factory=list)  # heap of positions in queue order
-
-
-class Cell(NamedTuple):
-    """A candidate: it changes V by a - b S. All whole numbers."""
-
-    gain: int
-    need: int  # free GPUs of its type
-    adds: tuple[tuple[int, int], ...]  # (limit, GPUs that it would add to it)
-    a: int
-    b: int
-    target: int
 
 
 class Greedy:
@@ -138,16 +138,13 @@ class Greedy:
         self.rows: list[Row | None] = [None] * size
         self.spare = list(range(size - 1, -1, -1))
         self.row_of: dict[tuple[int, Seat], int] = {}
-        self.cells: list[list[Cell | None]] = [[None] * types for _ in range(size)]
-        self.known: dict[tuple[int, Seat], list[Cell | None]] = {}
         self.version = [0] * size  # of a row's entries in `best`
         self.best: list[list[tuple[int, int, int, int]]] = [[] for _ in range(types)]
         self.stale = set[int]()  # rows that the arrays do not show yet
-        self.shown: dict[tuple[int, Seat], tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+        self.nothing = _steps([None] * types)
         self.gain = np.full((size, types), -1, dtype=np.int64)
-        self.nothing = np.array([[0.0] * types, [np.inf] * types, [0.0] * types])
-        self.table = np.tile(self.nothing, (size, 1, 1))
-        self.need, self.a, self.b = self.table[:, 0], self.table[:, 1], self.table[:, 2]
+        self.figures = np.tile(self.nothing.figures, (size, 1, 1))
+        self.need, self.share, self.rise = (self.figures[:, n] for n in range(3))
         self.largest_need = 1
         self.deepest = max((len(keys) for kind in self.kinds for keys in kind.groups), default=0)
         #: Per candidate the limits that it must keep, and how many GPUs it would add to each.
@@ -169,8 +166,10 @@ class Greedy:
         index = self.row_of.get(key)
         if index is None:
             index = self.row_of[key] = self.spare.pop()
-            self.rows[index] = Row(kind, seat)
-            self.cells[index] = self._propose(kind, seat)
+            steps = kind.steps_from(seat)
+            self.rows[index] = Row(kind, seat, steps)
+            self.largest_need = max(self.largest_need, steps.largest_need)
+            self.largest_add = max(self.largest_add, steps.largest_add)
         row = self.rows[index]
         assert row is not None
         return index, row
@@ -190,7 +189,6 @@ class Greedy:
         else:
             del self.row_of[id(row.kind), row.seat]
             self.rows[index] = None
-            self.cells[index] = [None] * len(self.free)
             self.version[index] += 1
             self.stale.add(index)
             self.spare.append(index)
@@ -203,45 +201,31 @@ class Greedy:
         first = row.jobs[0]
         version = self.version[index] = self.version[index] + 1
         self.stale.add(index)
-        for cell, best in zip(self.cells[index], self.best, strict=True):
-            if cell is not None:
-                heapq.heappush(best, (-cell.gain, first, index, version))
-
-    def _propose(self, kind: Kind, seat: Seat) -> list[Cell | None]:
-        key = (id(kind), seat)
-        cells = self.known.get(key)
-        if cells is None:
-            cells = self.known[key] = [step and self._cell(step) for step in kind.steps_from(seat)]
-        return cells
-
-    def _cell(self, step: Step) -> Cell:
-        gain, need, adds, share, d, target = step
-        self.largest_need = max(self.largest_need, need)
-        for _, add in adds:
-            self.largest_add = max(self.largest_add, add)
-        return Cell(gain, need, adds, d * (2 * self.jobs * share + (self.jobs - 1) * d), 2 * d, target)
+        for step, best in zip(row.steps.by_type, self.best, strict=True):
+            if step is not None:
+                heapq.heappush(best, (-step.gain, first, index, version))
 
     def _show(self) -> None:
-        """Bring the arrays up to date. No candidate: never the best, never the least unfair."""
+        """Bring the arrays up to date."""
         for index in self.stale:
             row = self.rows[index]
-            if row is None:
-                self.gain[index], self.table[index] = -1, self.nothing
-                continue
-            key = (id(row.kind), row.seat)
-            shown = self.shown.get(key)
-            if shown is None:
-                shown = self.shown[key] = _as_arrays(self.cells[index])
-            self.gain[index], self.table[index] = shown
+            steps = row.steps if row is not None else self.nothing
+            self.gain[index], self.figures[index] = steps.gains, steps.figures
             if self.deepest:
-                self._show_limits(index)
+                self._show_limits(index, steps)
         self.stale.clear()
 
-    def _show_limits(self, index: int) -> None:
+    def _show_limits(self, index: int, steps: Steps) -> None:
         self.bounds[index] = -1
-        for t, cell in enumerate(self.cells[index]):
-            for place, (limit, add) in enumerate(cell.adds if cell else ()):
+        for t, step in enumerate(steps.by_type):
+            for place, (limit, add) in enumerate(step.adds if step else ()):
                 self.bounds[index, t, place], self.adds[index, t, place] = limit, add
+
+    def _step(self, index: int, t: int) -> Step:
+        row = self.rows[index]
+        step = row.steps.by_type[t] if row is not None else None
+        assert step is not None
+        return step
 
     # Steps -----------------------------------------------------------------------------------------
 
@@ -255,7 +239,7 @@ class Greedy:
     def _choose(self) -> tuple[int, int] | None:
         """The best fair candidate as (row, type); without one the least unfair; None: nobody proposes."""
         first = self._first()
-        if first is not None:
+        if first is not None or not self.seats:
             return first
         self._show()
         blocked = self._blocked()
@@ -263,7 +247,8 @@ class Greedy:
             gain = self.gain if blocked is None else np.where(blocked, -1, self.gain)
             best = int(gain.max(initial=-1))
             return self._in_order(gain == best)[0] if best >= 0 else None
-        change = self.a - self.b * float(self.sum)
+        n, rise = float(self.jobs), self.rise
+        change = rise * (2.0 * n * self.share + (n - 1.0) * rise - 2.0 * float(self.sum))
         if blocked is not None:
             change[blocked] = np.inf
         least = float(change.min(initial=np.inf))
@@ -299,9 +284,8 @@ class Greedy:
         if found is None:
             return None
         _, _, t, index = found
-        cell = self.cells[index][t]
-        assert cell is not None
-        if cell.need > self.free[t] or any(self.rooms[limit] < add for limit, add in cell.adds):
+        step = self._step(index, t)
+        if step.need > self.free[t] or any(self.rooms[limit] < add for limit, add in step.adds):
             return None
         if self.never_binds or self._exact(index, t) < self.limit - self.spread:
             return index, t
@@ -319,8 +303,8 @@ class Greedy:
         return blocked
 
     def _in_order(self, mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
-        found = [divmod(cell, mask.shape[1]) for cell in mask.ravel().nonzero()[0].tolist()]
-        return found if len(found) == 1 else sorted(found, key=lambda cell: (self._first_of(cell[0]), cell[1]))
+        found = [divmod(place, mask.shape[1]) for place in mask.ravel().nonzero()[0].tolist()]
+        return found if len(found) == 1 else sorted(found, key=lambda found: (self._first_of(found[0]), found[1]))
 
     def _first_of(self, index: int) -> int:
         row = self.rows[index]
@@ -328,17 +312,14 @@ class Greedy:
 
     def _exact(self, index: int, t: int) -> int:
         """By how much the candidate changes V, in whole numbers."""
-        cell = self.cells[index][t]
-        assert cell is not None
-        return cell.a - cell.b * self.sum
+        step = self._step(index, t)
+        return step.rise * (2 * self.jobs * step.share + (self.jobs - 1) * step.rise - 2 * self.sum)
 
     def _grant(self, index: int, t: int) -> None:
         row = self.rows[index]
         assert row is not None
         own, count = row.seat
-        cell = self.cells[index][t]
-        assert cell is not None
-        seat = (t, cell.target)
+        seat = (t, self._step(index, t).target)
         self.spread += self._exact(index, t)
         self.sum += at(row.kind.share[t], seat[1]) - at(row.kind.share[own], count)
         self.passed.append(self.spread)
@@ -354,11 +335,15 @@ class Greedy:
         self._join(job, row.kind, seat)
 
 
-def _as_arrays(cells: Sequence[Cell | None]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Gains; and needs, a and b."""
-    rows = [(0.0, np.inf, 0.0) if cell is None else (float(cell.need), float(cell.a), float(cell.b)) for cell in cells]
-    gains = [-1 if cell is None else cell.gain for cell in cells]
-    return np.array(gains, dtype=np.int64), np.array(rows).T.reshape(3, len(cells))
+def _steps(by_type: Sequence[Step | None]) -> Steps:
+    figures = [(float(one.need), float(one.share), float(one.rise)) if one else (0.0, np.inf, 1.0) for one in by_type]
+    return Steps(
+        tuple(by_type),
+        np.array([one.gain if one else -1 for one in by_type], dtype=np.int64),
+        np.array(figures).T.reshape(3, len(by_type)),
+        max((one.need for one in by_type if one), default=0),
+        max((add for one in by_type if one for _, add in one.adds), default=0),
+    )
 
 
 def _step(kind: Kind, seat: Seat, t: int) -> Step | None:
