@@ -46,6 +46,8 @@ class Backfill:
     default_s: float
     sizes: Literal["min", "max"] = "min"
     reasons: dict[str, Reason] = field(default_factory=dict)
+    #: Who waits behind the first of its partition: told once somebody asks (`behind`).
+    waits_behind: dict[str, tuple[Job, Slot | None]] = field(default_factory=dict)
     #: Of those that wait for GPUs, by partition: a partition's queue is held up by its own jobs only.
     firsts: dict[str, Job] = field(default_factory=dict)
     #: By type, how long all its GPUs would need for those that wait for it behind the first.
@@ -112,7 +114,11 @@ class Backfill:
 
         One that trains has its launch behind it.
         """
-        speed = self.view.steps_per_s(job, gang) if gang.type in job.curves else 0.0
+        speed = 0.0
+        if gang.type in job.curves:
+            span = self.view.spans(job).get(gang.type)
+            known = span is not None and gang.count <= span.high
+            speed = span.at(gang.count) if span and known else self.view.steps_per_s(job, gang)
         seconds = job.remaining_steps / speed if speed > 0 else math.inf
         if job.time_limit_s is not None and job.time_limit_s < seconds:
             seconds = job.time_limit_s
@@ -139,7 +145,7 @@ class Backfill:
     def _place(self, job: Job, gangs: tuple[Gang, ...]) -> None:
         first = self.firsts.get(job.partition)
         if first is not None and self.kind == "none":
-            self.reasons[job.id] = self._behind(first, None)
+            self.waits_behind[job.id] = first, None
             return
         behind = first is not None and self.kind == "easy"
         slot = self._slot(job, gangs, behind=behind)
@@ -150,8 +156,10 @@ class Backfill:
         if starts:
             self.stock.give(job, slot.gang)
             self.reasons[job.id] = self._started(first, slot)
+        elif first is None:
+            self.reasons[job.id] = self._waits(slot)
         else:
-            self.reasons[job.id] = self._waits(slot) if first is None else self._behind(first, slot)
+            self.waits_behind[job.id] = first, slot
         if starts or first is None or self.kind == "conservative":
             self._take(slot)
         if not starts and first is None:
@@ -202,7 +210,8 @@ class Backfill:
         )
         return Reason("resources", text, self._detail(slot, whose, missing=missing))
 
-    def _behind(self, first: Job, slot: Slot | None) -> Reason:
+    def behind(self, key: str) -> Reason:
+        first, slot = self.waits_behind[key]
         text = f"#{first.number} and others of higher priority are ahead"
         if slot is None:
             return Reason("priority", f"{text}; this one starts after them.", {"by": first.id})

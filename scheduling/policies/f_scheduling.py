@@ -193,10 +193,7 @@ def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tu
     seats = greedy.run()
     if len(problem.types) > 1 and field.running and any(greedy.free):
         free = greedy.free
-        if any(
-            kind.hurdle == float("inf") and _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free)
-            for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True)
-        ):
+        if _somebody_finds_faster(snapshot, problem, seats, free):
             hurdles = [_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
             kinds = [
                 kind if hurdle == kind.hurdle else replace(kind, hurdle=hurdle)
@@ -215,6 +212,16 @@ def _hurdle(snapshot: Snapshot, job: Job, kind: Kind) -> float:
     seconds = horizon_s(snapshot, job)
     left = seconds - job.restart_cost_s
     return seconds / left if left > 0 else float("inf")
+
+
+def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[Seat], free: list[int]) -> bool:
+    """Of those that stayed on their type so far."""
+    spare = [(t, count) for t, count in enumerate(free) if count]
+    for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True):
+        if kind.hurdle == float("inf") and any(t != seat[0] and count >= kind.low[t] for t, count in spare):
+            if _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free):
+                return True
+    return False
 
 
 def _finds_faster(kind: Kind, hurdle: float, seat: Seat, free: list[int]) -> bool:

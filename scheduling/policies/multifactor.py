@@ -16,6 +16,7 @@ from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.policies._backfill import Backfill, Kind
 from scheduling.policies._preemption import make_room
 from scheduling.policies._stock import Stock
+from scheduling.policies._told import Told
 from scheduling.policies._view import View, view
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.priority.fair_share import Form
@@ -135,9 +136,11 @@ class Multifactor:
             self.parameters.gang,
         )
         filling.run([job for job in looked if job.id not in out])
-        reasons = {**field.reasons, **filling.reasons, **out, **_beyond(rest, self.parameters.backfill_depth)}
+        known = {**field.reasons, **filling.reasons, **out, **_beyond(rest, self.parameters.backfill_depth)}
         keeps = Reason("keeps", "It keeps its GPUs to its end, unless a higher level of service needs them.")
-        reasons |= dict.fromkeys((job.id for job in field.running), keeps)
+        known |= dict.fromkeys((job.id for job in field.running), keeps)
+        behind = filling.waits_behind
+        reasons = Told((*known, *behind), lambda key: filling.behind(key) if key in behind else known[key])
         return Allocation(
             counts=filling.stock.counts,
             reasons=reasons,

@@ -47,7 +47,8 @@ class Engine:
         self.assigned = Holdings()
         self.memory: dict[str, object] = {}
         self.asked = False  # a round is due at this moment, or as soon as rounds may follow each other
-        self.gap_s = self.options.coalesce_s if policy.elastic else 0.0
+        apart = policy.elastic or getattr(policy, "lasting", False)
+        self.gap_s = self.options.coalesce_s if apart else 0.0
         self.open_at = float("-inf")  # when the next round may be
         self.wakes: set[float] = set()  # moments at which a round is due anyway
         self.protections: set[float] = set()  # ends of protection; they wake by themselves

@@ -36,7 +36,8 @@ class Options:
     seed: int = 0
     noise: float = 0.0  # relative standard deviation of true speeds about the trace's
     keep_holds: bool = False
-    #: Under policies that look at every running job in each round (elastic ones) rounds are at least so far apart.
+    #: Under policies that look at every running job in each round (elastic and lasting ones) rounds are at least so
+    #: far apart.
     coalesce_s: float = 0.0
     pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
     #: Jobs whose histories are known slow each other on the GPUs that they share (scheduling.interference).

@@ -40,12 +40,13 @@ def test_one_job_launches_and_trains() -> None:
     assert result["restarts"] == 0
 
 
-def test_rounds_of_elastic_policies_may_be_kept_apart() -> None:
+@pytest.mark.parametrize("policy", ["f_scheduling", "multifactor", "static_partition"])
+def test_rounds_that_look_at_all_may_be_kept_apart(policy: str) -> None:
     # The first round is at once, so the next may be 60 s later: the second job starts at 60, not at its arrival at 5.
     jobs = [job(1, 0.0, 500.0, 1.0, max_gpus=1), job(2, 5.0, 500.0, 1.0, max_gpus=1)]
     apart = Options(coalesce_s=60.0)
-    assert simulate(jobs, cluster(2), "f_scheduling", options=apart)["queueing_s"] == pytest.approx(55.0 / 2)
-    assert simulate(jobs, cluster(2), "fifo_gang", options=apart)["queueing_s"] == 0.0  # not elastic
+    assert simulate(jobs, cluster(2), policy, options=apart)["queueing_s"] == pytest.approx(55.0 / 2)
+    assert simulate(jobs, cluster(2), "fifo_gang", options=apart)["queueing_s"] == 0.0  # looks at the queue's head
 
 
 def test_policies_know_the_prices_of_the_cluster() -> None:

@@ -43,7 +43,7 @@ class Command(BaseCommand):
             type=float,
             default=0.0,
             metavar="SECONDS",
-            help="between rounds of elastic policies, at least",
+            help="between rounds of policies that look at every running job, at least",
         )
         parser.add_argument("--processes", type=int, default=1, help="policies simulated at the same time")
         parser.add_argument("--json", type=Path, help="write the results here")
