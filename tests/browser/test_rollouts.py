@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import asked, open_page, panel
+from tests.flows.test_main_path import GENTLE
 from tests.live_portal import LivePortal, running_portal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_200)]
@@ -46,7 +47,7 @@ def sharing(live_portal: LivePortal) -> Iterator[None]:
 
 
 def train(portal: LivePortal) -> int:
-    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 3})["number"])
+    return int(portal.submit(**GENTLE, total_steps=10**6, gpus={"min": 1, "max": 3})["number"])
 
 
 def rollout_of(page: Page) -> str:

@@ -45,7 +45,7 @@ def test_an_owner_starts_on_what_was_borrowed_and_the_borrower_comes_back(live_p
         said = call(live_portal, "GET", f"jobs/{borrower}/explanation")["displaced"]
         return said if said and said["back_at"] else None
 
-    why = live_portal.wait_for("a forecast with it in the queue", foreseen, 60)
+    why = live_portal.wait_for("a forecast with it in the queue", foreseen, 240)
     assert (why["kind"], why["token"], why["level"]) == ("preempted", "reclaimed", "guarantee of project Speech")
     assert [(taker["number"], taker["within"]) for taker in why["by"]] == [(owner, "the cluster")]
     assert (why["gpus_now"], why["gpus_before"]) == (0, 6)

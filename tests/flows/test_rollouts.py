@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.test_main_path import GENTLE
 from tests.live_portal import LivePortal, running_portal
 
 pytestmark = pytest.mark.timeout(900)
@@ -34,7 +35,7 @@ def call(portal: LivePortal, method: str, path: str, body: Any = None) -> Any:
 
 def train(portal: LivePortal) -> int:
     """As long as it takes, on one GPU or on all of them."""
-    return int(portal.submit(total_steps=10**7, gpus={"min": 1, "max": 3})["number"])
+    return int(portal.submit(**GENTLE, total_steps=10**6, gpus={"min": 1, "max": 3})["number"])
 
 
 def test_a_policy_that_breaks_a_bound_is_rolled_back_by_itself(live_portal: LivePortal) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tests.flows.test_main_path import GENTLE
 from tests.live_portal import running_portal
 
 
@@ -20,7 +21,7 @@ def test_a_window_keeps_a_job_waiting_until_it_is_taken_back() -> None:
         with portal.api() as api:
             made = api.post("windows", json=wish)
             assert made.status_code == 201, made.text
-            long = portal.submit(total_steps=10**9, gpus={"min": 1, "max": 1})["number"]
+            long = portal.submit(**GENTLE, total_steps=10**6, gpus={"min": 1, "max": 1})["number"]
             short = portal.submit(total_steps=60, gpus={"min": 1, "max": 1})["number"]
             assert portal.wait_state(short, "succeeded")
 
