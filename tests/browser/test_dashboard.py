@@ -9,11 +9,12 @@ import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
+from tests.flows.test_main_path import GENTLE
 from tests.live_portal import LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-LONG_JOB: dict[str, Any] = {"model_type": "digits_mlp", "total_steps": 50_000, "gpus": {"min": 1, "max": 2}}
+LONG_JOB: dict[str, Any] = {**GENTLE, "total_steps": 50_000, "gpus": {"min": 1, "max": 2}}
 
 
 def cancel(portal: LivePortal, number: int) -> None:
@@ -202,7 +203,7 @@ def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_porta
 
 
 def test_a_part_of_a_gpu_is_asked_for_drawn_and_explained(page: Page, live_portal: LivePortal) -> None:
-    other = live_portal.submit(name="beside", model_type="digits_mlp", total_steps=50_000, gpus=0.25)["number"]
+    other = live_portal.submit(name="beside", **GENTLE, total_steps=50_000, gpus=0.25)["number"]
     live_portal.wait_state(other, "running")
     page.goto("/submit")
     page.get_by_role("radio", name=re.compile("digits_mlp")).click()

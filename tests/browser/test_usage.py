@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import WIDTHS, asked, open_page, panel
+from tests.flows.test_main_path import GENTLE
 from tests.live_portal import LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def holder(live_portal: LivePortal) -> Iterator[dict[str, Any]]:
     """A job that holds two accelerators all the time."""
-    job = live_portal.submit(name="uses-two", total_steps=1_000_000, gpus={"min": 2, "max": 2})
+    job = live_portal.submit(name="uses-two", **GENTLE, total_steps=1_000_000, gpus={"min": 2, "max": 2})
     live_portal.wait_state(job["number"], "running")
     path = f"jobs/{job['number']}/cost"
     live_portal.wait_for("its use", lambda: (asked(live_portal, path)["used_gpu_hours"] or 0) > 0)

@@ -11,12 +11,13 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
+from tests.flows.test_main_path import GENTLE
 from tests.live_portal import LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 WIDTHS = pytest.mark.parametrize("width", [1440, 390])
 #: Each needs all six accelerators, so that one waits for the other.
-WIDE: dict[str, Any] = {"total_steps": 1_000_000, "gpus": {"min": 6, "max": 6}}
+WIDE: dict[str, Any] = {**GENTLE, "total_steps": 1_000_000, "gpus": {"min": 6, "max": 6}}
 
 
 @dataclass(frozen=True)
