@@ -60,8 +60,8 @@ function Row({ option, found, pending, currency }: { option: WhatIfOption; found
   return (
     <tr title={option.basis ?? undefined}>
       <td className="wide">{words}<Under>{duration(option.duration_s ?? 0)} long</Under>{option.waits_for.length > 0 && <Under>{option.waits_for[0]}</Under>}</td>
-      <td className="ra" data-l="Starts">{found ? <Start found={found} /> : pending ? <Skeleton height={16} width={70} /> : "–"}</td>
-      <td className="ra" data-l="Ends">{found?.end ? <When at={found.end.at} low={found.end.low_at} high={found.end.high_at} /> : pending && !found ? <Skeleton height={16} width={70} /> : "–"}</td>
+      <td className="ra whole" data-l="Starts">{found ? <Start found={found} /> : pending ? <Skeleton height={16} width={70} /> : "–"}</td>
+      <td className="ra whole" data-l="Ends">{found?.end ? <When at={found.end.at} low={found.end.low_at} high={found.end.high_at} /> : pending && !found ? <Skeleton height={16} width={70} /> : "–"}</td>
       <td className="ra" data-l="Costs"><span title={`${money(option.low ?? 0, currency)} to ${money(option.high ?? 0, currency)}`}>{money(option.amount ?? 0, currency)}</span></td>
     </tr>
   );

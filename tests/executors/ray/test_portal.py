@@ -39,7 +39,7 @@ def test_a_job_trains_on_while_the_portal_is_killed_and_started_again(portal: Li
     before = said.stat().st_size
     portal.wait_for("steps without a portal", lambda: said.stat().st_size > before, 60)
     portal.start()
-    portal.wait_state(number, "FINISHED", timeout_s=300)
+    portal.wait_state(number, "succeeded", timeout_s=300)
     assert portal.rows("SELECT count(*), max(epoch) FROM jobs_run") == [(1, epoch)]
     portal.wait_for(
         "free GPUs", lambda: portal.rows("SELECT count(*) FROM jobs_hold WHERE upper_inf(during)") == [(0,)], 60
