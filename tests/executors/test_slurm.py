@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,7 @@ class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract
         request = request_for(COUNTING, str(place / "starts"), "0.05", total_steps=100_000)
         executor.launch(request)
         self.let_it_train(executor, request, 1)
+        self.save_state(slurm, request)
         os.kill(slurm.pid("slurmctld"), signal.SIGKILL)
         impatient = SlurmExecutor(place / "data", emulated=True, command_timeout_s=2.0)
         try:
@@ -170,6 +172,13 @@ class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract
         executor.checkpoint_and_stop(request.run_id, 1)
         assert reason(ended(executor, request.run_id)) == "stopped"
         assert (place / "starts").read_text() == "started\n"
+
+    def save_state(self, slurm: SlurmCluster, request: LaunchRequest) -> None:
+        """A start is written down with the next other change only; a controller that dies before has forgotten it."""
+        file, now = slurm.root / "state" / "job_state", time.time()
+        number = slurm._ask("squeue", "--noheader", "--format=%i", f"--name=evenkeel-{request.run_id}-1").strip()
+        slurm._ask("scontrol", "update", f"jobid={number}", "comment=saved")
+        until(lambda: file.exists() and file.stat().st_mtime > now)
 
     # Slurm's own ends
 
