@@ -218,9 +218,9 @@ def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[Sea
     """Of those that stayed on their type so far."""
     spare = [(t, count) for t, count in enumerate(free) if count]
     for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True):
-        if kind.hurdle == float("inf") and any(t != seat[0] and count >= kind.low[t] for t, count in spare):
-            if _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free):
-                return True
+        may = kind.hurdle == float("inf") and any(t != seat[0] and count >= kind.low[t] for t, count in spare)
+        if may and _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free):
+            return True
     return False
 
 
