@@ -188,3 +188,6 @@ def _end_peer(connection: socket.socket) -> None:
     if pid > 1 and uid == os.geteuid() and pid != os.getpid():
         log.warning("ending process %s, which speaks to Ray: it does not answer", pid)
         signal_quietly(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # until it is gone: whoever asks next must not reach it any more
+            connection.settimeout(SEND_TIMEOUT_S)
+            connection.recv(1)
