@@ -64,6 +64,7 @@ class LearnedPolicy(PackingPolicy):
     """Subclasses give `name`, `title` and `profile`."""
 
     Parameters: ClassVar[type[BaseParameters]] = Parameters
+    reads_histories: ClassVar[bool] = True
     profile: ClassVar[Profile]
 
     def __init__(self, parameters: Any = None) -> None:

@@ -18,6 +18,7 @@ import pulp
 from pydantic import Field
 
 from scheduling.domain import Snapshot
+from scheduling.errors import SolverError
 from scheduling.policies._exact import solve_integers
 from scheduling.policies._work import seconds
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
@@ -43,8 +44,10 @@ class PackingExact(BestFit):
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
         cells = {key: int(yard.devices(demand)[yard.fitting(demand)].sum()) for key, demand in wanted.items()}
         demands = {key: wanted[key] for key, count in cells.items() if count}
-        if not demands or sum(cells.values()) > self.parameters.most_cells:
+        if not demands:
             return {}
+        if sum(cells.values()) > self.parameters.most_cells:
+            raise SolverError("too large for an exact answer")
         limit_s = seconds(snapshot, self.parameters.time_limit_s)
         return _Program(yard, demands).solve(limit_s, self.parameters.most_nodes)
 

@@ -17,7 +17,6 @@ from portal.jobs.services import administration, reports, resources
 from portal.jobs.services.transfer import move_job
 from portal.jobs.snapshots import take_snapshot
 from scheduling.histories import RESOURCES
-from scheduling.policies.first_fit import FirstFit
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 
@@ -250,16 +249,13 @@ def test_an_hour_of_training_takes_few_bytes() -> None:
     assert len(series.pack(rows)) < 1_000
 
 
-def with_policy_that_reads(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(FirstFit, "reads_histories", True, raising=False)
-    administration.set_policy(actor=None, cluster=world.cluster, name="first_fit", parameters={})
+def with_policy_that_reads(world: World) -> Any:
+    administration.set_policy(actor=None, cluster=world.cluster, name="dqn_gpu", parameters={})
     world.cluster.refresh_from_db()
     return take_snapshot(world.cluster, timezone.now()).snapshot
 
 
-def test_policies_that_ask_are_told_what_an_application_used(
-    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_policies_that_ask_are_told_what_an_application_used(world: World, settings: Any) -> None:
     settings.EVENKEEL_VIRTUAL_ACCELERATORS = "a=k1:4"
     program()
     watched = Watched(world, command=None, model_type="own_net")
@@ -272,7 +268,7 @@ def test_policies_that_ask_are_told_what_an_application_used(
         command=None, model_type="own_net", gpus={"max": 1, "types": ["k2"]}, throughput={"k2": [1]}
     )
     unknown = world.submit(gpus=1)
-    snapshot = with_policy_that_reads(world, monkeypatch)
+    snapshot = with_policy_that_reads(world)
     history = {job.id: job.history for job in snapshot.jobs}
     found = history[str(same.pk)]
     assert found is not None
@@ -292,14 +288,12 @@ def test_policies_that_do_not_ask_are_told_nothing(world: World, settings: Any) 
     assert [job.history for job in snapshot.jobs] == [None]
 
 
-def test_a_decision_with_histories_can_be_replayed(
-    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_with_histories_can_be_replayed(world: World, settings: Any) -> None:
     settings.EVENKEEL_VIRTUAL_ACCELERATORS = "a=k1:4"
     watched = Watched(world)
     watched.say(*[0.2] * 24)
     world.submit(gpus=1)
-    with_policy_that_reads(world, monkeypatch)
+    with_policy_that_reads(world)
     world.round()
     decision = Decision.objects.latest("round")
     assert any(job.history for job in decisions.snapshot_of(decision).jobs)

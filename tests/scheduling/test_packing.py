@@ -177,6 +177,9 @@ def test_beyond_its_size_the_exact_policy_is_best_fit() -> None:
     snapshot = make_snapshot(*jobs, nodes=[node("a", 2, 0)])
     plan = plan_round(snapshot, load_policy("packing_exact", {"most_cells": 7}))
     assert [m.gpu_ids for m in plan.moves] == [m.gpu_ids for m in plan_round(snapshot, load_policy("best_fit")).moves]
+    assert plan.figures["solver_failed"] == 1.0  # simulations count it
+    exact = plan_round(snapshot, load_policy("packing_exact", {"most_cells": 8}))
+    assert "solver_failed" not in exact.figures
 
 
 @settings(max_examples=25, deadline=None)
