@@ -69,6 +69,7 @@ frontend: env ## build the front end when it changed
 
 env:
 	@scripts/bootstrap_env.sh
+	@$(PYTHON) -m compileall -q accounts client/evenkeel portal scheduling # a portal is a dozen processes
 
 chromium:
 	@scripts/ensure_chromium.sh
