@@ -12,6 +12,7 @@ import fcntl
 import json
 import logging
 import os
+import select
 import signal
 import socket
 import struct
@@ -22,8 +23,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-from evenkeel.runner.processes import signal_quietly
 
 from scheduling.errors import ExecutorError
 
@@ -187,7 +186,12 @@ def _end_peer(connection: socket.socket) -> None:
     pid, uid, _ = struct.unpack("3i", data)
     if pid > 1 and uid == os.geteuid() and pid != os.getpid():
         log.warning("ending process %s, which speaks to Ray: it does not answer", pid)
-        signal_quietly(pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):  # until it is gone: whoever asks next must not reach it any more
-            connection.settimeout(SEND_TIMEOUT_S)
-            connection.recv(1)
+        with contextlib.suppress(OSError):
+            ended = os.pidfd_open(pid)
+            try:
+                signal.pidfd_send_signal(ended, signal.SIGKILL)
+                gone = select.poll()
+                gone.register(ended, select.POLLIN)
+                gone.poll(SEND_TIMEOUT_S * 1_000)  # whoever asks next must not reach it any more
+            finally:
+                os.close(ended)
