@@ -1,11 +1,12 @@
 """The Celery application. Tasks are short and idempotent: a lost message costs seconds, never a job."""
 
-import gc
 import os
 
 from celery import Celery
 from celery.signals import beat_init, worker_process_init
 from kombu.transport import redis
+
+from scheduling.collector import spare_the_collector
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -21,10 +22,7 @@ redis.Channel.do_restore = False
 
 @worker_process_init.connect
 def keep_the_garbage_collector_off_what_stays(**_: object) -> None:
-    """Modules and settings last as long as the process: looking through them held up rounds by a tenth of a second."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 10, 10)  # a round makes hundreds of thousands of objects that all stay until its end
+    spare_the_collector()
 
 
 @beat_init.connect

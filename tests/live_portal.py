@@ -40,6 +40,14 @@ DEFAULTS = {
     "EVENKEEL_ROUND_INTERVAL_S": "1",
 }
 
+#: Keys of a job that trains at a pace of its own, and so leaves the machine to others.
+GENTLE = {
+    "model_type": "digits_mlp",
+    "batch_size": 60,
+    "throughput": {"titan_xp": [0.4, 0.7, 0.85, 0.9, 0.95, 1.0]},
+    "checkpoint": {"every_steps": 50},
+}
+
 
 class LivePortal(RunningPortal):
     def __init__(self, data: Path, **environment: str) -> None:

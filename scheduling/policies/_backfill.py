@@ -114,11 +114,7 @@ class Backfill:
 
         One that trains has its launch behind it.
         """
-        speed = 0.0
-        if gang.type in job.curves:
-            span = self.view.spans(job).get(gang.type)
-            known = span is not None and gang.count <= span.high
-            speed = span.at(gang.count) if span and known else self.view.steps_per_s(job, gang)
+        speed = self.view.steps_per_s(job, gang) if gang.type in job.curves else 0.0
         seconds = job.remaining_steps / speed if speed > 0 else math.inf
         if job.time_limit_s is not None and job.time_limit_s < seconds:
             seconds = job.time_limit_s

@@ -149,14 +149,17 @@ def make_kind(field: View, job: Job, objective: str, groups: Mapping[str, int]) 
     # A running job stays on its type until all others are served; see `solve`.
     hurdle = float("inf") if job.gpu_ids else 1.0
     mine = [key for key in job.limits if key in groups] if groups else ()
-    bounds = mine and tuple(
-        tuple(groups[key] for key in mine if field.limits[key].type in (None, plain_type(name))) for name in field.types
-    )
-    about = (objective, hurdle, bounds or ())
+    bounds: tuple[tuple[int, ...], ...] = ()
+    if mine:
+        bounds = tuple(
+            tuple(groups[key] for key in mine if field.limits[key].type in (None, plain_type(name)))
+            for name in field.types
+        )
+    about = (objective, hurdle, bounds)
     kind: Kind | None = spans.memo.get(about)
     if kind is None:
         every = tuple(spans.get(name, _NO_SPAN) for name in field.types)
-        kind = spans.memo[about] = _make_kind(every, objective, hurdle, bounds or ())
+        kind = spans.memo[about] = _make_kind(every, objective, hurdle, bounds)
     return kind
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
+from scheduling.collector import spare_the_collector
 from scheduling.simulator import Simulation, run_policy
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import Cluster, TraceJob
@@ -94,13 +94,6 @@ def _start_worker(suite: Suite, ended: Synchronized[int], stop: Synchronized[int
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process says when to stop
     _Worker.suite, _Worker.ended, _Worker.stop = suite, ended, stop
     spare_the_collector()
-
-
-def spare_the_collector() -> None:
-    """In a process that only simulates: a round makes many objects and no cycles, and modules stay to the end."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 20)
 
 
 def _run(index: int) -> Simulation | None:

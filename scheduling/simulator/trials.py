@@ -11,12 +11,12 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
+from scheduling.collector import spare_the_collector
 from scheduling.lifecycle import TRAINING, WAITING
 from scheduling.simulator import Simulation, run_policy
 from scheduling.simulator.outcome import LAUNCHING_DELAY, Options
 from scheduling.simulator.report import percentile, seconds_in, slowdown
 from scheduling.simulator.run import Run
-from scheduling.simulator.suite import spare_the_collector
 from scheduling.simulator.trace import Cluster, TraceJob
 
 JOB_KEYS = (

@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
-from tests.flows.test_main_path import GENTLE
-from tests.live_portal import LivePortal
+from tests.live_portal import GENTLE, LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

@@ -11,8 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import asked, open_page, panel
-from tests.flows.test_main_path import GENTLE
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import GENTLE, LivePortal, running_portal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_200)]
 SIMULATED_MS, JUDGED_MS = 480_000, 300_000

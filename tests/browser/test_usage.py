@@ -13,8 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import WIDTHS, asked, open_page, panel
-from tests.flows.test_main_path import GENTLE
-from tests.live_portal import LivePortal
+from tests.live_portal import GENTLE, LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

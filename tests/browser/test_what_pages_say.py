@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
-from tests.flows.test_main_path import GENTLE
-from tests.live_portal import LivePortal
+from tests.live_portal import GENTLE, LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 WIDTHS = pytest.mark.parametrize("width", [1440, 390])

@@ -10,17 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import GENTLE, LivePortal, running_portal
 
 pytestmark = pytest.mark.timeout(400)
 
 #: Real training that leaves the machine some room: 8 to 20 steps/s at the test portal's speed-up.
-GENTLE = {
-    "model_type": "digits_mlp",
-    "batch_size": 60,
-    "throughput": {"titan_xp": [0.4, 0.7, 0.85, 0.9, 0.95, 1.0]},
-    "checkpoint": {"every_steps": 50},
-}
 
 
 @pytest.fixture(scope="module")

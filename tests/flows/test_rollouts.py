@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.test_main_path import GENTLE
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import GENTLE, LivePortal, running_portal
 
 pytestmark = pytest.mark.timeout(900)
 GREEDY = {"policy": "fifo_gang", "parameters": {"gang": "max"}}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tests.flows.test_main_path import GENTLE
-from tests.live_portal import running_portal
+from tests.live_portal import GENTLE, running_portal
 
 
 def test_a_window_keeps_a_job_waiting_until_it_is_taken_back() -> None:
