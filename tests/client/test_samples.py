@@ -137,10 +137,16 @@ def test_emulated_devices_say_the_processes_part_of_the_device() -> None:
 def test_waiting_for_the_pace_stands_for_computing() -> None:
     probe = ProcessProbe(workers=1, share=0.5, pace_steps_per_s=10.0, device_mib=0)
     probe.read(0.0, [process(1)], 0)
-    reading = probe.read(10.0, [process(1, cpu_s=1.0)], 90)
+    reading = probe.read(10.0, [process(1, cpu_s=1.0, rss_mib=10)], 90)
     assert reading is not None
     assert reading.gpu == pytest.approx(0.45)
     assert reading.gpu_memory is None
+
+
+def test_processes_that_have_given_their_memory_back_are_no_sample() -> None:
+    probe = ProcessProbe(workers=1, share=1.0, pace_steps_per_s=10.0, device_mib=1000)
+    probe.read(0.0, [process(1, rss_mib=10)], 0)
+    assert probe.read(10.0, [process(1, cpu_s=5.0)], 100) is None
 
 
 def test_a_launch_without_gpus_is_not_watched() -> None:

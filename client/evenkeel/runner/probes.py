@@ -52,9 +52,9 @@ class ProcessProbe:
 
     def read(self, now: float, below: Sequence[Process], step: int | None) -> Reading | None:
         busy = self._gauge.take(now, sum(process.cpu_s for process in below), step)
-        if busy is None:
-            return None
         used_mib = sum(process.rss_mib for process in below) / self._workers
+        if busy is None or not used_mib:  # what is ending has given its memory back: there is nothing left to sample
+            return None
         memory = used_mib / self._device_mib if self._device_mib else None
         return Reading(gpu=self._share * busy[0], gpu_memory=memory)
 
