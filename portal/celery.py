@@ -9,6 +9,8 @@ from kombu.transport import redis
 from scheduling.collector import spare_the_collector
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+# `migrate` and `up` run them; in a worker they would import all of the API, half of what its start takes.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("evenkeel")
 app.config_from_object("django.conf:settings", namespace="CELERY")

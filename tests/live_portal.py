@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import json
+import os
 import re
 import shutil
 import signal
@@ -162,9 +164,23 @@ class Prepared:
 
 @functools.cache
 def prepared() -> Prepared:
-    """Made once: most of what a first start takes; tests/supervisor has the whole of it."""
-    data = _new_directory()
-    atexit.register(shutil.rmtree, data, ignore_errors=True)
+    """Made once for all processes that test: most of what a first start takes; tests/supervisor has the whole of it."""
+    if "EVENKEEL_TEST_ROOT" in os.environ:
+        root = Path(os.environ["EVENKEEL_TEST_ROOT"])
+    else:
+        root = _new_directory()
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+    note, data = root / "prepared.json", root / "prepared"
+    with (root / "prepared.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not note.exists():
+            shutil.rmtree(data, ignore_errors=True)  # of one who did not come to the end
+            note.write_text(json.dumps(_prepare(data)))
+    return Prepared(data, **json.loads(note.read_text()))
+
+
+def _prepare(data: Path) -> dict[str, str]:
+    data.mkdir()
     layout = Layout(data)
     layout.prepare()
     server = Postgres(layout, durable=False)
@@ -173,7 +189,7 @@ def prepared() -> Prepared:
         portal = LivePortal(data)
         portal.manage("migrate", "-v", "0")
         account = json.loads(portal.manage("bootstrap", "--print-json", "--admin-email", "admin@evenkeel.local"))
-        return Prepared(data, account["email"], account["password"], portal.token)
+        return {"email": account["email"], "password": account["password"], "token": portal.token}
     finally:
         server.stop()
 

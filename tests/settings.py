@@ -11,12 +11,13 @@ from pathlib import Path
 worker = os.environ.get("PYTEST_XDIST_WORKER", "")
 if "EVENKEEL_TEST_SESSION" not in os.environ or os.environ.get("EVENKEEL_TEST_WORKER", "") != worker:
     for name in [name for name in os.environ if name.startswith("EVENKEEL_")] + ["DATABASE_URL", "REDIS_URL"]:
-        if name != "EVENKEEL_SHARED":
+        if name != "EVENKEEL_SHARED" and not (worker and name == "EVENKEEL_TEST_ROOT"):
             os.environ.pop(name, None)
     data = tempfile.mkdtemp(prefix="evenkeel-test-")
     Path(data).chmod(0o755)  # the servers' account passes through
     os.environ["EVENKEEL_TEST_WORKER"] = worker
     os.environ["EVENKEEL_DATA"] = os.environ["EVENKEEL_TEST_SESSION"] = data
+    os.environ.setdefault("EVENKEEL_TEST_ROOT", data)  # of the process that starts the workers: they share it
 
 from portal.settings import *
 from portal.settings import DATABASES

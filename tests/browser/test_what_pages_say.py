@@ -105,6 +105,8 @@ def test_the_page_of_a_running_job_says_why_and_what_it_costs(
     expect(cost).to_contain_text("GPU-hours of")
     expect(cost).to_contain_text(f"{float(price):.2f} per GPU-hour")
     expect(cost).to_contain_text("Estimated from")
+    for used in ("GPU use", "GPU memory"):
+        expect(panel(page, used).get_by_role("img", name=f"{used} over time")).to_be_visible()
     expect(page.locator(".fault")).to_have_count(0)
     check_fits_and_is_accessible(page)
 
