@@ -108,7 +108,7 @@ def test_everybody_gets_what_the_operation_declares(operation: Operation, things
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.places and o.access is not Access.RUN], ids=str)
 def test_what_is_elsewhere_answers_as_what_is_nowhere(operation: Operation, things: Things) -> None:
     outsider = things.actors["outsider"]
-    elsewhere = things.known(things.actors["member"])
+    elsewhere = things.known(things.actors["member"], operation.places)
     for place in operation.places:
         assert place in UNKNOWN, f"tests/portal/things.py does not know what an unknown {{{place}}} looks like"
         nowhere = elsewhere | {place: UNKNOWN[place]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -194,6 +194,7 @@ class Things:
         self.array = self._array(1)
         Guarantee.objects.create(project=self.vision, gpus=1)
         self.secret, self.artifact = self._secret(1), self._artifact(1)
+        self._rollout()
         self.actors = {actor.name: actor for actor in self._people()}
         self.saved = {user.pk: (self._view(user, "v"), self._template(user, "t")) for user in User.objects.all()}
 
@@ -404,9 +405,7 @@ class Things:
                 lambda i: Destination.objects.create(user=self.root, name=f"d{i}", **self._webhook)
             ),
             "list_deliveries": often(
-                lambda _: Delivery.objects.create(
-                    destination_id=self._notices(self.actors["admin"])["destination"], **self._given_up
-                )
+                lambda _: Delivery.objects.create(destination=self._destination(self.actors["admin"]), **self._given_up)
             ),
             "list_simulations": often(lambda i: self._simulation(self.root, i + 1)),
             "list_rollouts": often(lambda i: self._rollout(i + 1)),
@@ -415,49 +414,53 @@ class Things:
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
-    def known(self, actor: Actor) -> dict[str, str]:
-        """What exists, by the name that paths have for it; what is one's own is the actor's."""
-        mine = actor.token_id or self.actors["member"].token_id
-        view, template = self.saved[(actor.user or self.root).pk]
-        return {
-            "job": str(self.job.number),
-            "run": str(self.run.pk),
-            "stream": "project:vision",
-            "name": "a",
-            "token": str(mine),
-            "project": "vision",
-            "person": str(self.actors["viewer"].user.pk),  # type: ignore[union-attr]
-            "invitation": str(self.invitation.pk),
-            "account": str(self.robot.pk),
-            "browser": str(self.browser.pk),
-            "artifact": str(self.artifact.pk),
-            "sha256": self.bundle.sha256,
-            "digest": self.environment.digest,
-            "secret": self.secret.name,
-            "quota": str(self.quota.pk),
-            "level": self.level.name,
-            "array": str(self.array.number),
-            "partition": self.partition.name,
-            "window": str(self.window.pk),
-            "view": str(view.pk),
-            "template": str(template.pk),
-            "simulation": str(self._simulation(actor.user or self.root).id),
-            "rollout": str(self._rollout().id),
-            "round": str(self.round.round),
-            "replay": ask_replay(user=actor.user or self.root, decision=self.round, policy=None, parameters=None),
-            "what_if": str(keep(NodeQuestion(actor.user.pk if actor.user else 0, 0, "k1", frozenset()))),
-            **self._notices(actor),
-            "preview": str(keep_question(Question(actor.user.pk if actor.user else 0, 0, (), False, None, {}, {}, {}))),
+    def known(self, actor: Actor, names: Iterable[str] | None = None) -> dict[str, str]:
+        """What exists, by the name that paths have for it (of these names only); what is one's own is the actor's."""
+        mine, user = actor.token_id or self.actors["member"].token_id, actor.user or self.root
+        view, template = self.saved[user.pk]
+        asker = actor.user.pk if actor.user else 0
+        there: dict[str, Callable[[], object]] = {
+            "job": lambda: self.job.number,
+            "run": lambda: self.run.pk,
+            "stream": lambda: "project:vision",
+            "name": lambda: "a",
+            "token": lambda: mine,
+            "project": lambda: "vision",
+            "person": lambda: self.actors["viewer"].user.pk,  # type: ignore[union-attr]
+            "invitation": lambda: self.invitation.pk,
+            "account": lambda: self.robot.pk,
+            "browser": lambda: self.browser.pk,
+            "artifact": lambda: self.artifact.pk,
+            "sha256": lambda: self.bundle.sha256,
+            "digest": lambda: self.environment.digest,
+            "secret": lambda: self.secret.name,
+            "quota": lambda: self.quota.pk,
+            "level": lambda: self.level.name,
+            "array": lambda: self.array.number,
+            "partition": lambda: self.partition.name,
+            "window": lambda: self.window.pk,
+            "view": lambda: view.pk,
+            "template": lambda: template.pk,
+            "simulation": lambda: self._simulation(user).id,
+            "rollout": lambda: self._rollout().id,
+            "round": lambda: self.round.round,
+            "replay": lambda: ask_replay(user=user, decision=self.round, policy=None, parameters=None),
+            "what_if": lambda: keep(NodeQuestion(asker, 0, "k1", frozenset())),
+            "destination": lambda: self._destination(actor).pk,
+            "delivery": lambda: self._delivery(self._destination(actor)).pk,
+            "preview": lambda: keep_question(Question(asker, 0, (), False, None, {}, {}, {})),
         }
+        return {name: str(make()) for name, make in there.items() if names is None or name in names}
 
-    def _notices(self, actor: Actor) -> dict[str, str]:
-        """A destination of the actor's own, within the project of their token, that leads nowhere."""
+    def _destination(self, actor: Actor) -> Destination:
+        """One of the actor's own, within the project of their token, that leads nowhere."""
         token = ApiToken.objects.select_related("project").filter(pk=actor.token_id or 0).first()
         project = token.project if token else None
         mine = {"user": actor.user or self.root, "project": project, "name": "d"}
-        made = Destination.objects.filter(**mine).first() or Destination.objects.create(**mine, **self._webhook)
-        delivery = made.deliveries.last() or Delivery.objects.create(destination=made, **self._given_up)
-        return {"destination": str(made.pk), "delivery": str(delivery.pk)}
+        return Destination.objects.filter(**mine).first() or Destination.objects.create(**mine, **self._webhook)
+
+    def _delivery(self, destination: Destination) -> Delivery:
+        return destination.deliveries.last() or Delivery.objects.create(destination=destination, **self._given_up)
 
     @property
     def _webhook(self) -> dict[str, Any]:
@@ -483,7 +486,7 @@ class Things:
         change: Callable[[Any], Any] = lambda body: body,
     ) -> HttpResponseBase:
         """The request with the example's body; nothing of it stays."""
-        known = self.known(actor) | (places or {})
+        known = self.known(actor, operation.places) | (places or {})
         path = operation.path
         for place in operation.places:
             assert place in known, f"tests/portal/things.py does not know what {{{place}}} of {operation} is"
