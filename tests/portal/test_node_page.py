@@ -215,7 +215,7 @@ class TestFaults:
         job, name = training(world, steps=10)
         world.report(job, step=10)
         world.gone(job, "done", step=10)
-        assert State(Run.objects.get(job=job).state) is State.SUCCEEDED
+        assert State(Run.objects.get(job=job).state) is State.FINISHED
         assert page(api, name)["faults"] == []
 
     def test_the_newest_are_named_and_all_are_counted(self, world: World, api: Api) -> None:
