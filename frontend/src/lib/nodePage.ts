@@ -1,5 +1,5 @@
 import type { NodeDetail, NodeUse } from "../api/types";
-import { capital, clock, count, moment, number, percent, relative } from "./format";
+import { capital, clock, count, moment, percent, relative, trimmed } from "./format";
 
 export const busyGpus = (node: Pick<NodeDetail, "accelerators">): number => node.accelerators.filter((gpu) => gpu.job !== null).length;
 
@@ -45,5 +45,5 @@ export function heldWords(use: NodeUse, gpus: number, index: number): string {
   if (!point) return "";
   const [at, part] = point;
   const span = `${clock(new Date(at * 1000))}–${clock(new Date((at + use.bucket_s) * 1000))}`;
-  return part === null ? `${span}: it was not there yet` : `${span}: ${number(part * gpus)} of ${count(gpus, "GPU")}, ${percent(part)}`;
+  return part === null ? `${span}: it was not there yet` : `${span}: ${trimmed(part * gpus)} of ${count(gpus, "GPU")}, ${percent(part)}`;
 }
