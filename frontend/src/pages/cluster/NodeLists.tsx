@@ -31,7 +31,7 @@ export function NodeJobs({ jobs, now }: { jobs: NodeJob[]; now: Date }) {
 }
 
 function Time({ at, now }: { at: Date; now: Date }) {
-  return <time dateTime={at.toISOString()} title={dateTime(at)}>{moment(at, now)}<span className="sub">, {relative(at, now)}</span></time>;
+  return <time dateTime={at.toISOString()} title={dateTime(at)}>{moment(at, now)}, <span className="sub" style={{ margin: 0 }}>{relative(at, now)}</span></time>;
 }
 
 /** What failed while it had GPUs of it; whether the node is to blame the reasons hint at. */
