@@ -20,6 +20,8 @@ from scheduling.lifecycle import State
 BUCKET_S, BUCKETS = 1_800, 48
 HELD_OVER = timedelta(seconds=BUCKET_S * BUCKETS)
 FAULTS_OVER = timedelta(days=7)
+#: Some processes of a run may be gone before it is seen to have failed.
+SLACK = timedelta(days=1)
 EVENTS_OVER = timedelta(days=90)
 MOST = 20
 JOINED = "node_joined"
@@ -35,11 +37,12 @@ def describe_node_page(node: Node, project_ids: set[int], now: datetime) -> dict
     Statements do not grow with what is there, and each reads a bounded time.
     """
     (described,) = describe_with_drains(Node.objects.filter(pk=node.pk), project_ids, now)
+    present = dict(Accelerator.objects.filter(node=node).values_list("pk", "present"))
     return {
         **described,
         "jobs": _jobs(node, project_ids),
-        "use": _use(node, now),
-        **_faults(node, project_ids, now),
+        "use": _use(node, [gpu for gpu, there in present.items() if there], now),
+        **_faults(list(present), project_ids, now),
         "events": [_event(event) for event in _events(node, now)[:MOST]],
     }
 
@@ -67,10 +70,9 @@ def _occupant(rows: list[Hold | Assignment], project_ids: set[int]) -> dict[str,
     }
 
 
-def _use(node: Node, now: datetime) -> dict[str, Any]:
+def _use(node: Node, gpu_ids: list[int], now: datetime) -> dict[str, Any]:
     """Of the GPUs that it has now. What was before it joined is not known, and does not count."""
     from_at = now - HELD_OVER
-    gpu_ids = list(Accelerator.objects.filter(node=node, present=True).values_list("pk", flat=True))
     joined_at = _events(node, now).filter(kind=JOINED, at__gte=from_at).values_list("at", flat=True).first()
     held_s = held_seconds(_spans(gpu_ids, from_at, now), from_at.timestamp())
     starts = [from_at + timedelta(seconds=BUCKET_S * i) for i in range(BUCKETS)]
@@ -90,13 +92,16 @@ def _use(node: Node, now: datetime) -> dict[str, Any]:
     }
 
 
-def _spans(gpu_ids: list[int], from_at: datetime, now: datetime) -> list[Span]:
-    """Holds that reach into the time; both arms are read by an index (`hold_open`, `hold_ended`)."""
+def _holds(gpu_ids: list[int], from_at: datetime) -> QuerySet[Hold]:
+    """Those that reach beyond this time; both arms are read by an index (`hold_open`, `hold_ended`)."""
     since = Q(during__upper_inf=True) | Q(during__endswith__gt=from_at)
-    rows = Hold.objects.filter(since, accelerator__in=gpu_ids).values_list("during", "share_percent")
+    return Hold.objects.filter(since, accelerator__in=gpu_ids)
+
+
+def _spans(gpu_ids: list[int], from_at: datetime, now: datetime) -> list[Span]:
     return [
         (during.lower.timestamp(), (during.upper or now).timestamp(), percent / WHOLE_PERCENT)
-        for during, percent in rows
+        for during, percent in _holds(gpu_ids, from_at).values_list("during", "share_percent")
     ]
 
 
@@ -113,10 +118,11 @@ def held_seconds(spans: Iterable[Span], from_s: float) -> list[float]:
     return found
 
 
-def _faults(node: Node, project_ids: set[int], now: datetime) -> dict[str, Any]:
-    """Runs that failed while their last launch had GPUs there."""
-    there = Hold.objects.filter(run=OuterRef("pk"), epoch=OuterRef("epoch"), accelerator__node=node)
-    failed = Run.objects.filter(Exists(there), state=State.FAILED, ended_at__gt=now - FAULTS_OVER).annotate(
+def _faults(gpu_ids: list[int], project_ids: set[int], now: datetime) -> dict[str, Any]:
+    """Runs that failed while their last launch had GPUs there: a hold ends with its run, or later."""
+    since = now - FAULTS_OVER
+    there = _holds(gpu_ids, since - SLACK).filter(run=OuterRef("pk"), epoch=OuterRef("epoch"))
+    failed = Run.objects.filter(Exists(there), state=State.FAILED, ended_at__gt=since).annotate(
         exit_reason=Coalesce(KeyTextTransform("reason", "exit"), Value("unknown", TextField()))
     )
     counts = failed.order_by().values_list("exit_reason").annotate(n=Count("pk")).order_by("-n", "exit_reason")

@@ -208,7 +208,7 @@ class TestFaults:
         assert page(api, name)["faults"] == []
         Run.objects.filter(pk=run.pk).update(epoch=run.epoch, ended_at=timezone.now() - timedelta(days=8))
         assert page(api, name)["faults"] == []
-        Run.objects.filter(pk=run.pk).update(ended_at=timezone.now() - timedelta(days=6))
+        Run.objects.filter(pk=run.pk).update(epoch=run.epoch, ended_at=timezone.now() - timedelta(days=6))
         assert len(page(api, name)["faults"]) == 1
 
     def test_what_ended_well_or_was_cancelled_is_no_fault(self, world: World, api: Api) -> None:
