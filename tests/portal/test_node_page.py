@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -261,6 +261,8 @@ def test_statements_do_not_grow_with_what_is_there(world: World, api: Api) -> No
             page(api, name)
         return len(asked)
 
+    began = timezone.now() - timedelta(hours=20)
+    hours = ((began + timedelta(hours=n), began + timedelta(hours=n, minutes=9)) for n in range(9))
     failing(world)
     _, name = training(world)
     page(api, name)
@@ -273,7 +275,7 @@ def test_statements_do_not_grow_with_what_is_there(world: World, api: Api) -> No
             ),
             accelerator=Node.objects.get(name=name).accelerators.all()[0],
             epoch=1,
-            during=(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
+            during=next(hours),
         ),
     ]
     for _ in range(5):
