@@ -100,8 +100,8 @@ def _holds(gpu_ids: list[int], from_at: datetime) -> QuerySet[Hold]:
 
 def _spans(gpu_ids: list[int], from_at: datetime, now: datetime) -> list[Span]:
     return [
-        (during.lower.timestamp(), (during.upper or now).timestamp(), percent / WHOLE_PERCENT)
-        for during, percent in _holds(gpu_ids, from_at).values_list("during", "share_percent")
+        (hold.started_at.timestamp(), (hold.during.upper or now).timestamp(), hold.share_percent / WHOLE_PERCENT)
+        for hold in _holds(gpu_ids, from_at).only("during", "share_percent")
     ]
 
 
