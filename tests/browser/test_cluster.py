@@ -112,6 +112,7 @@ def test_a_node_has_a_page_with_its_jobs_its_use_and_what_went_wrong(
     link.click()
     expect(page).to_have_url(re.compile(f"/cluster/nodes/{re.escape(name)}$"))
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"of {name} ")
+    expect(page.locator("a.nav.on")).to_have_text("Cluster")
     expect(page.get_by_role("region", name="Figures")).to_contain_text("of 6")
     expect(panel(page, "Jobs").get_by_role("link", name=re.compile("trains-there"))).to_be_visible()
     expect(panel(page, "Accelerators").locator(f'a[href="/jobs/{running}"]').first).to_be_visible()
