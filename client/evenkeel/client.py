@@ -139,6 +139,10 @@ class Client:
         """With who holds each GPU."""
         return cast("list[schemas.Node]", self._request("GET", "nodes").json())
 
+    def node(self, name: str) -> schemas.NodeDetail:
+        """One of them, with its jobs, how much of it was held in the last day, what failed on it, and its events."""
+        return self.one(schemas.NodeDetail, "GET", f"nodes/{_segment(name)}")
+
     def model_types(self) -> list[schemas.ModelType]:
         """The catalogue, with what is known of each program's throughput."""
         return cast("list[schemas.ModelType]", self._request("GET", "model-types").json())

@@ -798,6 +798,21 @@ class NewToken(TypedDict):
     secret: str
 
 
+class NodeEvent(TypedDict):
+    id: int
+    at: str
+    kind: Literal["node_joined", "node_lost", "node_back", "node_drained", "node_resumed", "node_drain_due"]
+    text: str
+
+
+class NodeUse(TypedDict):
+    from_at: str
+    to_at: str
+    bucket_s: int
+    held: list[tuple[float, float | None]]
+    held_part: float | None
+
+
 class NodeWish(TypedDict):
     type: str
     count: int
@@ -2786,6 +2801,21 @@ class NodeAccelerator(TypedDict):
     parts: list[AcceleratorPart]
 
 
+class NodeFault(TypedDict):
+    job: OthersJob
+    attempt: int
+    at: str
+    reason: str
+    text: str | None
+
+
+class NodeJob(TypedDict):
+    job: OthersJob
+    gpus: int
+    share_percent: int
+    since_at: str | None
+
+
 class NodeWhatIf(TypedDict):
     as_of: str
     type: str
@@ -3362,6 +3392,26 @@ class Node(TypedDict):
     last_seen_at: str | None
     accelerators: list[NodeAccelerator]
     drain: Drain | None
+
+
+class NodeDetail(TypedDict):
+    name: str
+    type: str
+    gpus: int
+    emulated: bool
+    schedulable: bool
+    drained: bool
+    lost: bool
+    cpus: int
+    memory_mib: int
+    last_seen_at: str | None
+    accelerators: list[NodeAccelerator]
+    drain: Drain | None
+    jobs: list[NodeJob]
+    use: NodeUse
+    faults: list[NodeFault]
+    faults_by_reason: dict[str, int]
+    events: list[NodeEvent]
 
 
 Nodes: TypeAlias = list[Node]

@@ -24,6 +24,7 @@ const FairnessPage = lazy(() => import("./pages/fairness/FairnessPage"));
 const LimitsPage = lazy(() => import("./pages/limits/LimitsPage"));
 const UsagePage = lazy(() => import("./pages/usage/UsagePage"));
 const ClusterPage = lazy(() => import("./pages/cluster/ClusterPage"));
+const NodePage = lazy(() => import("./pages/cluster/NodePage"));
 const ThroughputPage = lazy(() => import("./pages/throughput/ThroughputPage"));
 const LabPage = lazy(() => import("./pages/lab/LabPage"));
 const NewSimulationPage = lazy(() => import("./pages/lab/NewSimulationPage"));
@@ -76,6 +77,7 @@ function Pages() {
           <Route path="/limits" element={<LimitsPage session={session.data} />} />
           <Route path="/usage" element={<UsagePage session={session.data} />} />
           <Route path="/cluster" element={<ClusterPage session={session.data} />} />
+          <Route path="/cluster/nodes/:name" element={<NodePage session={session.data} />} />
           <Route path="/cluster/throughput" element={<ThroughputPage />} />
           <Route path="/lab" element={<LabPage admin={session.data.user.is_admin} />} />
           <Route path="/lab/new" element={<NewSimulationPage admin={session.data.user.is_admin} />} />

@@ -27,6 +27,7 @@ from portal.jobs import live, offers, policies
 from portal.jobs.drains import describe_with_drains
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Cluster, Node
+from portal.jobs.node_page import describe_node_page
 from portal.jobs.previews import preview_policy
 from portal.jobs.schema import FieldProblem
 from portal.jobs.selectors import visible_events
@@ -82,6 +83,14 @@ class NodesView(APIView):
         """Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there."""
         mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
         return Response(describe_with_drains(Node.objects.all(), mine, timezone.now()))
+
+
+class NodeView(APIView):
+    @operation("get_node", shapes.NodeDetail, access=Access.SIGNED_IN, tag="cluster", path=["name"])
+    def get(self, request: Request, name: str, query: Query) -> Response:
+        """A node with its jobs, how much of it was held in the last day, what failed on it, and its events."""
+        mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
+        return Response(describe_node_page(Node.objects.get(name=name), mine, timezone.now()))
 
 
 class PoliciesView(APIView):

@@ -138,6 +138,7 @@ urlpatterns = [
     path("people/<int:person>", people.PersonView.as_view()),
     path("people/<int:person>/sessions", people.PersonSessionsView.as_view()),
     path("nodes", clusters.NodesView.as_view()),
+    path("nodes/<name:name>", clusters.NodeView.as_view()),
     path("nodes/<name:name>/drain", drains.DrainView.as_view()),
     path("nodes/<name:name>/drain-preview", drains.DrainPreviewView.as_view()),
     path("nodes/<name:name>/resume", drains.ResumeView.as_view()),

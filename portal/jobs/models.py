@@ -402,6 +402,7 @@ class Hold(models.Model):
         indexes = [
             models.Index(fields=["run", "epoch"]),
             models.Index(fields=["accelerator"], condition=Q(during__upper_inf=True), name="hold_open"),
+            models.Index("accelerator", F("during__endswith"), name="hold_ended"),
         ]
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -97,16 +97,20 @@ def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:
 
 
 def describe_nodes(
-    nodes: Iterable[Node], project_ids: set[int], drains: Mapping[int, dict[str, Any]]
+    nodes: Sequence[Node], project_ids: set[int], drains: Mapping[int, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Nodes with who is on them; names of jobs only of the projects given. `drains`: of those that are drained."""
-    held, assigned = _occupants(Hold, project_ids), _occupants(Assignment, project_ids)
+    ids = [node.pk for node in nodes]
+    held, assigned = _occupants(Hold, ids, project_ids), _occupants(Assignment, ids, project_ids)
     return [_node(node, held, assigned) | {"drain": drains.get(node.pk)} for node in nodes]
 
 
-def _occupants(model: type[Hold] | type[Assignment], project_ids: set[int]) -> dict[int, list[dict[str, Any]]]:
+def _occupants(
+    model: type[Hold] | type[Assignment], node_ids: list[int], project_ids: set[int]
+) -> dict[int, list[dict[str, Any]]]:
     """By accelerator, who has the largest part of it first."""
-    rows = model.objects.filter(during__upper_inf=True).select_related("run__job__project")
+    there = model.objects.filter(accelerator__node__in=node_ids, during__upper_inf=True)
+    rows = there.select_related("run__job__project")
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows.order_by("-share_percent", "run__job__number"):
         kind = KINDS.get(State(row.run.state), "moving")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import WIDTHS, asked, open_page, panel
-from tests.live_portal import LivePortal
+from tests.live_portal import GENTLE, LivePortal
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -86,6 +87,52 @@ def test_a_node_is_drained_by_a_deadline_and_taken_back(page: Page, live_portal:
     expect(drains).to_have_count(0)
     with live_portal.api() as api:
         assert api.get("nodes").json()[0]["drain"] is None
+
+
+@pytest.fixture(scope="module")
+def jobs_of_a_node(live_portal: LivePortal) -> Iterator[tuple[int, int]]:
+    """One that trains, and one that failed."""
+    failed = live_portal.submit(name="fails-there", command="exit 3", model_type=None, retry={"limit": 0})["number"]
+    live_portal.wait_state(failed, "failed")
+    running = live_portal.submit(name="trains-there", **GENTLE | {"total_steps": 1_000_000})["number"]
+    live_portal.wait_state(running, "running")
+    yield running, failed
+    with live_portal.api() as api:
+        api.post(f"jobs/{running}/cancel").raise_for_status()
+
+
+@WIDTHS
+def test_a_node_has_a_page_with_its_jobs_its_use_and_what_went_wrong(
+    page: Page, live_portal: LivePortal, jobs_of_a_node: tuple[int, int], width: int
+) -> None:
+    running, failed = jobs_of_a_node
+    open_page(page, "/cluster", width)
+    link = panel(page, "Nodes").get_by_role("link").first
+    name = link.inner_text()
+    link.click()
+    expect(page).to_have_url(re.compile(f"/cluster/nodes/{re.escape(name)}$"))
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"of {name} ")
+    expect(page.locator("a.nav.on")).to_have_text("Cluster")
+    expect(page.get_by_role("region", name="Figures")).to_contain_text("of 6")
+    expect(panel(page, "Jobs").get_by_role("link", name=re.compile("trains-there"))).to_be_visible()
+    expect(panel(page, "Accelerators").locator(f'a[href="/jobs/{running}"]').first).to_be_visible()
+    expect(panel(page, "GPUs held").get_by_role("img", name=re.compile("GPUs held in each half hour"))).to_be_visible()
+    faults = panel(page, "Failed runs")
+    expect(faults.get_by_role("link", name=re.compile("fails-there"))).to_have_attribute("href", f"/jobs/{failed}")
+    expect(faults).to_contain_text("user error")
+    expect(panel(page, "Events")).to_contain_text(f"{name} joined with 6")
+    expect(page.locator(".fault")).to_have_count(0)
+    check_fits_and_is_accessible(page)
+    page.get_by_role("button", name="Drain").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("new fans")
+    page.get_by_role("dialog").get_by_role("button", name=re.compile("^Drain")).click()
+    expect(panel(page, "Drains")).to_contain_text("new fans")
+    expect(panel(page, "Events")).to_contain_text(f"{name} is drained (new fans)")
+    check_fits_and_is_accessible(page)
+    panel(page, "Drains").get_by_role("button", name="Resume").click()
+    expect(panel(page, "Drains")).to_have_count(0)
+    open_page(page, "/cluster/nodes/nothing", width)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("There is no node nothing")
 
 
 @WIDTHS

@@ -18,6 +18,7 @@ from evenkeel.cli.output import (
     job_name,
     moment,
     note,
+    pairs,
     print_json,
     print_rows,
     table,
@@ -71,15 +72,22 @@ def _waiting(job: schemas.Job) -> list[object]:
 
 
 @click.command()
+@click.argument("name", required=False)
 @as_json
-def nodes(output: str) -> None:
+def nodes(name: str | None, output: str) -> None:
     """List the nodes: their GPUs, how many are free, and which jobs hold the others.
+
+    Of the node NAME: its jobs, how much of it was held in the last 24 hours, and what failed on it in the last 7 days.
 
     \b
     Examples:
       evenkeel nodes
+      evenkeel nodes n1
       evenkeel nodes --output json | jq '.[] | select(.drained) | .name'
     """
+    if name is not None:
+        _show(connect().node(name), output)
+        return
     found = connect().nodes()
     if output == "json":
         print_json(found)
@@ -90,12 +98,50 @@ def nodes(output: str) -> None:
         click.echo(table(heads, [_node(node) for node in found], right=frozenset({3, 4, 6, 7})))
 
 
+def _show(node: schemas.NodeDetail, output: str) -> None:
+    if output == "json":
+        print_json(node)
+        return
+    held, faults = node["use"]["held_part"], node["faults_by_reason"]
+    busy = sum(gpu["job"] is not None for gpu in node["accelerators"])
+    counted = sorted(faults.items(), key=lambda one: (-one[1], one[0]))
+    rows: list[tuple[str, object]] = [
+        ("Node", clean(node["name"])),
+        ("State", clean(_state(node))),
+        ("Type", clean(_type(node))),
+        ("GPUs", f"{busy} of {node['gpus']} in use"),
+        ("CPUs", node["cpus"] or "-"),
+        ("Memory", f"{round(node['memory_mib'] / 1024)} GiB" if node["memory_mib"] else "-"),
+        ("Last seen", f"{age(node['last_seen_at'])} ago" if node["last_seen_at"] else "-"),
+        ("Held, 24 h", "-" if held is None else f"{held:.0%}"),
+        ("Failed, 7 d", ", ".join(f"{number} {clean(reason)}" for reason, number in counted) or "none"),
+    ]
+    click.echo(pairs(rows))
+    if not node["jobs"]:
+        click.echo("No job is there.")
+        return
+    jobs = [
+        [
+            one["job"]["number"],
+            one["job"]["name"] or one["job"]["project"],
+            one["gpus"] if one["share_percent"] == 100 else f"{one['share_percent']}% of {one['gpus']}",
+            age(one["since_at"]) if one["since_at"] else "assigned",
+        ]
+        for one in node["jobs"]
+    ]
+    click.echo(table(("JOB", "NAME", "GPUS", "FOR"), jobs, right=frozenset({0, 2, 3})))
+
+
+def _type(node: schemas.Node | schemas.NodeDetail) -> str:
+    return f"{node['type']}{' (emulated)' if node['emulated'] else ''}"
+
+
 def _node(node: schemas.Node) -> list[object]:
     free = sum(gpu["state"] == "free" for gpu in node["accelerators"])
     holders = sorted({part["job"]["number"] for gpu in node["accelerators"] for part in gpu["parts"]})
     return [
         node["name"],
-        f"{node['type']}{' (emulated)' if node['emulated'] else ''}",
+        _type(node),
         _state(node),
         node["gpus"],
         free,
@@ -105,7 +151,7 @@ def _node(node: schemas.Node) -> list[object]:
     ]
 
 
-def _state(node: schemas.Node) -> str:
+def _state(node: schemas.Node | schemas.NodeDetail) -> str:
     drain = node["drain"]
     if node["lost"] or drain is None:
         return "lost" if node["lost"] else "up"

@@ -1,10 +1,13 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { get, send } from "./client";
-import type { ClusterNode, DrainPreview, NodeWindow, Page, Partition, Qos } from "./types";
+import type { ClusterNode, DrainPreview, NodeDetail, NodeWindow, Page, Partition, Qos } from "./types";
 
 const ALL = { limit: 200 };
+const nodePath = (name: string) => `nodes/${encodeURIComponent(name)}`;
 
 export const useNodes = () => useQuery({ queryKey: ["nodes"], queryFn: ({ signal }) => get<ClusterNode[]>("nodes", {}, signal), refetchInterval: 10_000 });
+export const useNode = (name: string) =>
+  useQuery({ queryKey: ["nodes", name], queryFn: ({ signal }) => get<NodeDetail>(nodePath(name), {}, signal), refetchInterval: 10_000 });
 export const usePartitions = () =>
   useQuery({ queryKey: ["partitions"], queryFn: async ({ signal }) => (await get<Page<Partition>>("partitions", ALL, signal)).results, staleTime: 30_000 });
 
@@ -37,8 +40,6 @@ export interface PartitionWish {
   max_duration_s: number | null;
   is_default: boolean;
 }
-
-const nodePath = (name: string) => `nodes/${encodeURIComponent(name)}`;
 
 /** Without a deadline at once. */
 export interface DrainWish {

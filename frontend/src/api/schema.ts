@@ -1008,6 +1008,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A node with its jobs, how much of it was held in the last day, what failed on it, and its events
+         * @description A node with its jobs, how much of it was held in the last day, what failed on it, and its events.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_node"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/drain": {
         parameters: {
             query?: never;
@@ -5707,6 +5729,80 @@ export interface components {
             job: components["schemas"]["OthersJob"] | null;
             /** @description All who have it, the largest part first. */
             parts: components["schemas"]["AcceleratorPart"][];
+        };
+        NodeDetail: {
+            name: string;
+            type: string;
+            gpus: number;
+            emulated: boolean;
+            schedulable: boolean;
+            drained: boolean;
+            lost: boolean;
+            cpus: number;
+            memory_mib: number;
+            last_seen_at: string | null;
+            accelerators: components["schemas"]["NodeAccelerator"][];
+            /** @description Of a drained node. */
+            drain: components["schemas"]["Drain"] | null;
+            /** @description Who holds GPUs there, or is to, by number. */
+            jobs: components["schemas"]["NodeJob"][];
+            /** @description How much of it was held in the last 24 hours. */
+            use: components["schemas"]["NodeUse"];
+            /** @description Runs that failed in the last 7 days while they held GPUs there, newest first, 20 at most. */
+            faults: components["schemas"]["NodeFault"][];
+            /** @description How many those are, of all projects, by reason. */
+            faults_by_reason: {
+                [key: string]: number;
+            };
+            /** @description Of the node in the last 90 days, newest first, 20 at most. */
+            events: components["schemas"]["NodeEvent"][];
+        };
+        NodeEvent: {
+            id: number;
+            /** Format: date-time */
+            at: string;
+            /** @enum {string} */
+            kind: "node_joined" | "node_lost" | "node_back" | "node_drained" | "node_resumed" | "node_drain_due";
+            text: string;
+        };
+        NodeFault: {
+            job: components["schemas"]["OthersJob"];
+            attempt: number;
+            /** Format: date-time */
+            at: string;
+            /**
+             * @description How it ended.
+             * @example runner_lost
+             */
+            reason: string;
+            /** @description In words; null of jobs of projects that are not yours. */
+            text: string | null;
+        };
+        NodeJob: {
+            job: components["schemas"]["OthersJob"];
+            /** @description That it holds there; where it holds none yet, those that it is to have. */
+            gpus: number;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
+            /** @description Since when it holds them; null: they are only assigned to it. */
+            since_at: string | null;
+        };
+        NodeUse: {
+            /** Format: date-time */
+            from_at: string;
+            /** Format: date-time */
+            to_at: string;
+            bucket_s: number;
+            /** @description [[POSIX seconds when the bucket begins, part of its GPUs that was held in it, 0 to 1], ...]; parts of a GPU count as such; null before the node joined. */
+            held: [
+                number,
+                number | null
+            ][];
+            /** @description Mean over the buckets in which the node was there. */
+            held_part: number | null;
         };
         NodeWhatIf: {
             /** Format: date-time */
@@ -12337,6 +12433,76 @@ export interface operations {
             };
             /** @description Not allowed */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeDetail"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -29,11 +29,12 @@ const MARKS: Record<string, Mark> = {
   node_drain_due: { icon: "warn", colour: "var(--warn)" },
   idle: { icon: "warn", colour: "var(--warn)" },
   pace_missed: { icon: "warn", colour: "var(--warn)" },
+  node_joined: { icon: "node", colour: "var(--good)" },
   node_back: { icon: "node", colour: "var(--good)" },
   node_resumed: { icon: "node", colour: "var(--good)" },
   notice: quiet("flag"),
 };
 
-export function eventMark(event: Event): Mark {
+export function eventMark(event: Pick<Event, "kind">): Mark {
   return MARKS[event.kind.toLowerCase()] ?? quiet("flag");
 }

@@ -1,5 +1,5 @@
 import { Menu } from "@mantine/core";
-import { NavLink } from "react-router";
+import { NavLink, useLocation } from "react-router";
 import { useSignOut } from "../api/hooks";
 import type { Session } from "../api/types";
 import { Icon, Logo, type IconName } from "../components/icons";
@@ -10,8 +10,10 @@ import { useNow } from "../lib/clock";
 import { TrustChip } from "./TrustChip";
 
 function Item({ to, icon, label, n }: { to: string; icon: IconName; label: string; n?: number | undefined }) {
+  const { pathname } = useLocation();
+  const alone = to === "/" || (to === "/cluster" && !pathname.startsWith("/cluster/nodes/"));
   return (
-    <NavLink to={to} end={to === "/" || to === "/cluster"} className={({ isActive }) => (isActive ? "nav on" : "nav")}>
+    <NavLink to={to} end={alone} className={({ isActive }) => (isActive ? "nav on" : "nav")}>
       <Icon name={icon} />
       {label}
       {n !== undefined && n > 0 && <span className="n">{n}</span>}

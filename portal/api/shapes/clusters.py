@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, RootModel
 
 from portal.api.shapes.base import Detail, Money, OthersJob, Shape, SharePercent
-from portal.api.shapes.jobs import Curve, HoldKind, Rescale
+from portal.api.shapes.jobs import SECONDS, Curve, HoldKind, Rescale
 from portal.api.shapes.nodes import Drain
 
 
@@ -116,6 +116,49 @@ class Node(Shape):
 
 class Nodes(RootModel[list[Node]]):
     pass
+
+
+class NodeJob(Shape):
+    job: OthersJob
+    gpus: int = Field(description="That it holds there; where it holds none yet, those that it is to have.")
+    share_percent: SharePercent
+    since_at: datetime | None = Field(description="Since when it holds them; null: they are only assigned to it.")
+
+
+class NodeUse(Shape):
+    from_at: datetime
+    to_at: datetime
+    bucket_s: int
+    held: list[tuple[float, float | None]] = Field(
+        description=f"[[{SECONDS} when the bucket begins, part of its GPUs that was held in it, 0 to 1], ...]; parts "
+        "of a GPU count as such; null before the node joined."
+    )
+    held_part: float | None = Field(description="Mean over the buckets in which the node was there.")
+
+
+class NodeFault(Shape):
+    job: OthersJob
+    attempt: int
+    at: datetime
+    reason: str = Field(description="How it ended.", examples=["runner_lost"])
+    text: str | None = Field(description="In words; null of jobs of projects that are not yours.")
+
+
+class NodeEvent(Shape):
+    id: int
+    at: datetime
+    kind: Literal["node_joined", "node_lost", "node_back", "node_drained", "node_resumed", "node_drain_due"]
+    text: str
+
+
+class NodeDetail(Node):
+    jobs: list[NodeJob] = Field(description="Who holds GPUs there, or is to, by number.")
+    use: NodeUse = Field(description="How much of it was held in the last 24 hours.")
+    faults: list[NodeFault] = Field(
+        description="Runs that failed in the last 7 days while they held GPUs there, newest first, 20 at most."
+    )
+    faults_by_reason: dict[str, int] = Field(description="How many those are, of all projects, by reason.")
+    events: list[NodeEvent] = Field(description="Of the node in the last 90 days, newest first, 20 at most.")
 
 
 class Preset(Shape):

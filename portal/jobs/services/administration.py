@@ -124,7 +124,8 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
     if node is None:
         node = Node.objects.create(cluster=cluster, name=info.name, last_seen_at=now, **values)
         count = len(info.accelerators)
-        events.append(kind="node_joined", text=f"{node.name} joined with {count} × {first.type}", at=now)
+        text = f"{node.name} joined with {count} × {first.type}"
+        events.append(kind="node_joined", text=text, at=now, detail={"node": node.name})
     elif any(getattr(node, k) != v for k, v in values.items()):
         Node.objects.filter(pk=node.pk).update(**values)
     Node.objects.filter(pk=node.pk).update(last_seen_at=now)

@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { usePartitions, useResume, useWindows, type useNodes } from "../../api/clusterHooks";
 import type { ClusterNode, NodeWindow, Partition } from "../../api/types";
+import { NodeLink } from "../../components/NodeLink";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
@@ -51,7 +52,8 @@ interface RowProps {
   onDrain: (name: string) => void;
 }
 
-function State({ node, now }: { node: ClusterNode; now: Date }) {
+/** In service, lost, or drained with its deadline. */
+export function NodeState({ node, now }: { node: ClusterNode; now: Date }) {
   const { drain } = node;
   if (node.lost) return <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), now)}` : undefined}>lost</span>;
   return drain ? <DrainMark node={{ ...node, drain }} now={now} /> : <span className="sub">in service</span>;
@@ -64,10 +66,10 @@ function Row({ node, partitions, windows, isAdmin, now, onDrain }: RowProps) {
   const next = nextWindow(node, windows, now);
   return (
     <tr>
-      <td className="wide" style={{ fontWeight: 500 }}>{node.name}{node.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</td>
+      <td className="wide" style={{ fontWeight: 500 }}><NodeLink name={node.name} />{node.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</td>
       <td data-l="Type">{typeName(node.type)}</td>
       <td className="ra" data-l="GPUs in use">{busy} of {node.gpus}</td>
-      <td data-l="State" className="whole"><State node={node} now={now} /></td>
+      <td data-l="State" className="whole"><NodeState node={node} now={now} /></td>
       <td className="whole" data-l="Partitions">{inside.length > 0 ? inside.map((one) => one.name).join(", ") : <span className="sub">none</span>}</td>
       <td className="whole" data-l="Next window">{next ? <NextWindow window={next} /> : <span className="sub">none</span>}</td>
       {isAdmin && (

@@ -1,6 +1,8 @@
+import { Fragment } from "react";
 import { Link } from "react-router";
 import type { JobDetail, Run } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
+import { NodeLink } from "../../components/NodeLink";
 import { Panel } from "../../components/Panel";
 import { bytes, count, dateTime, duration, integer, moment, partOf, percent } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
@@ -100,7 +102,7 @@ export function HeldNow({ job }: { job: JobDetail }) {
   const beside = neighboursOf(job.number, gpus, cluster);
   const names = [...new Set(gpus.map((gpu) => gpu.node))];
   return (
-    <Panel title="Held now" right={<span className="sub">{names.length > 2 ? `${names.length} nodes` : names.join(", ")}</span>}>
+    <Panel title="Held now" right={<span className="sub">{names.length > 2 ? `${names.length} nodes` : names.map((name, i) => <Fragment key={name}>{i > 0 && ", "}<NodeLink name={name} /></Fragment>)}</span>}>
       <div className="pb">
         <div className={css.held} style={jobPaint(job.number)}>
           {gpus.slice(0, 32).map((gpu) => {

@@ -1,5 +1,6 @@
 import type { NodeState } from "../../api/types";
 import type { ClusterState } from "../../lib/blanks";
+import { NodeLink } from "../../components/NodeLink";
 import { Panel } from "../../components/Panel";
 import { Emulated } from "../../components/StateChip";
 import { useAcceleratorTypes } from "../../api/hooks";
@@ -66,15 +67,31 @@ function NodeList({ nodes, density, jobs, now, currency }: ListProps) {
         return (
           <div className="node" key={name}>
             <NodeHead name={name} node={node} memory={memory ?? null} currency={currency} brief={density === "fold" || several} />
-            <div className="gpus" style={{ gridTemplateColumns: `repeat(${widest},minmax(0,1fr))` }}>
-              {nodeBlocks(node, PER_ROW).map((block) => {
-                const of = { block, nodeName: name, emulated: node.emulated, freeReason: node.free_reason ?? null, small: density === "fold" };
-                if (block.face === "shared") return <SharedGpu key={block.from} {...of} jobs={jobs} />;
-                return <GpuBlock key={block.from} {...of} job={block.job === null ? undefined : jobs.get(block.job)} now={now} />;
-              })}
-            </div>
+            <NodeGpus name={name} node={node} jobs={jobs} now={now} columns={widest} small={density === "fold"} />
           </div>
         );
+      })}
+    </div>
+  );
+}
+
+interface GpusProps {
+  name: string;
+  node: NodeState;
+  jobs: Map<number, JobView>;
+  now: Date;
+  columns: number;
+  small: boolean;
+}
+
+/** A node's GPUs, a block for each job side by side. */
+export function NodeGpus({ name, node, jobs, now, columns, small }: GpusProps) {
+  return (
+    <div className="gpus" style={{ gridTemplateColumns: `repeat(${columns},minmax(0,1fr))` }}>
+      {nodeBlocks(node, columns).map((block) => {
+        const of = { block, nodeName: name, emulated: node.emulated, freeReason: node.free_reason ?? null, small };
+        if (block.face === "shared") return <SharedGpu key={block.from} {...of} jobs={jobs} />;
+        return <GpuBlock key={block.from} {...of} job={block.job === null ? undefined : jobs.get(block.job)} now={now} />;
       })}
     </div>
   );
@@ -83,10 +100,10 @@ function NodeList({ nodes, density, jobs, now, currency }: ListProps) {
 function NodeHead({ name, node, memory, currency, brief }: { name: string; node: NodeState; memory: number | null; currency: string; brief: boolean }) {
   const busy = busyOf(node);
   const used = meanUtilisation(node);
-  if (brief) return <div className="nh"><b>{name}</b><span>{busy}/{node.gpus} {typeName(node.type)}</span></div>;
+  if (brief) return <div className="nh"><b><NodeLink name={name} /></b><span>{busy}/{node.gpus} {typeName(node.type)}</span></div>;
   return (
     <div className="nh">
-      <b>{name}</b>
+      <b><NodeLink name={name} /></b>
       <span>{node.gpus}{THIN}×{THIN}{typeName(node.type)}</span>
       {memory !== null && memory > 0 && <span>{withUnit(fixed(memory / 1024, 0), "GB")}</span>}
       {node.emulated && <Emulated />}

@@ -1,0 +1,148 @@
+import { lazy, Suspense, useState } from "react";
+import { Link, useParams } from "react-router";
+import { ApiError } from "../../api/client";
+import { useNode } from "../../api/clusterHooks";
+import type { NodeDetail, Session } from "../../api/types";
+import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
+import { Emulated } from "../../components/StateChip";
+import { useNow } from "../../lib/clock";
+import { dateTime, gibibytes, integer, percent, relative, typeName } from "../../lib/format";
+import type { Figure } from "../../lib/jobView";
+import { useCluster, useLiveJobs } from "../../lib/liveContext";
+import { busyGpus, nodeSentence } from "../../lib/nodePage";
+import { TopBar } from "../../shell/TopBar";
+import { NodeGpus } from "../overview/Accelerators";
+import { DrainForm } from "./DrainForm";
+import { DrainsPanel } from "./DrainsPanel";
+import { NodeEvents, NodeFaults, NodeJobs } from "./NodeLists";
+import { NodeState } from "./NodesPanel";
+
+const HeldChart = lazy(() => import("./HeldChart"));
+const PER_ROW = 16;
+const HALVES = { gridTemplateColumns: "repeat(2,minmax(0,1fr))" };
+
+export default function NodePage({ session }: { session: Session }) {
+  const { name = "" } = useParams();
+  const query = useNode(name);
+  if (query.error instanceof ApiError && query.error.status === 404) return <Missing name={name} />;
+  return (
+    <>
+      <TopBar title={name} crumb={<><Link to="/cluster">Cluster</Link><i>/</i>{name}</>} />
+      <div className="page">
+        {!query.data && !query.error && <SentenceWaits />}
+        <Loadable query={query} what="The node" skeleton={<Waiting />}>
+          {(node) => <Known key={node.name} node={node} isAdmin={session.user?.is_admin ?? false} />}
+        </Loadable>
+      </div>
+    </>
+  );
+}
+
+function Missing({ name }: { name: string }) {
+  return (
+    <>
+      <TopBar title="No such node" crumb={<><Link to="/cluster">Cluster</Link><i>/</i>{name}</>} />
+      <div className="page">
+        <h1 className="say"><b>There is no node {name}.</b> It may have been renamed, or never reported. <Link className="link" to="/cluster">All nodes</Link></h1>
+      </div>
+    </>
+  );
+}
+
+/** The page's geometry. */
+function Waiting() {
+  return (
+    <div style={{ display: "grid", gap: 12 }}>
+      <Skeleton height={84} /><Skeleton height={106} />
+      <div className="cols" style={HALVES}><Skeleton height={200} /><Skeleton height={200} /></div>
+    </div>
+  );
+}
+
+function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
+  const now = useNow(10_000);
+  const [draining, setDraining] = useState(false);
+  const { head, rest } = nodeSentence(node, now);
+  return (
+    <>
+      <header style={{ display: "grid", gap: 4 }}>
+        <div className="title">
+          <span style={{ overflowWrap: "anywhere" }}>{node.name}</span>
+          <span style={{ fontSize: 13, fontWeight: 400, letterSpacing: 0 }}><NodeState node={node} now={now} /></span>
+          {node.emulated && <Emulated />}
+          {isAdmin && !node.drain && <button type="button" className="btn" style={{ marginLeft: "auto", fontSize: 13, letterSpacing: 0 }} title="Place nothing new; say what becomes of its jobs first" onClick={() => setDraining(true)}>Drain</button>}
+        </div>
+        <h1 className="say"><b>{head}</b>{rest}</h1>
+      </header>
+      {draining && <DrainForm name={node.name} onClose={() => setDraining(false)} />}
+      <Figures node={node} now={now} />
+      <DrainsPanel nodes={[node]} isAdmin={isAdmin} />
+      <Gpus node={node} now={now} />
+      <div className="cols" style={HALVES}>
+        <NodeJobs jobs={node.jobs} now={now} />
+        <Held node={node} />
+      </div>
+      <div className="cols" style={HALVES}>
+        <NodeFaults node={node} now={now} />
+        <NodeEvents events={node.events} now={now} />
+      </div>
+    </>
+  );
+}
+
+function figures(node: NodeDetail, now: Date): Figure[] {
+  const seen = node.last_seen_at ? new Date(node.last_seen_at) : null;
+  const { held_part: held } = node.use;
+  return [
+    { label: "Type", value: typeName(node.type), detail: node.accelerators[0]?.memory_mib ? `${gibibytes(node.accelerators[0].memory_mib)} each` : "" },
+    { label: "GPUs in use", value: integer(busyGpus(node)), unit: `of ${integer(node.gpus)}`, detail: node.schedulable ? "" : "takes no new jobs" },
+    { label: "Held", value: held === null ? "–" : percent(held), detail: "mean of the last 24 h" },
+    { label: "Processors", value: node.cpus > 0 ? integer(node.cpus) : "–", detail: node.cpus > 0 ? "" : "not reported" },
+    { label: "Memory", value: node.memory_mib > 0 ? gibibytes(node.memory_mib) : "–", detail: node.memory_mib > 0 ? "" : "not reported" },
+    { label: "Last seen", value: seen ? relative(seen, now) : "never", detail: seen ? dateTime(seen) : "" },
+  ];
+}
+
+function Figures({ node, now }: { node: NodeDetail; now: Date }) {
+  return (
+    <section className="panel strip" aria-label="Figures">
+      {figures(node, now).map((figure) => (
+        <div key={figure.label} className="fig">
+          <div className="l">{figure.label}</div>
+          <div className="v">{figure.value}{figure.unit && <small>{figure.unit}</small>}</div>
+          <div className="d" title={figure.detail}>{figure.detail}</div>
+        </div>
+      ))}
+    </section>
+  );
+}
+
+/** As on the overview, live. */
+function Gpus({ node, now }: { node: NodeDetail; now: Date }) {
+  const cluster = useCluster();
+  const jobs = useLiveJobs();
+  const state = cluster?.nodes[node.name];
+  return (
+    <Panel title="Accelerators" meta={`${busyGpus(node)} of ${node.gpus} in use`}>
+      {node.gpus === 0 ? <p className="empty">It reports no accelerators.</p> : (
+        <div className="pb">
+          {state ? <NodeGpus name={node.name} node={state} jobs={jobs} now={now} columns={Math.min(PER_ROW, state.gpus)} small={false} /> : <Skeleton height={66} />}
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+function Held({ node }: { node: NodeDetail }) {
+  const [read, setRead] = useState<string | null>(null);
+  const { use } = node;
+  return (
+    <Panel title="GPUs held" meta="last 24 h, by half hour" right={<span className="sub">{read ?? ""}</span>}>
+      {use.held_part === null ? <p className="empty">Without accelerators nothing is held.</p> : (
+        <Suspense fallback={<div className="pb"><Skeleton height={150} /></div>}>
+          <HeldChart use={use} gpus={node.gpus} onRead={setRead} />
+        </Suspense>
+      )}
+    </Panel>
+  );
+}
