@@ -15,7 +15,8 @@ from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, transaction
 from django.test import Client
 from django.utils import timezone
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -105,18 +106,26 @@ def bounded(examples: int) -> settings:
     )
 
 
-@schema.parametrize()
+#: Not `schema.parametrize`: pytest gives all of its tests one id, and of one id pytest-xdist runs one test.
+operations = pytest.mark.parametrize(
+    "operation", [found.ok() for found in schema.get_all_operations()], ids=lambda operation: operation.label
+)
+
+
+@operations
 @bounded(6)
-def test_no_request_is_too_strange(case: Any, asker: Asker) -> None:
-    check(case, asker)
+@given(data=st.data())
+def test_no_request_is_too_strange(operation: Any, data: st.DataObject, asker: Asker) -> None:
+    check(data.draw(operation.as_strategy()), asker)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@schema.parametrize()
+@operations
 @bounded(120)
-def test_no_request_is_too_strange_in_many(case: Any, asker: Asker) -> None:
-    check(case, asker)
+@given(data=st.data())
+def test_no_request_is_too_strange_in_many(operation: Any, data: st.DataObject, asker: Asker) -> None:
+    check(data.draw(operation.as_strategy()), asker)
 
 
 def check(case: Any, asker: Asker) -> None:
