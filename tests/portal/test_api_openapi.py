@@ -107,8 +107,9 @@ def bounded(examples: int) -> settings:
 
 
 #: Not `schema.parametrize`: pytest gives all of its tests one id, and of one id pytest-xdist runs one test.
+FOUND: list[Any] = list(schema.get_all_operations())
 operations = pytest.mark.parametrize(
-    "operation", [found.ok() for found in schema.get_all_operations()], ids=lambda operation: operation.label
+    "operation", [found.ok() for found in FOUND], ids=lambda operation: operation.label
 )
 
 
