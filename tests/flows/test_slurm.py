@@ -54,6 +54,7 @@ def test_a_job_larger_than_a_node_trains_across_two(portal: LivePortal) -> None:
 
 
 def test_a_node_that_slurm_drains_is_drained_here_until_it_is_resumed(portal: LivePortal, slurm: SlurmCluster) -> None:
+    portal.wait_for("the node", lambda: "gpu3" in nodes_of(portal))
     slurm._ask("scontrol", "update", "nodename=gpu3", "state=drain", "reason=fan broken")
     drained = portal.wait_for("the drain", lambda: (node := nodes_of(portal)["gpu3"])["drained"] and node)
     assert "fan broken" in str(drained)
