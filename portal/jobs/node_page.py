@@ -125,7 +125,7 @@ def _faults(gpu_ids: list[int], project_ids: set[int], now: datetime) -> dict[st
     failed = Run.objects.filter(Exists(there), state=State.FAILED, ended_at__gt=since).annotate(
         exit_reason=Coalesce(KeyTextTransform("reason", "exit"), Value("unknown", TextField()))
     )
-    counts = failed.order_by().values_list("exit_reason").annotate(n=Count("pk")).order_by("-n", "exit_reason")
+    counts = failed.order_by().values_list("exit_reason").annotate(n=Count("pk"))
     newest = failed.select_related("job__project").order_by("-ended_at", "-pk")[:MOST]
     return {"faults": [_fault(run, project_ids) for run in newest], "faults_by_reason": dict(counts)}
 

@@ -14,8 +14,6 @@ from tests.live_portal import GENTLE, LivePortal, running_portal
 
 pytestmark = pytest.mark.timeout(400)
 
-#: Real training that leaves the machine some room: 8 to 20 steps/s at the test portal's speed-up.
-
 
 @pytest.fixture(scope="module")
 def live_portal() -> Iterator[LivePortal]:

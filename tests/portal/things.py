@@ -414,33 +414,35 @@ class Things:
             "list_audit": often(lambda i: record_audit(actor=self.root, action="test", target=str(i))),
         }
 
-    def known(self, actor: Actor, names: Iterable[str] | None = None) -> dict[str, str]:
+    def known(self, actor: Actor, names: Iterable[str]) -> dict[str, str]:
         """What exists, by the name that paths have for it (of these names only); what is one's own is the actor's."""
         mine, user = actor.token_id or self.actors["member"].token_id, actor.user or self.root
         view, template = self.saved[user.pk]
         asker = actor.user.pk if actor.user else 0
-        there: dict[str, Callable[[], object]] = {
-            "job": lambda: self.job.number,
-            "run": lambda: self.run.pk,
-            "stream": lambda: "project:vision",
-            "name": lambda: "a",
-            "token": lambda: mine,
-            "project": lambda: "vision",
-            "person": lambda: self.actors["viewer"].user.pk,  # type: ignore[union-attr]
-            "invitation": lambda: self.invitation.pk,
-            "account": lambda: self.robot.pk,
-            "browser": lambda: self.browser.pk,
-            "artifact": lambda: self.artifact.pk,
-            "sha256": lambda: self.bundle.sha256,
-            "digest": lambda: self.environment.digest,
-            "secret": lambda: self.secret.name,
-            "quota": lambda: self.quota.pk,
-            "level": lambda: self.level.name,
-            "array": lambda: self.array.number,
-            "partition": lambda: self.partition.name,
-            "window": lambda: self.window.pk,
-            "view": lambda: view.pk,
-            "template": lambda: template.pk,
+        there: dict[str, object] = {
+            "job": self.job.number,
+            "run": self.run.pk,
+            "stream": "project:vision",
+            "name": "a",
+            "token": mine,
+            "project": "vision",
+            "person": self.actors["viewer"].user.pk,  # type: ignore[union-attr]
+            "invitation": self.invitation.pk,
+            "account": self.robot.pk,
+            "browser": self.browser.pk,
+            "artifact": self.artifact.pk,
+            "sha256": self.bundle.sha256,
+            "digest": self.environment.digest,
+            "secret": self.secret.name,
+            "quota": self.quota.pk,
+            "level": self.level.name,
+            "array": self.array.number,
+            "partition": self.partition.name,
+            "window": self.window.pk,
+            "view": view.pk,
+            "template": template.pk,
+        }
+        made: dict[str, Callable[[], object]] = {
             "simulation": lambda: self._simulation(user).id,
             "rollout": lambda: self._rollout().id,
             "round": lambda: self.round.round,
@@ -450,7 +452,7 @@ class Things:
             "delivery": lambda: self._delivery(self._destination(actor)).pk,
             "preview": lambda: keep_question(Question(asker, 0, (), False, None, {}, {}, {})),
         }
-        return {name: str(make()) for name, make in there.items() if names is None or name in names}
+        return {name: str(made[name]() if name in made else there[name]) for name in names if name in there | made}
 
     def _destination(self, actor: Actor) -> Destination:
         """One of the actor's own, within the project of their token, that leads nowhere."""

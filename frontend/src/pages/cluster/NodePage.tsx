@@ -3,6 +3,7 @@ import { Link, useParams } from "react-router";
 import { ApiError } from "../../api/client";
 import { useNode } from "../../api/clusterHooks";
 import type { NodeDetail, Session } from "../../api/types";
+import { FigureStrip } from "../../components/FigureStrip";
 import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { Emulated } from "../../components/StateChip";
 import { useNow } from "../../lib/clock";
@@ -75,7 +76,7 @@ function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
         <h1 className="say"><b>{head}</b>{rest}</h1>
       </header>
       {draining && <DrainForm name={node.name} onClose={() => setDraining(false)} />}
-      <Figures node={node} now={now} />
+      <FigureStrip figures={figures(node, now)} />
       <DrainsPanel nodes={[node]} isAdmin={isAdmin} />
       <Gpus node={node} now={now} />
       <div className="cols" style={HALVES}>
@@ -101,20 +102,6 @@ function figures(node: NodeDetail, now: Date): Figure[] {
     { label: "Memory", value: node.memory_mib > 0 ? gibibytes(node.memory_mib) : "–", detail: node.memory_mib > 0 ? "" : "not reported" },
     { label: "Last seen", value: seen ? relative(seen, now) : "never", detail: seen ? dateTime(seen) : "" },
   ];
-}
-
-function Figures({ node, now }: { node: NodeDetail; now: Date }) {
-  return (
-    <section className="panel strip" aria-label="Figures">
-      {figures(node, now).map((figure) => (
-        <div key={figure.label} className="fig">
-          <div className="l">{figure.label}</div>
-          <div className="v">{figure.value}{figure.unit && <small>{figure.unit}</small>}</div>
-          <div className="d" title={figure.detail}>{figure.detail}</div>
-        </div>
-      ))}
-    </section>
-  );
 }
 
 /** As on the overview, live. */

@@ -5,6 +5,7 @@ import { NodeLink } from "../../components/NodeLink";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
+import { busyGpus } from "../../lib/nodePage";
 import { nextWindow } from "../../lib/windows";
 import { DrainForm } from "./DrainForm";
 import { DrainMark } from "./DrainsPanel";
@@ -61,14 +62,13 @@ export function NodeState({ node, now }: { node: ClusterNode; now: Date }) {
 
 function Row({ node, partitions, windows, isAdmin, now, onDrain }: RowProps) {
   const resume = useResume();
-  const busy = node.accelerators.filter((gpu) => gpu.job !== null).length;
   const inside = partitions.filter((one) => one.nodes.includes(node.name) || one.accelerator_types.includes(node.type));
   const next = nextWindow(node, windows, now);
   return (
     <tr>
       <td className="wide" style={{ fontWeight: 500 }}><NodeLink name={node.name} />{node.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</td>
       <td data-l="Type">{typeName(node.type)}</td>
-      <td className="ra" data-l="GPUs in use">{busy} of {node.gpus}</td>
+      <td className="ra" data-l="GPUs in use">{busyGpus(node)} of {node.gpus}</td>
       <td data-l="State" className="whole"><NodeState node={node} now={now} /></td>
       <td className="whole" data-l="Partitions">{inside.length > 0 ? inside.map((one) => one.name).join(", ") : <span className="sub">none</span>}</td>
       <td className="whole" data-l="Next window">{next ? <NextWindow window={next} /> : <span className="sub">none</span>}</td>

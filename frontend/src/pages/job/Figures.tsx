@@ -1,4 +1,5 @@
 import type { JobCost, JobDetail } from "../../api/types";
+import { FigureStrip } from "../../components/FigureStrip";
 import { fixed, gangWords, integer, number, THIN, withUnit } from "../../lib/format";
 import { endFigure, throughputFigure, waitedFigure, type Figure } from "../../lib/jobView";
 import { useCluster } from "../../lib/liveContext";
@@ -35,15 +36,5 @@ function figures(job: JobDetail, now: Date, mean: number | null, cost: JobCost |
 
 export function Figures({ job, cost, now }: { job: JobDetail; cost: JobCost | undefined; now: Date }) {
   const mean = useCluster()?.tiles.mean_relative_throughput ?? null;
-  return (
-    <section className="panel strip" aria-label="Figures">
-      {figures(job, now, mean, cost).map((figure) => (
-        <div key={figure.label} className="fig">
-          <div className="l">{figure.label}</div>
-          <div className="v">{figure.value}{figure.unit && <small>{figure.unit}</small>}</div>
-          <div className="d" title={figure.detail}>{figure.detail}</div>
-        </div>
-      ))}
-    </section>
-  );
+  return <FigureStrip figures={figures(job, now, mean, cost)} />;
 }
