@@ -2,9 +2,10 @@
 PYTHON := .venv/bin/python
 # More of them start more whole portals at once than two cores carry.
 TEST_PROCESSES ?= 2
+WHOLE := whole and not slow and not chaos
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-lab bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-slow test-sample frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-lab bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-whole test-slow test-sample frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -15,7 +16,7 @@ demo: env frontend ## the sample workload on six emulated accelerators; DEMO_EXI
 up: env frontend ## the portal over ./data, or EVENKEEL_DATA
 	@$(PYTHON) manage.py up
 
-test test-slow: export EVENKEEL_RAY ?= 1
+test test-whole test-slow: export EVENKEEL_RAY ?= 1
 test: env frontend chromium ## the whole default suite
 	@cd frontend && ../scripts/npm.sh run --silent test </dev/null
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -55,10 +56,14 @@ slurm-parity: env ## priorities and fair share beside a real Slurm, where it is 
 slurm-cycles: env ## a real Slurm's scheduling cycle beside our decision; SLURM_ARGS="--jobs 2000" for a longer queue
 	@$(PYTHON) -m benchmarks.slurm_cycles $(SLURM_ARGS)
 
+test-whole: env frontend chromium ## every page, flow and process over whole portals, half an hour on two cores
+	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "$(WHOLE)" $(PYTEST_ARGS)
+
 test-slow: env frontend ## the tests that take minutes
 	@$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
 
-test-sample: env frontend ## two of the slow tests of the whole portal, others for each commit
+test-sample: env frontend chromium ## some files of test-whole and two of the slow tests of the portal, others for each commit
+	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile -m "$(WHOLE)" --sample-files 4 tests/browser tests/client tests/docs tests/flows tests/supervisor
 	@$(PYTHON) -m pytest -n 2 -m slow --sample 2 tests/flows tests/supervisor
 
 chaos: env frontend ## kill everything, many times

@@ -20,6 +20,17 @@ WHOLE_PORTALS = {"browser", "client", "docs", "flows", "supervisor"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, metavar="N", help="of the chosen tests N only, others for each commit")
+    parser.addoption("--sample-files", type=int, metavar="N", help="the same, of files with all their chosen tests")
+
+
+def _sampled(items: list[pytest.Item], config: pytest.Config) -> list[pytest.Item]:
+    """Files are drawn whole: their tests share one portal."""
+    units = list(dict.fromkeys(item.path for item in items)) if config.getoption("--sample-files") else items
+    if not (size := config.getoption("--sample-files") or config.getoption("--sample")):
+        return items
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+    chosen = random.Random(commit).sample(list(units), min(size, len(units)))
+    return [item for item in items if item in chosen or item.path in chosen]
 
 
 def _spread(items: list[pytest.Item]) -> None:
@@ -35,12 +46,9 @@ def _spread(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)  # after `-m`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _spread(items)
-    if not (size := config.getoption("--sample")):
-        return
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
-    chosen = random.Random(commit).sample(items, min(size, len(items)))
+    chosen = _sampled(items, config)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = [item for item in items if item in chosen]
+    items[:] = chosen
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

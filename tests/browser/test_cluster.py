@@ -13,7 +13,7 @@ from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import WIDTHS, asked, open_page, panel
 from tests.live_portal import GENTLE, LivePortal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 def test_a_partition_is_made_offered_and_removed(page: Page, live_portal: LivePortal) -> None:

@@ -13,7 +13,7 @@ from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import WIDTHS, open_page, panel
 from tests.live_portal import LivePortal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 SLEEPER = """
 import time, evenkeel
 with evenkeel.training() as run:

@@ -42,7 +42,7 @@ _BOTH = """async (name) => {
   return null;
 }"""
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.browser.checks import check_fits_and_is_accessible, check_is_accessib
 from tests.browser.conftest import DIST, PATIENCE_MS
 from tests.live_portal import LivePortal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 
 PAGES = [
     "/", "/jobs", "/jobs/{job}", "/jobs/compare?jobs={job},{other}", "/submit", "/projects", "/projects/default",

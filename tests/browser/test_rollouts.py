@@ -13,7 +13,7 @@ from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import asked, open_page, panel
 from tests.live_portal import GENTLE, LivePortal, running_portal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(1_200)]
 SIMULATED_MS, JUDGED_MS = 480_000, 300_000
 GREEDY = "fifo_gang (gang=max)"
 SPEC: dict[str, Any] = {

@@ -11,7 +11,7 @@ from tests.browser.checks import check_fits_and_is_accessible
 from tests.browser.test_what_pages_say import WIDE, WIDTHS, asked, open_page, panel
 from tests.live_portal import LivePortal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 #: A worker has to take it, maybe after others.
 WORKED_OUT_MS = 90_000
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.browser.checks import check_fits_and_is_accessible
 from tests.live_portal import GENTLE, LivePortal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 WIDTHS = pytest.mark.parametrize("width", [1440, 390])
 #: Each needs all six accelerators, so that one waits for the other.
 WIDE: dict[str, Any] = {**GENTLE, "total_steps": 1_000_000, "gpus": {"min": 6, "max": 6}}

@@ -10,7 +10,7 @@ import pytest
 from tests.client.test_cli_portal import Shell
 from tests.live_portal import LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(300)]
 
 
 def test_partitions_and_windows_from_the_command_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from evenkeel.schemas import AcceptedInvitation
 
 from tests.live_portal import LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 
 from tests.live_portal import LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 DOCS = Path(__file__).parents[2] / "docs"
 PATIENCE_S = 180
 

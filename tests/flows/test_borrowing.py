@@ -9,7 +9,7 @@ import pytest
 
 from tests.live_portal import GENTLE, LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(500)]
 
 
 @pytest.fixture(scope="module")

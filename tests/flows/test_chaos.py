@@ -18,7 +18,7 @@ import pytest
 
 from tests.live_portal import LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(500)]
 
 CONTROL_PLANE = ("worker", "beat", "web", "valkey", "postgres")
 TRAINING = ("runner", "training worker")

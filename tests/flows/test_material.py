@@ -16,7 +16,7 @@ import pytest
 
 from tests.live_portal import LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(400)]
 VALUE = "correct-horse-battery"
 PROGRAM = """
 import os, sys

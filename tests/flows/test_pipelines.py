@@ -19,7 +19,7 @@ import yaml
 
 from tests.live_portal import LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "ci"
 GOOD = {"project": "default", "model_type": "digits_mlp", "total_steps": 40, "gpus": {"min": 1, "max": 1}}

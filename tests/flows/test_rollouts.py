@@ -9,7 +9,7 @@ import pytest
 
 from tests.live_portal import GENTLE, LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 GREEDY = {"policy": "fifo_gang", "parameters": {"gang": "max"}}
 GUARD = {
     "guard_s": 3_600,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.live_portal import GENTLE, running_portal
+
+pytestmark = pytest.mark.whole
 
 
 def test_a_window_keeps_a_job_waiting_until_it_is_taken_back() -> None:

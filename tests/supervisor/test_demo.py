@@ -111,6 +111,7 @@ def test_only_with_a_policy_to_choose_it_may_choose_one() -> None:
         assert Api(token=token).get("policy").status == 401
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(300)
 def test_the_demo_ends_by_itself_with_a_table(data: Path) -> None:
     """As `DEMO_EXIT=1 make demo` runs it, with a policy to choose and few steps."""

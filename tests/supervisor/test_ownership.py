@@ -25,7 +25,7 @@ from portal.supervisor.postgres import Postgres, installed
 from tests.live_portal import LivePortal
 from tests.supervisor.running import ROOT, portal_env
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(300)]
 REFUSED = [
     "UPDATE accounts_auditentry SET target = 'x'",
     "UPDATE accounts_auditentry SET position = 0 WHERE position IS NULL",
