@@ -332,7 +332,7 @@ UNFOLD = {
 }
 
 EVENKEEL_LOG_FORMAT = env.choice("EVENKEEL_LOG_FORMAT", "text", "json")
-LOGGING = {
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {

@@ -1,0 +1,15 @@
+"""The portal's settings with played nodes (benchmarks.played_nodes) as its executor."""
+
+import os
+
+from portal.settings import *  # noqa: F403
+from portal.settings import EVENKEEL_EXECUTOR_OPTIONS, LOGGING
+from scheduling.executors import EXECUTORS
+
+EXECUTORS["played"] = "benchmarks.played_nodes.PlayedNodes"
+EVENKEEL_EXECUTOR = "played"
+EVENKEEL_EXECUTOR_OPTIONS["played"] = {
+    "address": os.environ["PLAYED_STAGE"],
+    "nodes": int(os.environ["PLAYED_NODES"]),
+}
+LOGGING["loggers"]["celery.app.trace"] = {"level": "INFO"}  # how long each task took
