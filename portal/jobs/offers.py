@@ -130,19 +130,19 @@ def others_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
 
 def _node(node: Node, held: Occupants, assigned: Occupants) -> dict[str, Any]:
     gpus = [gpu for gpu in node.accelerators.all() if gpu.present]
-    schedulable = not (node.drained or node.lost)
     return {
         "name": node.name,
         "type": node.accelerator_type,
         "gpus": len(gpus),
         "emulated": node.emulated,
-        "schedulable": schedulable,
+        "schedulable": node.schedulable,
         "drained": node.drained,
         "lost": node.lost,
         "cpus": node.cpus,
         "memory_mib": node.memory_mib,
+        "withheld": node.check_state or None,
         "last_seen_at": iso(node.last_seen_at),
-        "accelerators": [_accelerator(gpu, schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)],
+        "accelerators": [_accelerator(gpu, node.schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)],
     }
 
 
