@@ -97,12 +97,15 @@ def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:
 
 
 def describe_nodes(
-    nodes: Sequence[Node], project_ids: set[int], drains: Mapping[int, dict[str, Any]]
+    nodes: Sequence[Node],
+    project_ids: set[int],
+    drains: Mapping[int, dict[str, Any]],
+    checks: Mapping[int, dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Nodes with who is on them; names of jobs only of the projects given. `drains`: of those that are drained."""
     ids = [node.pk for node in nodes]
     held, assigned = _occupants(Hold, ids, project_ids), _occupants(Assignment, ids, project_ids)
-    return [_node(node, held, assigned) | {"drain": drains.get(node.pk)} for node in nodes]
+    return [_node(node, held, assigned) | {"drain": drains.get(node.pk), "check": checks[node.pk]} for node in nodes]
 
 
 def _occupants(
@@ -140,7 +143,6 @@ def _node(node: Node, held: Occupants, assigned: Occupants) -> dict[str, Any]:
         "lost": node.lost,
         "cpus": node.cpus,
         "memory_mib": node.memory_mib,
-        "withheld": node.check_state or None,
         "last_seen_at": iso(node.last_seen_at),
         "accelerators": [_accelerator(gpu, node.schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)],
     }
