@@ -41,7 +41,8 @@ def _runner(timeout_s: float) -> Finding:
     """The interpreter, the client package and the processor, as a launch uses them."""
     code, said = _run(["-c", RUNNER], timeout_s)
     right = code == 0 and said.strip() == EXPECTED
-    seen = "it starts and computes" if right else f"{sys.executable}: {said.strip()[-MAX_WORDS:] or f'code {code}'}"
+    words = "no answer in time" if code is None else said.strip()[-MAX_WORDS:] or f"code {code}"
+    seen = "it starts and computes" if right else f"{sys.executable}: {words}"
     return Finding("runner", right, seen, "make the environment anew: `make env`")
 
 
