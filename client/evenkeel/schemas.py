@@ -274,6 +274,7 @@ class DestinationWish(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
     ]
@@ -776,6 +777,7 @@ class NewNoticeDestination(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
     ]
@@ -875,6 +877,7 @@ class NoticeDelivery(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
         | Literal["test"]
@@ -914,6 +917,7 @@ class NoticeDestination(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
     ]
@@ -1006,6 +1010,7 @@ class PatchedDestinationChange(TypedDict):
                 "job.waiting",
                 "budget.reached",
                 "node.lost",
+                "node.check_failed",
                 "policy.rolled_back",
             ]
         ]

@@ -287,6 +287,30 @@ class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract
         finally:
             slurm._ask("scontrol", "update", "nodename=gpu2", "state=resume")
 
+    def test_a_drained_node_fails_its_check_with_slurms_reason(
+        self, executor: Executor, slurm: SlurmCluster, api_url: str
+    ) -> None:
+        slurm._ask("scontrol", "update", "nodename=gpu2", "state=drain", "reason=fan broken")
+        try:
+            found = examined(executor, api_url, node="gpu2")
+            assert wrong(found) == {"state"}
+            assert "fan broken" in found["state"].seen
+        finally:
+            slurm._ask("scontrol", "update", "nodename=gpu2", "state=resume")
+
+    def test_a_node_that_jobs_take_all_of_is_not_known_to_be_unsound(
+        self, executor: Executor, slurm: SlurmCluster, api_url: str
+    ) -> None:
+        line = ("--exclusive", "--nodelist=gpu1", "--parsable", "--output=/dev/null", "--chdir=/", "--wrap=sleep 300")
+        job = slurm._ask("sbatch", *line).strip()
+        try:
+            until(lambda: "R" in slurm._ask("squeue", "-h", "-o", "%t", "-j", job), "the job to run")
+            found = examined(executor, api_url, node="gpu1")
+            assert wrong(found) == set()
+            assert not found["probe"].known
+        finally:
+            slurm._ask("scancel", job)
+
     def test_nothing_secret_is_where_others_can_read_it(
         self, executor: Executor, request_for: Any, place: Path, slurm: SlurmCluster
     ) -> None:

@@ -4015,7 +4015,7 @@ export interface components {
              */
             url: string | null;
             /** @description What to tell. */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[];
             /**
              * @description Of my jobs only; false: of all jobs of `project` and below.
              * @default true
@@ -5711,7 +5711,7 @@ export interface components {
              *       "job.succeeded"
              *     ]
              */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[];
             /** @description Of my jobs only; false: of all jobs of the project and below. */
             own_jobs: boolean;
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
@@ -5927,7 +5927,7 @@ export interface components {
              * @example msg_0199a6f23c417b529d0e5a1f6c2b7e90
              */
             message: string;
-            event: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back") | "test";
+            event: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back") | "test";
             /** @example #12 resnet-night failed: The program ended with exit code 1. */
             text: string;
             /** @enum {string} */
@@ -5976,7 +5976,7 @@ export interface components {
              *       "job.succeeded"
              *     ]
              */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[];
             /** @description Of my jobs only; false: of all jobs of the project and below. */
             own_jobs: boolean;
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
@@ -6122,7 +6122,7 @@ export interface components {
              */
             url: string | null;
             /** @default null */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[] | null;
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[] | null;
             /** @default null */
             own_jobs: boolean | null;
             /**
