@@ -14,8 +14,8 @@ from scheduling._reclaim import Reclaim
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
 from scheduling.draining import moments
 from scheduling.lifecycle import State
-from scheduling.policies._told import Told
 from scheduling.policies._known import fleet
+from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
 

@@ -144,7 +144,9 @@ def _node(node: Node, held: Occupants, assigned: Occupants) -> dict[str, Any]:
         "cpus": node.cpus,
         "memory_mib": node.memory_mib,
         "last_seen_at": iso(node.last_seen_at),
-        "accelerators": [_accelerator(gpu, node.schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)],
+        "accelerators": [
+            _accelerator(gpu, node.schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)
+        ],
     }
 
 

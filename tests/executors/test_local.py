@@ -648,7 +648,7 @@ def test_an_interpreter_without_the_client_fails_the_check(
     executor: LocalExecutor, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = place / "python"
-    python.write_text("#!/bin/sh\nexec /usr/bin/python3 -S -I \"$@\"\n")
+    python.write_text('#!/bin/sh\nexec /usr/bin/python3 -S -I "$@"\n')
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
     found = examined(executor, "http://127.0.0.1:9")

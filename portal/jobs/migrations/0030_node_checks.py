@@ -7,70 +7,110 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('jobs', '0029_holds_by_end'),
+        ("jobs", "0029_holds_by_end"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='node',
-            name='check_failures',
+            model_name="node",
+            name="check_failures",
             field=models.PositiveIntegerField(default=0, editable=False),
         ),
         migrations.AddField(
-            model_name='node',
-            name='check_state',
-            field=models.CharField(blank=True, choices=[('checking', 'Checking'), ('failed', 'Failed')], default='', max_length=10),
+            model_name="node",
+            name="check_state",
+            field=models.CharField(
+                blank=True, choices=[("checking", "Checking"), ("failed", "Failed")], default="", max_length=10
+            ),
         ),
         migrations.AddField(
-            model_name='node',
-            name='check_waived_at',
+            model_name="node",
+            name="check_waived_at",
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
-            model_name='node',
-            name='check_waived_by',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL),
+            model_name="node",
+            name="check_waived_by",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to=settings.AUTH_USER_MODEL
+            ),
         ),
         migrations.AddField(
-            model_name='node',
-            name='checks_failed',
+            model_name="node",
+            name="checks_failed",
             field=models.PositiveIntegerField(default=0, editable=False),
         ),
         migrations.AddField(
-            model_name='node',
-            name='checks_passed',
+            model_name="node",
+            name="checks_passed",
             field=models.PositiveIntegerField(default=0, editable=False),
         ),
         migrations.AddField(
-            model_name='node',
-            name='faults_from',
+            model_name="node",
+            name="faults_from",
             field=models.DateTimeField(editable=False, null=True),
         ),
         migrations.AddField(
-            model_name='node',
-            name='next_check_at',
+            model_name="node",
+            name="next_check_at",
             field=models.DateTimeField(null=True),
         ),
         migrations.CreateModel(
-            name='NodeCheck',
+            name="NodeCheck",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('cause', models.CharField(choices=[('joined', 'Joined'), ('returned', 'Returned'), ('faults', 'Faults'), ('asked', 'Asked'), ('again', 'Again')], max_length=10)),
-                ('asked_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('attempts', models.PositiveSmallIntegerField(default=0)),
-                ('begun_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('passed', models.BooleanField(null=True)),
-                ('findings', models.JSONField(default=list)),
-                ('asked_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='checks', to='jobs.node')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "cause",
+                    models.CharField(
+                        choices=[
+                            ("joined", "Joined"),
+                            ("returned", "Returned"),
+                            ("faults", "Faults"),
+                            ("asked", "Asked"),
+                            ("again", "Again"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("asked_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("begun_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                ("passed", models.BooleanField(null=True)),
+                ("findings", models.JSONField(default=list)),
+                (
+                    "asked_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="checks", to="jobs.node"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('node',), name='one_open_check_per_node'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at', None), ('passed', None)), models.Q(('ended_at__isnull', False), ('passed__isnull', False)), _connector='OR'), name='node_check_ends_with_a_result')],
+                "ordering": ["-id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at", None)), fields=("node",), name="one_open_check_per_node"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("ended_at", None), ("passed", None)),
+                            models.Q(("ended_at__isnull", False), ("passed__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="node_check_ends_with_a_result",
+                    ),
+                ],
             },
         ),
     ]

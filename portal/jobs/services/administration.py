@@ -101,9 +101,7 @@ def undo_policy(*, actor: User | None, cluster: Cluster) -> PolicyChange:
 
 
 @transaction.atomic
-def record_inventory(
-    *, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime, check_first: bool = False
-) -> None:
+def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime, check_first: bool = False) -> None:
     """Nodes and accelerators as the executor has them; a node that it no longer names is lost. `check_first`: those
     that join or return get no work until they were checked."""
     known = {node.name: node for node in Node.objects.select_for_update().filter(cluster=cluster)}

@@ -17,7 +17,9 @@ from scheduling.executors.local.launching import own_environment
 from scheduling.executors.local.layout import Layout
 
 #: What a runner imports, and a computation whose result we know.
-RUNNER = "import hashlib, evenkeel.runner.engine; print(hashlib.pbkdf2_hmac('sha256', b'evenkeel', b'node', 1000).hex())"
+RUNNER = (
+    "import hashlib, evenkeel.runner.engine; print(hashlib.pbkdf2_hmac('sha256', b'evenkeel', b'node', 1000).hex())"
+)
 EXPECTED = hashlib.pbkdf2_hmac("sha256", b"evenkeel", b"node", 1000).hex()
 MAX_WORDS = 300
 
@@ -71,4 +73,3 @@ def _run(arguments: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
             said, _ = process.communicate(timeout=5.0)
             return None, said
     return process.returncode, said
-

@@ -45,9 +45,7 @@ def whole(nvml: Any, instance: Any) -> Any:
     return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance)
 
 
-def _each(
-    subject: str, nvml: Any, handles: Mapping[str, Any], look: Callable[[Any, Any], str | None], fix: str
-) -> Row:
+def _each(subject: str, nvml: Any, handles: Mapping[str, Any], look: Callable[[Any, Any], str | None], fix: str) -> Row:
     said = {uuid: look(nvml, handle) for uuid, handle in handles.items()}
     bad = [f"{uuid}: {words}" for uuid, words in said.items() if words]
     unknown = not bad and all(words is None for words in said.values())

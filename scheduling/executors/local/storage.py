@@ -32,4 +32,6 @@ def free_space(directory: Path, min_free_mib: int) -> Finding:
     except OSError as error:
         return Finding("free space", False, f"of {directory} is not known: {error.strerror or error}", "mount it")
     fix = f"make room in {directory}, or set EVENKEEL_NODE_CHECK_FREE_MIB to less"
-    return Finding("free space", free_mib >= min_free_mib, f"{free_mib:,} MiB, at least {min_free_mib:,} are to be", fix)
+    return Finding(
+        "free space", free_mib >= min_free_mib, f"{free_mib:,} MiB, at least {min_free_mib:,} are to be", fix
+    )
