@@ -13,7 +13,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, F, Min, Q
+from django.db.models import Count, F, Min, Q, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -24,7 +24,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from portal.api.permissions import ADMINISTRATORS
-from portal.jobs.models import Accelerator, Cluster, Command, Hold, Job, Run
+from portal.jobs.models import Accelerator, CheckState, Cluster, Command, Hold, Job, Node, Run
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State, coarse_state
 
@@ -41,6 +41,7 @@ class _Cluster(Collector):
         yield from _jobs()
         yield _waits()
         yield from _accelerators()
+        yield from _checks()
         yield from _rounds()
         yield from _commands()
 
@@ -78,18 +79,18 @@ def _waits() -> Metric:
 
 
 def _accelerators() -> Iterator[Metric]:
-    """Each is in one state; one whose node is lost or drained counts there even while it is still held."""
+    """Each is in one state; one whose node is lost, drained or withheld by its check counts there even while it is still held."""
     labels = ["type", "state"]
     gauge = GaugeMetricFamily("evenkeel_gpus", "Accelerators, by type and state.", labels=labels)
     held = set(Hold.objects.filter(during__upper_inf=True).values_list("accelerator", flat=True))
     counts: Counter[tuple[str, str]] = Counter()
     present = Accelerator.objects.filter(present=True)
-    for pk, kind, lost, drained in present.values_list(
-        "pk", "node__accelerator_type", "node__lost", "node__drained"
-    ).order_by():
-        for state in ("held", "free", "drained", "lost"):
+    columns = ("pk", "node__accelerator_type", "node__lost", "node__drained", "node__check_state")
+    for pk, kind, lost, drained, checked in present.values_list(*columns).order_by():
+        for state in ("held", "free", "drained", "lost", "withheld"):
             counts[kind, state] += 0
-        counts[kind, "lost" if lost else "drained" if drained else "held" if pk in held else "free"] += 1
+        closed = "lost" if lost else "drained" if drained else "withheld" if checked else None
+        counts[kind, closed or ("held" if pk in held else "free")] += 1
     for (kind, state), count in sorted(counts.items()):
         gauge.add_metric([kind, state], count)
     yield gauge
@@ -97,6 +98,19 @@ def _accelerators() -> Iterator[Metric]:
     busy = sum(count for (_, state), count in counts.items() if state == "held")
     share = busy / usable if usable else 0.0
     yield GaugeMetricFamily("evenkeel_gpu_allocation_ratio", "Held accelerators over those in service.", share)
+
+
+def _checks() -> Iterator[Metric]:
+    sums = Node.objects.aggregate(passed=Sum("checks_passed", default=0), failed=Sum("checks_failed", default=0))
+    counter = CounterMetricFamily("evenkeel_node_checks", "Checks of nodes that ended, by result.", labels=["result"])
+    for result in ("passed", "failed"):
+        counter.add_metric([result], sums[result])
+    yield counter
+    gauge = GaugeMetricFamily("evenkeel_nodes_withheld", "Nodes kept from work by their check.", labels=["state"])
+    found = dict(Node.objects.order_by().values_list("check_state").annotate(count=Count("pk")))
+    for state in CheckState:
+        gauge.add_metric([state.value], found.get(state.value, 0))
+    yield gauge
 
 
 def _rounds() -> Iterator[Metric]:

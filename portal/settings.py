@@ -36,6 +36,12 @@ EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_SAMPLE_INTERVAL_S = env.number("EVENKEEL_SAMPLE_INTERVAL_S", 5.0, minimum=0, maximum=3_600)
 EVENKEEL_ROUND_INTERVAL_S = env.number("EVENKEEL_ROUND_INTERVAL_S", 5.0, minimum=0.2, maximum=600)
+EVENKEEL_NODE_CHECKS = env.flag("EVENKEEL_NODE_CHECKS", True)
+EVENKEEL_NODE_CHECK_TIMEOUT_S = env.number("EVENKEEL_NODE_CHECK_TIMEOUT_S", 60, minimum=2, maximum=240)
+EVENKEEL_NODE_CHECK_AGAIN_S = env.number("EVENKEEL_NODE_CHECK_AGAIN_S", 60, minimum=1, maximum=86_400)
+EVENKEEL_NODE_CHECK_FREE_MIB = env.integer("EVENKEEL_NODE_CHECK_FREE_MIB", 1_024, minimum=0, maximum=10**9)
+EVENKEEL_NODE_CHECK_FAULTS = env.integer("EVENKEEL_NODE_CHECK_FAULTS", 3, minimum=0, maximum=10_000)  # 0: never
+EVENKEEL_NODE_CHECK_FAULTS_S = env.number("EVENKEEL_NODE_CHECK_FAULTS_S", 3_600, minimum=1, maximum=604_800)
 EVENKEEL_KEEP_EVENTS_DAYS = env.integer("EVENKEEL_KEEP_EVENTS_DAYS", 90, minimum=1, maximum=3_660)
 EVENKEEL_KEEP_SAMPLES_DAYS = env.integer("EVENKEEL_KEEP_SAMPLES_DAYS", 14, minimum=1, maximum=3_660)
 EVENKEEL_KEEP_SHARES_DAYS = env.integer("EVENKEEL_KEEP_SHARES_DAYS", 400, minimum=1, maximum=3_660)
@@ -163,6 +169,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 CELERY_IMPORTS = (
+    "portal.jobs.check_tasks",
     "portal.jobs.forecast_tasks",
     "portal.jobs.preview_tasks",
     "portal.jobs.what_if_tasks",

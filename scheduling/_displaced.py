@@ -62,11 +62,11 @@ class Displaced:
             where = "it moves to other GPUs" if key in placed else waits
             found[key] = Reason("node_lost", f"A node that it ran on was lost, so {where}.")
         found |= {key: draining.moves(self._drain(key)) for key in self.may_stay}
-        found |= {key: draining.waits(self._drain(key)) for key in self.staying}
+        found |= {key: draining.waits(self._drain(key)) for key in self.staying if key in self.drained.drains}
         found |= {key: draining.is_due(self._drain(key), placed=key in placed) for key in self.drained.due}
         found |= self.drained.told
         for key in self.give_back:
-            text = "A node that it was to start on left the cluster, so it is queued again for other GPUs."
+            text = "A node that it was to start on is out of service, so it is queued again for other GPUs."
             found[key] = Reason("assignment_withdrawn", text)
         for key, window in self.cleared.items():
             waits = "queues again until there is room"

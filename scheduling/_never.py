@@ -78,12 +78,12 @@ class _Part:
         return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _away(self, needs: int, types: list[str]) -> Reason | None:
-        """It would fit if nodes that are drained or lost were back."""
+        """It would fit if nodes that are drained, lost or withheld were back."""
         nodes = self.snapshot.nodes
         away = [node for node in nodes if node.type in types and (node.lost or not node.schedulable)]
         if not away:
             return None
-        shown = ", ".join(f"{node.name} ({'lost' if node.lost else 'drained'})" for node in away[:5])
+        shown = ", ".join(f"{node.name} ({_why(node)})" for node in away[:5])
         more = f" and {len(away) - 5} more" if len(away) > 5 else ""
         left = max(fleet(nodes).total.get(name, 0) for name in types)
         text = (
@@ -91,6 +91,10 @@ class _Part:
             f"out of service: {shown}{more}. It starts when enough of them are back."
         )
         return Reason("node_unavailable", text, {"needs": needs, "nodes": [node.name for node in away[:20]]})
+
+
+def _why(node: Node) -> str:
+    return "lost" if node.lost else node.withheld if node.withheld and node.drain is None else "drained"
 
 
 def _back(node: Node) -> Node:

@@ -14,6 +14,7 @@ from scheduling._reclaim import Reclaim
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
 from scheduling.draining import moments
 from scheduling.lifecycle import State
+from scheduling.policies._known import fleet
 from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
@@ -49,6 +50,8 @@ def reasons_of(
     special |= displaced.reasons(layout.gpus)
     special |= own
     unable = Unable(displaced.original, words.pools if words else None)
+    # Where no node is in service, policies that divide time say of nobody why.
+    vague = {NO_TYPE} if fleet(displaced.original.nodes).usable else {NO_TYPE, "next_round", "waits"}
     every = (special, allocation.reasons, field.reasons)
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
 
@@ -59,7 +62,7 @@ def reasons_of(
                 known = reasons[key]
                 break
         known = words.tell(key, known) if words else known
-        return unable.reason(key, known) if known.token == NO_TYPE else known
+        return unable.reason(key, known) if known.token in vague else known
 
     return Told((job.id for job in displaced.original.jobs), tell)
 

@@ -47,10 +47,12 @@ class Node:
     name: str
     type: str
     gpu_ids: tuple[int, ...]
-    schedulable: bool = True  # False: drained or lost; nothing new is placed here
+    schedulable: bool = True  # False: drained, lost or withheld; nothing new is placed here
     lost: bool = False  # its jobs must be moved away now
     emulated: bool = False
     drain: Drain | None = None
+    #: Why nothing new is placed here though it is neither drained nor lost, as "being checked"; who is there stays.
+    withheld: str = ""
     #: What all that run on it share; None: not known, and nobody is refused for it.
     cpu_milli: int | None = None
     memory_mib: int | None = None

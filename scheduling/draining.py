@@ -87,15 +87,22 @@ def outlook(job: Job, drain: Drain, now: float, end: float) -> Outlook:
 
 
 def leave(jobs: Iterable[Job], snapshot: Snapshot) -> Leaving:
-    """`jobs`: those that hold GPUs on drained nodes alone."""
+    """`jobs`: those that hold GPUs on drained or withheld nodes. Whose nodes are only withheld stay."""
     drains, now = Drains(snapshot.nodes), snapshot.now
+    withheld = {gpu: node for node in snapshot.nodes if node.withheld and node.drain is None for gpu in node.gpu_ids}
     of: dict[str, Drain] = {}
     may, due, staying = set[str](), set[str](), set[str]()
     stopped, told = dict[str, Reason](), dict[str, Reason]()
     for job in jobs:
-        drain = of[job.id] = drains.of(job) or Drain()
-        what = outlook(job, drain, now, expected_end(job, now, spans=drains.spans(job)))
         leaves = job.state is State.RUNNING and job.restartable and not job.held
+        closed = next((withheld[gpu] for gpu in job.gpu_ids if gpu in withheld), None)
+        drain = drains.of(job)
+        if closed is not None and drain is None:
+            told[job.id] = _stays(closed)
+            staying |= {job.id} if leaves else set()
+            continue
+        drain = of[job.id] = drain or Drain()
+        what = outlook(job, drain, now, expected_end(job, now, spans=drains.spans(job)))
         if drain.deadline is None:
             may |= {job.id} if leaves else set()
         elif what == "ends":
@@ -159,6 +166,11 @@ def sentence(number: int, drain: Drain, what: Outlook, end: float) -> str:
 def _ends(drain: Drain) -> Reason:
     text = f"{_drained(drain)}; it is expected to be through before that, so it keeps its GPUs as they are."
     return Reason("node_drained_ends", text, _detail(drain))
+
+
+def _stays(node: Node) -> Reason:
+    text = f"Nothing new is started on {node.name} ({node.withheld}), so it keeps its GPUs as they are."
+    return Reason("node_withheld", text, {"node": node.name})
 
 
 def _is_lost(drain: Drain) -> Reason:

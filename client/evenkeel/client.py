@@ -81,6 +81,7 @@ class Client:
         self.partitions = node_sets.Partitions(self)
         self.windows = node_sets.Windows(self)
         self.drains = node_sets.Drains(self)
+        self.checks = node_sets.Checks(self)
         self.tokens = resources.Tokens(self)
         self.secrets = resources.Secrets(self)
         self.artifacts = resources.Artifacts(self)

@@ -1,4 +1,4 @@
-"""Partitions, maintenance windows and reservations, and drains of nodes over the API."""
+"""Partitions, maintenance windows and reservations, and drains and checks of nodes over the API."""
 
 from __future__ import annotations
 
@@ -48,3 +48,13 @@ class Drains(Resource):
 
     def resume(self, node: str) -> schemas.Node:
         return self._client.one(schemas.Node, "POST", f"nodes/{part(node)}/resume")
+
+
+class Checks(Resource):
+    """Examinations of nodes."""
+
+    def start(self, node: str) -> schemas.Node:
+        return self._client.one(schemas.Node, "POST", f"nodes/{part(node)}/check")
+
+    def use_anyway(self, node: str) -> schemas.Node:
+        return self._client.one(schemas.Node, "POST", f"nodes/{part(node)}/use-anyway")

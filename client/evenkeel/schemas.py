@@ -184,6 +184,13 @@ class Change(TypedDict):
     hard: NotRequired[bool | None]
 
 
+class CheckItem(TypedDict):
+    subject: str
+    result: Literal["passed", "failed", "unknown"]
+    seen: str
+    fix: str
+
+
 class Checkpoint(TypedDict):
     attempt: int
     step: int
@@ -267,6 +274,7 @@ class DestinationWish(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
     ]
@@ -769,6 +777,7 @@ class NewNoticeDestination(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
     ]
@@ -798,11 +807,42 @@ class NewToken(TypedDict):
     secret: str
 
 
+class NodeCheck(TypedDict):
+    cause: Literal["joined", "returned", "faults", "asked", "again"]
+    asked_at: str
+    asked_by: str | None
+    begun_at: str | None
+    ended_at: str | None
+    passed: bool | None
+    items: list[CheckItem]
+
+
 class NodeEvent(TypedDict):
     id: int
     at: str
-    kind: Literal["node_joined", "node_lost", "node_back", "node_drained", "node_resumed", "node_drain_due"]
+    kind: Literal[
+        "node_joined",
+        "node_lost",
+        "node_back",
+        "node_drained",
+        "node_resumed",
+        "node_drain_due",
+        "node_checked",
+        "node_check_failed",
+        "node_check_waived",
+        "node_faulty",
+    ]
     text: str
+
+
+class NodeHealth(TypedDict):
+    state: Literal["checking", "failed"] | None
+    open: NodeCheck | None
+    last: NodeCheck | None
+    failures: int
+    next_at: str | None
+    waived_at: str | None
+    waived_by: str | None
 
 
 class NodeUse(TypedDict):
@@ -837,6 +877,7 @@ class NoticeDelivery(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
         | Literal["test"]
@@ -876,6 +917,7 @@ class NoticeDestination(TypedDict):
             "job.waiting",
             "budget.reached",
             "node.lost",
+            "node.check_failed",
             "policy.rolled_back",
         ]
     ]
@@ -968,6 +1010,7 @@ class PatchedDestinationChange(TypedDict):
                 "job.waiting",
                 "budget.reached",
                 "node.lost",
+                "node.check_failed",
                 "policy.rolled_back",
             ]
         ]
@@ -2753,6 +2796,7 @@ class LiveNode(TypedDict):
     schedulable: bool
     drained: bool
     lost: bool
+    withheld: Literal["checking", "failed"] | None
     memory_mib: int
     cpus: int
     host_memory_mib: int
@@ -3392,6 +3436,7 @@ class Node(TypedDict):
     last_seen_at: str | None
     accelerators: list[NodeAccelerator]
     drain: Drain | None
+    check: NodeHealth
 
 
 class NodeDetail(TypedDict):
@@ -3407,6 +3452,7 @@ class NodeDetail(TypedDict):
     last_seen_at: str | None
     accelerators: list[NodeAccelerator]
     drain: Drain | None
+    check: NodeHealth
     jobs: list[NodeJob]
     use: NodeUse
     faults: list[NodeFault]

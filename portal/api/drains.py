@@ -69,7 +69,7 @@ class DrainView(APIView):
         deadline_at = _deadline(body.deadline_at, body.within_s, now)
         node = Node.objects.get(name=name)
         drain_node(actor=user, node=node, now=now, deadline_at=deadline_at, reason=body.reason)
-        return Response(_node(user, node, now))
+        return Response(described_node(user, node, now))
 
 
 class DrainPreviewView(APIView):
@@ -102,14 +102,14 @@ class ResumeView(APIView):
         user, now = signed_in(request), timezone.now()
         node = Node.objects.get(name=name)
         resume_node(actor=user, node=node, now=now)
-        return Response(_node(user, node, now))
+        return Response(described_node(user, node, now))
 
 
 def _mine(user: User) -> set[int]:
     return set(visible_projects(user).values_list("pk", flat=True))
 
 
-def _node(user: User, node: Node, now: datetime) -> dict[str, Any]:
+def described_node(user: User, node: Node, now: datetime) -> dict[str, Any]:
     (described,) = describe_with_drains(Node.objects.filter(pk=node.pk), _mine(user), now)
     return described
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from portal.jobs.checks import describe_checks
 from portal.jobs.describe import cluster_types, iso
 from portal.jobs.models import Assignment, Hold, Job, Node
 from portal.jobs.offers import describe_nodes, others_job
@@ -33,9 +34,9 @@ class _There:
 
 
 def describe_with_drains(nodes: QuerySet[Node], project_ids: set[int], now: datetime) -> list[dict[str, Any]]:
-    """Nodes by name, with who is on them and what their drains mean for those."""
-    rows = list(nodes.select_related("drained_by").prefetch_related("accelerators").order_by("name"))
-    return describe_nodes(rows, project_ids, describe_drains(rows, project_ids, now))
+    """Nodes by name, with who is on them, what their drains mean for those, and their checks."""
+    rows = list(nodes.select_related("drained_by", "check_waived_by").prefetch_related("accelerators").order_by("name"))
+    return describe_nodes(rows, project_ids, describe_drains(rows, project_ids, now), describe_checks(rows))
 
 
 def describe_drains(nodes: Sequence[Node], project_ids: set[int], now: datetime) -> dict[int, dict[str, Any]]:

@@ -61,7 +61,7 @@ _WAYS_OUT = {
     "no_type": "Allow other accelerator types, or fewer GPUs.",
     "never": "Allow other accelerator types or ask for fewer GPUs; otherwise cancel it.",
     "no_profile": "Give its throughput in the job file, allow a type on which it is known, or measure it there.",
-    "node_unavailable": "It starts when an administrator resumes the drained nodes, or the lost ones are back.",
+    "node_unavailable": "It starts when drained nodes are resumed, lost ones are back, or those that are checked pass.",
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
     "no_slot": "It starts when a job ends and leaves its slot.",
     "behind": "It starts after the job ahead of it.",

@@ -198,7 +198,8 @@ def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: 
             {
                 "type": gpu.node.accelerator_type,
                 "emulated": gpu.node.emulated,
-                "schedulable": not (gpu.node.drained or gpu.node.lost),
+                "schedulable": gpu.node.schedulable,
+                "withheld": gpu.node.check_state or None,
                 "drained": gpu.node.drained,
                 "lost": gpu.node.lost,
                 "memory_mib": gpu.memory_mib,
@@ -259,7 +260,7 @@ def _cell(gpu: Accelerator, held: Mapping[int, list[_Part]], assigned: Mapping[i
         return {"state": "held", "job": first["job"], "kind": first["kind"], "next": following, **_shared(parts)}
     if parts := assigned.get(gpu.pk):
         return {"state": "assigned", "job": parts[0].job, "kind": "moving", **_shared(parts)}
-    return {"state": "draining" if gpu.node.drained or gpu.node.lost else "free"}
+    return {"state": "free" if gpu.node.schedulable else "draining"}
 
 
 def _shared(parts: list[_Part]) -> dict[str, Any]:
@@ -272,6 +273,8 @@ def _free_reason(node: dict[str, Any], hungry: bool) -> str:
         return "lost"
     if node["drained"]:
         return "drained"
+    if node["withheld"]:
+        return "being checked" if node["withheld"] == "checking" else "failed its check"
     if node["first_waiting"] is not None:
         return "too few for the queue"
     return "no job that waits could have them now" if hungry else "no job gains"

@@ -25,6 +25,7 @@ from portal.jobs.displacements import Displacement as Displacement
 from portal.jobs.fairness_history import FairnessSample as FairnessSample
 from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.job_templates import JobTemplate as JobTemplate
+from portal.jobs.node_checks import NodeCheck as NodeCheck
 from portal.jobs.node_sets import Partition as Partition
 from portal.jobs.node_windows import NodeWindow as NodeWindow
 from portal.jobs.pair_samples import PairSample as PairSample
@@ -84,6 +85,11 @@ class PolicyChange(models.Model):
         return f"{self.name} at {self.changed_at:%F %T}"
 
 
+class CheckState(models.TextChoices):
+    CHECKING = "checking"
+    FAILED = "failed"
+
+
 class Node(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
     name = models.CharField(max_length=120)
@@ -101,6 +107,19 @@ class Node(models.Model):
     drain_came_due = models.BooleanField(default=False, editable=False)
     lost = models.BooleanField(default=False)
     last_seen_at = models.DateTimeField(null=True)
+    #: Nothing new is placed there: its first check is awaited, or the last one failed. Empty: neither.
+    check_state = models.CharField(max_length=10, choices=CheckState, blank=True, default="")
+    check_failures = models.PositiveIntegerField(default=0, editable=False)  # in a row
+    next_check_at = models.DateTimeField(null=True)
+    #: Runs that failed before do not count against it.
+    faults_from = models.DateTimeField(null=True, editable=False)
+    check_waived_at = models.DateTimeField(null=True)
+    check_waived_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    #: All that there ever were: for monitoring.
+    checks_passed = models.PositiveIntegerField(default=0, editable=False)
+    checks_failed = models.PositiveIntegerField(default=0, editable=False)
 
     class Meta:
         ordering = ["name"]
@@ -108,6 +127,15 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def schedulable(self) -> bool:
+        return not (self.drained or self.lost or self.check_state)
+
+    @property
+    def withheld(self) -> str:
+        """Why nothing new is placed there, where that is for a check."""
+        return {"": "", CheckState.CHECKING: "being checked", CheckState.FAILED: "failed its check"}[self.check_state]
 
 
 class Accelerator(models.Model):

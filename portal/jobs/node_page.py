@@ -25,7 +25,18 @@ SLACK = timedelta(days=1)
 EVENTS_OVER = timedelta(days=90)
 MOST = 20
 JOINED = "node_joined"
-EVENT_KINDS = (JOINED, "node_lost", "node_back", "node_drained", "node_resumed", "node_drain_due")
+EVENT_KINDS = (
+    JOINED,
+    "node_lost",
+    "node_back",
+    "node_drained",
+    "node_resumed",
+    "node_drain_due",
+    "node_checked",
+    "node_check_failed",
+    "node_check_waived",
+    "node_faulty",
+)
 
 #: From when to when, in POSIX seconds, and how much of one GPU, 0 to 1.
 Span = tuple[float, float, float]

@@ -97,12 +97,15 @@ def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:
 
 
 def describe_nodes(
-    nodes: Sequence[Node], project_ids: set[int], drains: Mapping[int, dict[str, Any]]
+    nodes: Sequence[Node],
+    project_ids: set[int],
+    drains: Mapping[int, dict[str, Any]],
+    checks: Mapping[int, dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Nodes with who is on them; names of jobs only of the projects given. `drains`: of those that are drained."""
     ids = [node.pk for node in nodes]
     held, assigned = _occupants(Hold, ids, project_ids), _occupants(Assignment, ids, project_ids)
-    return [_node(node, held, assigned) | {"drain": drains.get(node.pk)} for node in nodes]
+    return [_node(node, held, assigned) | {"drain": drains.get(node.pk), "check": checks[node.pk]} for node in nodes]
 
 
 def _occupants(
@@ -130,19 +133,20 @@ def others_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
 
 def _node(node: Node, held: Occupants, assigned: Occupants) -> dict[str, Any]:
     gpus = [gpu for gpu in node.accelerators.all() if gpu.present]
-    schedulable = not (node.drained or node.lost)
     return {
         "name": node.name,
         "type": node.accelerator_type,
         "gpus": len(gpus),
         "emulated": node.emulated,
-        "schedulable": schedulable,
+        "schedulable": node.schedulable,
         "drained": node.drained,
         "lost": node.lost,
         "cpus": node.cpus,
         "memory_mib": node.memory_mib,
         "last_seen_at": iso(node.last_seen_at),
-        "accelerators": [_accelerator(gpu, schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)],
+        "accelerators": [
+            _accelerator(gpu, node.schedulable, held, assigned) for gpu in sorted(gpus, key=lambda g: g.index)
+        ],
     }
 
 

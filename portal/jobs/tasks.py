@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from celery import shared_task
+from celery import current_app, shared_task
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
@@ -22,7 +22,7 @@ from portal.jobs import audit_heads, decisions, history, launching, live, wakeup
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Hold, Job, Run
 from portal.jobs.round_signal import round_committed
-from portal.jobs.services import administration, budgets, handovers, limits, observation, plans
+from portal.jobs.services import administration, budgets, checks, handovers, limits, observation, plans
 from portal.jobs.services.hopeless import cancel_hopeless
 from portal.jobs.snapshots import take_snapshot
 from portal.material import preparation
@@ -69,6 +69,9 @@ def _round(cluster: Cluster) -> None:
     executor = executor_for(cluster.executor)
     seen = observe(cluster, executor)
     now = timezone.now()
+    checks.keep_house(cluster_id=cluster.pk, now=now)
+    if checks.is_due(cluster.pk, now):  # an offer that nobody takes up is made again by the next round
+        current_app.send_task("evenkeel.check_nodes", (cluster.pk,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
     accept(cluster, executor, now)
     observation.advance_clock(cluster_id=cluster.pk, now=now)
     limits.enforce(cluster_id=cluster.pk, now=now)
@@ -96,7 +99,12 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
     """Take in what the executor sees. One that cannot answer (False) leaves everything as it is."""
     answered = False
     try:
-        administration.record_inventory(cluster=cluster, nodes=executor.inventory(), now=timezone.now())
+        administration.record_inventory(
+            cluster=cluster,
+            nodes=executor.inventory(),
+            now=timezone.now(),
+            check_first=settings.EVENKEEL_NODE_CHECKS,
+        )
         known = list(
             Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
             .values_list("run_id", "epoch")
@@ -255,7 +263,8 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
         if State(run.state) in LIVE and run.epoch == command.epoch:
-            observation.fail(run, ExitInfo("launch_failed", message=str(error)[:500]), timezone.now())
+            info = ExitInfo("launch_failed", message=str(error)[:500], nodes_fault=not error.permanent)
+            observation.fail(run, info, timezone.now())
         Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
 
 

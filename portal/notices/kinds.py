@@ -13,6 +13,7 @@ STARTED, SUCCEEDED, FAILED = "job.started", "job.succeeded", "job.failed"
 CANCELLED, RETRIED, PREEMPTED = "job.cancelled", "job.retried", "job.preempted"
 HELD, IDLE, WAITING = "job.held", "job.idle", "job.waiting"
 BUDGET, NODE_LOST = "budget.reached", "node.lost"
+CHECK_FAILED = "node.check_failed"
 ROLLED_BACK = "policy.rolled_back"
 TEST = "test"
 
@@ -30,13 +31,14 @@ WORDS: Mapping[str, str] = MappingProxyType(
         WAITING: "waiting",
         BUDGET: "budget",
         NODE_LOST: "node lost",
+        CHECK_FAILED: "node failed its check",
         ROLLED_BACK: "policy rolled back",
     }
 )
 KINDS = tuple(WORDS)
 #: Told to administrators of the cluster alone.
-OF_ADMINISTRATORS = frozenset({NODE_LOST, ROLLED_BACK})
-#: Kinds of events that may be worth telling: what the trigger of migration 0002 lets into the outbox.
+OF_ADMINISTRATORS = frozenset({NODE_LOST, CHECK_FAILED, ROLLED_BACK})
+#: Kinds of events that may be worth telling: what the trigger of migration 0003 lets into the outbox.
 TELLING = (
     Event.GPUS_FREE.value,
     Event.REALLOCATED.value,
@@ -48,6 +50,7 @@ TELLING = (
     "idle",
     "budget",
     "node_lost",
+    "node_check_failed",
     "policy_rolled_back",
 )
 _PLAIN = {
@@ -58,6 +61,7 @@ _PLAIN = {
     "idle": IDLE,
     "budget": BUDGET,
     "node_lost": NODE_LOST,
+    "node_check_failed": CHECK_FAILED,
     "policy_rolled_back": ROLLED_BACK,
 }
 

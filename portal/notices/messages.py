@@ -30,7 +30,7 @@ def of_event(kind: str, event: JobEvent) -> dict[str, Any]:
         data["project"] = event.project.key
     if kind == kinds.BUDGET:
         data["budget"] = {name: event.detail.get(name) for name in _BUDGET}
-    if kind == kinds.NODE_LOST:
+    if kind in (kinds.NODE_LOST, kinds.CHECK_FAILED):
         data["node"] = event.detail.get("node")
     if kind == kinds.ROLLED_BACK:
         data["rollout"] = event.detail.get("rollout")

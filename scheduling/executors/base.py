@@ -78,6 +78,18 @@ class Finding:
     ok: bool
     seen: str
     fix: str = ""
+    #: False: it cannot be seen on this kind of node; `seen` says so, and it counts as being as it should.
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """An examination of one node before it gets work. `min_free_mib`: of the storage that jobs write to."""
+
+    node: str
+    api_url: str
+    min_free_mib: int
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +165,12 @@ class ExitInfo:
     signal: int | None = None
     step: int | None = None
     message: str = ""
+    #: Whether the node, and neither the program nor somebody, brought it about; None: as its reason says.
+    nodes_fault: bool | None = None
+
+    @property
+    def is_nodes_fault(self) -> bool:
+        return self.reason == "runner_lost" if self.nodes_fault is None else self.nodes_fault
 
     @property
     def retryable(self) -> bool:
@@ -210,6 +228,11 @@ class Executor(Protocol):
 
     def examine(self, api_url: str) -> Iterable[Finding]:
         """What an administrator should know, and put right, before jobs run here; takes as long as it takes."""
+
+    def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
+        """Whether jobs can run on a node, by a few real trials that leave alone what runs there; at least one finding.
+        Answers within `timeout_s`, give or take what ending a child process takes. Raises ExecutorError where the
+        engine cannot be asked."""
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         """End whatever runs here without being known; the (run, epoch) that were ended."""

@@ -131,6 +131,12 @@ def test_a_node_has_a_page_with_its_jobs_its_use_and_what_went_wrong(
     check_fits_and_is_accessible(page)
     panel(page, "Drains").get_by_role("button", name="Resume").click()
     expect(panel(page, "Drains")).to_have_count(0)
+    check = panel(page, "Check")
+    expect(check.get_by_role("listitem")).to_contain_text(["devices", "job directory", "free space", "runner"])
+    expect(check).to_contain_text(re.compile("(it joined|asked for)"))
+    check.get_by_role("button", name="Check now").click()
+    expect(check).to_contain_text(re.compile(r"Passed .*\(asked for by "), timeout=30_000)
+    expect(panel(page, "Events")).to_contain_text(f"{name} was checked (somebody asked for it): passed")
     open_page(page, "/cluster/nodes/nothing", width)
     expect(page.get_by_role("heading", level=1)).to_contain_text("There is no node nothing")
 

@@ -43,6 +43,15 @@ NODE: schemas.Node = {
     "last_seen_at": None,
     "accelerators": [gpu(0, HELD), gpu(1, HELD), gpu(2, None)],
     "drain": None,
+    "check": {
+        "state": None,
+        "open": None,
+        "last": None,
+        "failures": 0,
+        "next_at": None,
+        "waived_at": None,
+        "waived_by": None,
+    },
 }
 
 

@@ -22,13 +22,15 @@ from evenkeel.runner.processes import all_processes, read_process
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError, InvalidInput
-from scheduling.executors.base import AcceleratorInfo, Executor, ExitInfo, LaunchRequest
+from scheduling.executors.base import AcceleratorInfo, Executor, ExitInfo, LaunchRequest, NodeCheck
 from scheduling.executors.local import facts, launching
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, real_nodes, type_name
 from scheduling.executors.local.layout import read_object
 from scheduling.executors.local.sweeping import sdk_dir_of
 from tests.executors.contract import Requests, ended, reason, until
+from tests.executors.contract_checks import ChecksContract, examined, wrong
+from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import DeathsContract
 from tests.executors.contract_nodes import NodesContract
 from tests.executors.contract_sharing import SharingContract
@@ -124,7 +126,7 @@ class TestLocalNodes(OnLocal, NodesContract):
         made.reap_orphans([], min_age_s=-2.0)
 
 
-class TestLocalExecutor(OnLocal, SharingContract, DeathsContract):
+class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract):
     def another(self, executor: Executor) -> Executor:
         return LocalExecutor(self.where / "data", "titan_xp:6", warm_start=False)
 
@@ -613,3 +615,42 @@ def nvml_that_raises(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         raise pynvml.NVMLError(getattr(pynvml, name))
 
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
+
+
+# Checks of its nodes
+
+
+def test_a_job_directory_that_cannot_be_written_fails_the_check(executor: LocalExecutor, place: Path) -> None:
+    jobs = place / "data" / "jobs"
+    jobs.rmdir()
+    jobs.write_text("a file in its place")
+    found = examined(executor, "http://127.0.0.1:9")
+    assert wrong(found) == {"job directory"}
+    assert "cannot be written" in found["job directory"].seen
+
+
+def test_an_interpreter_that_hangs_fails_the_check_in_time(
+    executor: LocalExecutor, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = place / "python"
+    python.write_text(f"#!/bin/sh\necho $$ > {place}/pid\nexec sleep 600\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    wish = NodeCheck(executor.inventory()[0].name, "http://127.0.0.1:9", 1, timeout_s=1.0)
+    found = {finding.subject: finding for finding in executor.check_node(wish)}
+    assert wrong(found) == {"runner"}
+    assert found["runner"].seen == f"{python}: no answer in time"
+    process = read_process(int((place / "pid").read_text()))
+    assert process is None or not process.alive
+
+
+def test_an_interpreter_without_the_client_fails_the_check(
+    executor: LocalExecutor, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = place / "python"
+    python.write_text('#!/bin/sh\nexec /usr/bin/python3 -S -I "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    found = examined(executor, "http://127.0.0.1:9")
+    assert wrong(found) == {"runner"}
+    assert "evenkeel" in found["runner"].seen

@@ -22,6 +22,8 @@ from scheduling.executors.local.sweeping import sdk_dir_of
 from scheduling.executors.slurm.executor import SlurmExecutor
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.contract import COUNTING, ExecutorContract, Requests, ended, reason, until
+from tests.executors.contract_checks import ChecksContract, examined, wrong
+from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import WAITING, DeathsContract
 from tests.executors.contract_nodes import ADDING, NodesContract
 from tests.executors.slurm import slurm as slurm  # a fixture
@@ -90,6 +92,7 @@ class OnSlurm(Requests):
 class TestSlurmEachTime(OnSlurm):
     """Minutes are too much for each change; these are of the whole suite what most things pass through."""
 
+    test_a_sound_node_passes = ChecksContract.test_a_sound_node_passes_its_check
     test_goes_to_its_end = ExecutorContract.test_a_run_goes_to_its_end
     test_launching_twice_starts_once = ExecutorContract.test_launching_twice_starts_once
     nodes = NodesContract.nodes
@@ -98,7 +101,7 @@ class TestSlurmEachTime(OnSlurm):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract):
+class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract, ChecksContract):
     # Slurm's own deaths
 
     def test_a_node_daemon_that_is_killed_ends_its_runs_with_a_checkpoint_and_the_node_comes_back(
@@ -283,6 +286,30 @@ class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract
             assert (nodes["gpu1"].cpus, nodes["gpu1"].memory_mib) == (16, 64_000)
         finally:
             slurm._ask("scontrol", "update", "nodename=gpu2", "state=resume")
+
+    def test_a_drained_node_fails_its_check_with_slurms_reason(
+        self, executor: Executor, slurm: SlurmCluster, api_url: str
+    ) -> None:
+        slurm._ask("scontrol", "update", "nodename=gpu2", "state=drain", "reason=fan broken")
+        try:
+            found = examined(executor, api_url, node="gpu2")
+            assert wrong(found) == {"state"}
+            assert "fan broken" in found["state"].seen
+        finally:
+            slurm._ask("scontrol", "update", "nodename=gpu2", "state=resume")
+
+    def test_a_node_that_jobs_take_all_of_is_not_known_to_be_unsound(
+        self, executor: Executor, slurm: SlurmCluster, api_url: str
+    ) -> None:
+        line = ("--exclusive", "--nodelist=gpu1", "--parsable", "--output=/dev/null", "--chdir=/", "--wrap=sleep 300")
+        job = slurm._ask("sbatch", *line).strip()
+        try:
+            until(lambda: "R" in slurm._ask("squeue", "-h", "-o", "%t", "-j", job), "the job to run")
+            found = examined(executor, api_url, node="gpu1")
+            assert wrong(found) == set()
+            assert not found["probe"].known
+        finally:
+            slurm._ask("scancel", job)
 
     def test_nothing_secret_is_where_others_can_read_it(
         self, executor: Executor, request_for: Any, place: Path, slurm: SlurmCluster

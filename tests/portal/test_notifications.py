@@ -14,13 +14,15 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
 from portal.jobs import events
-from portal.jobs.models import HoldKind, Job, JobEvent, Node, Run
+from portal.jobs.models import HoldKind, Job, JobEvent, Node, NodeCheck, Run
+from portal.jobs.services import checks
 from portal.jobs.services.budgets import give_notices
 from portal.jobs.services.holds import place_hold
 from portal.jobs.services.submission import cancel_job
 from portal.notices import kinds, messages, tasks, waiting
 from portal.notices.models import Delivery, Destination, Outbox, WaitingTold
 from portal.notices.outbox import take_in
+from scheduling.executors.base import Finding
 from tests.portal.notices import destination, end, person, send, tell
 from tests.portal.world import World
 
@@ -139,6 +141,17 @@ class TestWhatIsTold:
         Node.objects.update(lost=False)
         world.inventory()
         assert tell() == []
+
+    def test_checks_that_fail_are_told_to_administrators_once_for_the_same_reasons(self, world: World) -> None:
+        destination(person("root", is_superuser=True), events=["node.check_failed"])
+        node = Node.objects.get(name="a")
+        for cause in (NodeCheck.Cause.JOINED, NodeCheck.Cause.AGAIN):
+            check = NodeCheck.objects.create(node=node, cause=cause)
+            checks.conclude(check, [Finding("free space", False, "3 MiB", "make room")], timezone.now())
+        assert tell() == ["node.check_failed"]
+        data = Delivery.objects.get().payload["data"]
+        assert data["node"] == "a"
+        assert "free space: 3 MiB" in data["text"]
 
     def test_the_trigger_lets_in_what_the_code_tells_and_nothing_else(self, world: World) -> None:
         destination(world.user)

@@ -8,6 +8,7 @@ from itertools import islice
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.checks import STATES, check_rows, check_text
 from evenkeel.cli.config import connect, current_login
 from evenkeel.cli.jobs import is_terminal
 from evenkeel.cli.output import (
@@ -77,7 +78,7 @@ def _waiting(job: schemas.Job) -> list[object]:
 def nodes(name: str | None, output: str) -> None:
     """List the nodes: their GPUs, how many are free, and which jobs hold the others.
 
-    Of the node NAME: its jobs, how much of it was held in the last 24 hours, and what failed on it in the last 7 days.
+    Of the node NAME: its jobs, how much of it was held in the last 24 hours, what failed on it in the last 7 days, and its last check.
 
     \b
     Examples:
@@ -114,9 +115,12 @@ def _show(node: schemas.NodeDetail, output: str) -> None:
         ("Memory", f"{round(node['memory_mib'] / 1024)} GiB" if node["memory_mib"] else "-"),
         ("Last seen", f"{age(node['last_seen_at'])} ago" if node["last_seen_at"] else "-"),
         ("Held, 24 h", "-" if held is None else f"{held:.0%}"),
+        ("Check", check_text(node["check"])),
         ("Failed, 7 d", ", ".join(f"{number} {clean(reason)}" for reason, number in counted) or "none"),
     ]
     click.echo(pairs(rows))
+    if found := check_rows(node["check"]):
+        click.echo(found)
     if not node["jobs"]:
         click.echo("No job is there.")
         return
@@ -152,9 +156,9 @@ def _node(node: schemas.Node) -> list[object]:
 
 
 def _state(node: schemas.Node | schemas.NodeDetail) -> str:
-    drain = node["drain"]
+    drain, withheld = node["drain"], node["check"]["state"]
     if node["lost"] or drain is None:
-        return "lost" if node["lost"] else "up"
+        return "lost" if node["lost"] else STATES[withheld] if withheld else "up"
     until = f" until {moment(drain['deadline_at'])}" if drain["state"] == "draining" and drain["deadline_at"] else ""
     reason = f" ({drain['reason']})" if drain["reason"] else ""
     return f"{drain['state']}{until}{reason}"

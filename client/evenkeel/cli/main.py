@@ -12,6 +12,7 @@ import click
 from evenkeel.cli.arrays import arrays
 from evenkeel.cli.artifacts import artifacts
 from evenkeel.cli.audit import audit
+from evenkeel.cli.checks import check
 from evenkeel.cli.cluster import nodes, open_, queue, throughputs
 from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
@@ -43,7 +44,7 @@ from evenkeel.client import ApiError, ClientError
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel, hold, release,
     extend, change, resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume,
-    throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts,
+    check, throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments, artifacts,
     audit, open_, completion,
 )  # fmt: skip
 

@@ -50,6 +50,9 @@ export interface DrainWish {
 export const useDrain = () => useClusterChange(({ name, wish }: { name: string; wish: DrainWish }) => send<ClusterNode>("POST", `${nodePath(name)}/drain`, wish));
 export const useResume = () => useClusterChange((name: string) => send<ClusterNode>("POST", `${nodePath(name)}/resume`));
 
+export const useCheckNode = () => useClusterChange((name: string) => send<ClusterNode>("POST", `${nodePath(name)}/check`));
+export const useUseAnyway = () => useClusterChange((name: string) => send<ClusterNode>("POST", `${nodePath(name)}/use-anyway`));
+
 /** What a drain would do to who is there now. */
 export const useDrainPreview = (name: string, deadlineAt: string | null) =>
   useQuery({

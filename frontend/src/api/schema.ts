@@ -1030,6 +1030,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Examine a node soon: `check.open` of the answer, which becomes `check.last`
+         * @description Examine a node soon: `check.open` of the answer, which becomes `check.last`. What runs there goes on. A node in use stays so unless the check fails; one that failed is used again once it passes.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["check_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/drain": {
         parameters: {
             query?: never;
@@ -1090,6 +1112,28 @@ export interface paths {
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         post: operations["resume_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/use-anyway": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Place jobs on a node whose check failed, or has not come to an end
+         * @description Place jobs on a node whose check failed, or has not come to an end. The next check may take that back.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["use_node_anyway"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3735,6 +3779,18 @@ export interface components {
              */
             hard: boolean | null;
         };
+        CheckItem: {
+            /** @example free space */
+            subject: string;
+            /**
+             * @description Unknown: this kind of node does not say.
+             * @enum {string}
+             */
+            result: "passed" | "failed" | "unknown";
+            seen: string;
+            /** @description What to do; empty unless it failed. */
+            fix: string;
+        };
         Checkpoint: {
             attempt: number;
             step: number;
@@ -3959,7 +4015,7 @@ export interface components {
              */
             url: string | null;
             /** @description What to tell. */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[];
             /**
              * @description Of my jobs only; false: of all jobs of `project` and below.
              * @default true
@@ -5451,6 +5507,8 @@ export interface components {
             schedulable: boolean;
             drained: boolean;
             lost: boolean;
+            /** @description Its check is awaited, or failed. */
+            withheld: ("checking" | "failed") | null;
             /** @description Of each accelerator. */
             memory_mib: number;
             cpus: number;
@@ -5653,7 +5711,7 @@ export interface components {
              *       "job.succeeded"
              *     ]
              */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[];
             /** @description Of my jobs only; false: of all jobs of the project and below. */
             own_jobs: boolean;
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
@@ -5717,6 +5775,7 @@ export interface components {
             accelerators: components["schemas"]["NodeAccelerator"][];
             /** @description Of a drained node. */
             drain: components["schemas"]["Drain"] | null;
+            check: components["schemas"]["NodeHealth"];
         };
         NodeAccelerator: {
             index: number;
@@ -5729,6 +5788,20 @@ export interface components {
             job: components["schemas"]["OthersJob"] | null;
             /** @description All who have it, the largest part first. */
             parts: components["schemas"]["AcceleratorPart"][];
+        };
+        NodeCheck: {
+            /**
+             * @description It joined, is back, runs failed on it, somebody asked, or the last check had failed.
+             * @enum {string}
+             */
+            cause: "joined" | "returned" | "faults" | "asked" | "again";
+            /** Format: date-time */
+            asked_at: string;
+            asked_by: string | null;
+            begun_at: string | null;
+            ended_at: string | null;
+            passed: boolean | null;
+            items: components["schemas"]["CheckItem"][];
         };
         NodeDetail: {
             name: string;
@@ -5744,6 +5817,7 @@ export interface components {
             accelerators: components["schemas"]["NodeAccelerator"][];
             /** @description Of a drained node. */
             drain: components["schemas"]["Drain"] | null;
+            check: components["schemas"]["NodeHealth"];
             /** @description Who holds GPUs there, or is to, by number. */
             jobs: components["schemas"]["NodeJob"][];
             /** @description How much of it was held in the last 24 hours. */
@@ -5762,7 +5836,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             /** @enum {string} */
-            kind: "node_joined" | "node_lost" | "node_back" | "node_drained" | "node_resumed" | "node_drain_due";
+            kind: "node_joined" | "node_lost" | "node_back" | "node_drained" | "node_resumed" | "node_drain_due" | "node_checked" | "node_check_failed" | "node_check_waived" | "node_faulty";
             text: string;
         };
         NodeFault: {
@@ -5777,6 +5851,21 @@ export interface components {
             reason: string;
             /** @description In words; null of jobs of projects that are not yours. */
             text: string | null;
+        };
+        NodeHealth: {
+            /** @description Why nothing new starts there: its check is awaited, or failed. Null: neither. */
+            state: ("checking" | "failed") | null;
+            /** @description That is awaited or under way. */
+            open: components["schemas"]["NodeCheck"] | null;
+            /** @description The newest that came to an end. */
+            last: components["schemas"]["NodeCheck"] | null;
+            /** @description In a row. */
+            failures: number;
+            /** @description When one that failed is repeated. */
+            next_at: string | null;
+            /** @description Since when it is used without a passed check. */
+            waived_at: string | null;
+            waived_by: string | null;
         };
         NodeJob: {
             job: components["schemas"]["OthersJob"];
@@ -5838,7 +5927,7 @@ export interface components {
              * @example msg_0199a6f23c417b529d0e5a1f6c2b7e90
              */
             message: string;
-            event: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back") | "test";
+            event: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back") | "test";
             /** @example #12 resnet-night failed: The program ended with exit code 1. */
             text: string;
             /** @enum {string} */
@@ -5887,7 +5976,7 @@ export interface components {
              *       "job.succeeded"
              *     ]
              */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[];
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[];
             /** @description Of my jobs only; false: of all jobs of the project and below. */
             own_jobs: boolean;
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
@@ -6033,7 +6122,7 @@ export interface components {
              */
             url: string | null;
             /** @default null */
-            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "policy.rolled_back")[] | null;
+            events: ("job.started" | "job.succeeded" | "job.failed" | "job.cancelled" | "job.retried" | "job.preempted" | "job.held" | "job.idle" | "job.waiting" | "budget.reached" | "node.lost" | "node.check_failed" | "policy.rolled_back")[] | null;
             /** @default null */
             own_jobs: boolean | null;
             /**
@@ -12524,6 +12613,76 @@ export interface operations {
             };
         };
     };
+    check_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     drain_node: {
         parameters: {
             query?: never;
@@ -12692,6 +12851,76 @@ export interface operations {
         };
     };
     resume_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    use_node_anyway: {
         parameters: {
             query?: never;
             header?: never;

@@ -34,6 +34,7 @@ export type ModelType = S["ModelType"];
 export type AcceleratorType = S["AcceleratorType"];
 export type ClusterNode = S["Node"];
 export type NodeDetail = S["NodeDetail"];
+export type NodeCheck = S["NodeCheck"];
 export type NodeJob = S["NodeJob"];
 export type NodeUse = S["NodeUse"];
 export type NodeFault = S["NodeFault"];

@@ -7,7 +7,7 @@ const gpu = (index: number, number: number | null) => ({ index, job: number === 
 
 function node(changes: object = {}): NodeDetail {
   return {
-    name: "oak-01", gpus: 2, lost: false, drain: null, last_seen_at: new Date(2026, 10, 22, 11, 55).toISOString(), accelerators: [gpu(0, 7), gpu(1, null)], jobs: [{}],
+    name: "oak-01", gpus: 2, lost: false, drain: null, check: { state: null }, last_seen_at: new Date(2026, 10, 22, 11, 55).toISOString(), accelerators: [gpu(0, 7), gpu(1, null)], jobs: [{}],
     use: { held_part: 0.75, bucket_s: 1800, held: [[now.getTime() / 1000, 0.75], [now.getTime() / 1000 + 1800, null]] }, faults: [], faults_by_reason: {}, ...changes,
   } as unknown as NodeDetail;
 }
@@ -24,6 +24,8 @@ it("says that it is lost or drained before anything else", () => {
   const drain = { state: "draining", deadline_at: new Date(2026, 10, 22, 18, 0).toISOString() };
   expect(said({ drain })).toContain("oak-01 is draining until 18:00: nothing new starts there; 1 job is there.");
   expect(said({ drain: { state: "drained", deadline_at: null }, jobs: [] })).toContain("oak-01 is drained: nothing new starts there; no job is there.");
+  expect(said({ check: { state: "failed" } })).toContain("oak-01 failed its check: nothing new starts there; 1 job is there.");
+  expect(said({ drain, check: { state: "checking" } })).toContain("oak-01 is draining");
   expect(said({ drain, lost: true })).toContain("oak-01 is lost, last seen 5 min ago; 1 job is there.");
 });
 

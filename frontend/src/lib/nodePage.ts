@@ -26,6 +26,7 @@ function standing(node: NodeDetail, now: Date): { head: string; rest: string } {
     const until = node.drain.state === "draining" && node.drain.deadline_at ? ` until ${moment(new Date(node.drain.deadline_at), now)}` : "";
     return { head: `${node.name} is ${node.drain.state}${until}`, rest: `: nothing new starts there; ${jobsThere(node)}.` };
   }
+  if (node.check.state) return { head: `${node.name} ${node.check.state === "failed" ? "failed its check" : "is being checked"}`, rest: `: nothing new starts there; ${jobsThere(node)}.` };
   if (node.gpus === 0) return { head: `${node.name} has no GPU`, rest: " that it reports." };
   if (busy === 0) return { head: `Nobody uses ${node.name}`, rest: `: ${node.gpus === 1 ? "its GPU is" : `all ${node.gpus} GPUs are`} free.` };
   return { head: `${busy} of ${count(node.gpus, "GPU")} of ${node.name} ${busy === 1 ? "is" : "are"} in use`, rest: ` by ${count(node.jobs.length, "job")}.` };

@@ -15,12 +15,13 @@ export const NOTICE_KINDS: Record<NoticeKind, string> = {
   "job.waiting": "it waits for long",
   "budget.reached": "80 % or 100 % of a budget are used",
   "node.lost": "a node is lost",
+  "node.check_failed": "a node fails its check",
   "policy.rolled_back": "a promoted policy is rolled back",
 };
 
 export const USUAL_KINDS: NoticeKind[] = ["job.succeeded", "job.failed", "job.held", "job.idle"];
 
-const OF_ADMINISTRATORS: NoticeKind[] = ["node.lost", "policy.rolled_back"];
+const OF_ADMINISTRATORS: NoticeKind[] = ["node.lost", "node.check_failed", "policy.rolled_back"];
 
 /** What the reader may be told of. */
 export function offeredKinds(isAdmin: boolean): NoticeKind[] {

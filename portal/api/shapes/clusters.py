@@ -9,7 +9,7 @@ from pydantic import Field, RootModel
 
 from portal.api.shapes.base import Detail, Money, OthersJob, Shape, SharePercent
 from portal.api.shapes.jobs import SECONDS, Curve, HoldKind, Rescale
-from portal.api.shapes.nodes import Drain
+from portal.api.shapes.nodes import Drain, NodeHealth
 
 
 class TimelineNode(Shape):
@@ -112,6 +112,7 @@ class Node(Shape):
     last_seen_at: datetime | None
     accelerators: list[NodeAccelerator]
     drain: Drain | None = Field(description="Of a drained node.")
+    check: NodeHealth
 
 
 class Nodes(RootModel[list[Node]]):
@@ -147,7 +148,18 @@ class NodeFault(Shape):
 class NodeEvent(Shape):
     id: int
     at: datetime
-    kind: Literal["node_joined", "node_lost", "node_back", "node_drained", "node_resumed", "node_drain_due"]
+    kind: Literal[
+        "node_joined",
+        "node_lost",
+        "node_back",
+        "node_drained",
+        "node_resumed",
+        "node_drain_due",
+        "node_checked",
+        "node_check_failed",
+        "node_check_waived",
+        "node_faulty",
+    ]
     text: str
 
 

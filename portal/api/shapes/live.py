@@ -96,6 +96,7 @@ class LiveNode(Shape):
     schedulable: bool
     drained: bool
     lost: bool
+    withheld: Literal["checking", "failed"] | None = Field(description="Its check is awaited, or failed.")
     memory_mib: int = Field(description="Of each accelerator.")
     cpus: int
     host_memory_mib: int

@@ -74,3 +74,34 @@ class Drain(Shape):
 class DrainPreview(Shape):
     deadline_at: datetime | None
     jobs: list[DrainedJob]
+
+
+class CheckItem(Shape):
+    subject: str = Field(examples=["free space"])
+    result: Literal["passed", "failed", "unknown"] = Field(description="Unknown: this kind of node does not say.")
+    seen: str
+    fix: str = Field(description="What to do; empty unless it failed.")
+
+
+class NodeCheck(Shape):
+    cause: Literal["joined", "returned", "faults", "asked", "again"] = Field(
+        description="It joined, is back, runs failed on it, somebody asked, or the last check had failed."
+    )
+    asked_at: datetime
+    asked_by: str | None
+    begun_at: datetime | None
+    ended_at: datetime | None
+    passed: bool | None
+    items: list[CheckItem]
+
+
+class NodeHealth(Shape):
+    state: Literal["checking", "failed"] | None = Field(
+        description="Why nothing new starts there: its check is awaited, or failed. Null: neither."
+    )
+    open: NodeCheck | None = Field(description="That is awaited or under way.")
+    last: NodeCheck | None = Field(description="The newest that came to an end.")
+    failures: int = Field(description="In a row.")
+    next_at: datetime | None = Field(description="When one that failed is repeated.")
+    waived_at: datetime | None = Field(description="Since when it is used without a passed check.")
+    waived_by: str | None

@@ -12,7 +12,7 @@ from portal.api.shapes.base import Page, Shape
 DestinationKind = Literal["webhook", "slack", "email"]
 NoticeKind = Literal[
     "job.started", "job.succeeded", "job.failed", "job.cancelled", "job.retried", "job.preempted", "job.held",
-    "job.idle", "job.waiting", "budget.reached", "node.lost",
+    "job.idle", "job.waiting", "budget.reached", "node.lost", "node.check_failed",
     "policy.rolled_back",
 ]  # fmt: skip
 

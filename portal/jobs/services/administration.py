@@ -14,7 +14,8 @@ from accounts import fair_share
 from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
-from portal.jobs.models import Accelerator, Cluster, Node, PolicyChange
+from portal.jobs.models import Accelerator, Cluster, Node, NodeCheck, PolicyChange
+from portal.jobs.services.checks import open_check
 from portal.jobs.services.drains import drain_node, note_due, resume_node
 from scheduling.errors import InvalidParameters
 from scheduling.executors.base import NodeInfo
@@ -100,20 +101,21 @@ def undo_policy(*, actor: User | None, cluster: Cluster) -> PolicyChange:
 
 
 @transaction.atomic
-def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime) -> None:
-    """Nodes and accelerators as the executor has them; a node that it no longer names is lost."""
+def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime, check_first: bool = False) -> None:
+    """Nodes and accelerators as the executor has them; a node that it no longer names is lost. `check_first`: those
+    that join or return get no work until they were checked."""
     known = {node.name: node for node in Node.objects.select_for_update().filter(cluster=cluster)}
     note_due(known.values(), now)
     for info in nodes:
         if not info.accelerators:
             continue
         node = known.pop(info.name, None)
-        _store_node(cluster, node, info, now)
+        _store_node(cluster, node, info, now, check_first)
     for node in known.values():
         _set_lost(node, True, now)
 
 
-def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: datetime) -> None:
+def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: datetime, check_first: bool) -> None:
     first = info.accelerators[0]
     values = {
         "accelerator_type": first.type,
@@ -126,6 +128,8 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
         count = len(info.accelerators)
         text = f"{node.name} joined with {count} × {first.type}"
         events.append(kind="node_joined", text=text, at=now, detail={"node": node.name})
+        if check_first:
+            open_check(node, NodeCheck.Cause.JOINED, now, withhold=True)
     elif any(getattr(node, k) != v for k, v in values.items()):
         Node.objects.filter(pk=node.pk).update(**values)
     Node.objects.filter(pk=node.pk).update(last_seen_at=now)
@@ -143,17 +147,22 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
     there = Accelerator.objects.filter(node=node, index__in=[a.index for a in info.accelerators])
     there.filter(present=False).update(present=True)
     Accelerator.objects.filter(node=node, present=True).exclude(pk__in=there).update(present=False)
+    returned = node.lost and info.reachable
     _set_lost(node, not info.reachable, now)
-    _follow_engine(node, f"{cluster.executor}: ", info.drain_reason, now)
+    resumed = _follow_engine(node, f"{cluster.executor}: ", info.drain_reason, now)
+    if check_first and (returned or resumed):
+        open_check(node, NodeCheck.Cause.RETURNED, now, withhold=True)
 
 
-def _follow_engine(node: Node, prefix: str, reason: str | None, now: datetime) -> None:
-    """A node that its engine has drained is drained here; what people drained stays so."""
+def _follow_engine(node: Node, prefix: str, reason: str | None, now: datetime) -> bool:
+    """Whether its engine has just given it back. A node that its engine has drained is drained here; what people drained stays so."""
     ours = node.drained and node.drain_reason.startswith(prefix)
     if reason is not None and (ours or not node.drained):
         drain_node(actor=None, node=node, now=now, reason=(prefix + reason)[:200])
     elif reason is None and ours:
         resume_node(actor=None, node=node, now=now)
+        return True
+    return False
 
 
 def _set_lost(node: Node, lost: bool, now: datetime) -> None:

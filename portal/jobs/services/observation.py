@@ -142,7 +142,7 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
         at=at,
         text=f"#{job.number} {job.name} failed: {why}",
         why=Why(info.reason.upper(), why),
-        exit=asdict(info),
+        exit=asdict(info) | {"nodes_fault": info.is_nodes_fault},
     )
     verdict = judge_retry(job, run, info)
     if not verdict.again:

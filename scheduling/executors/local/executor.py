@@ -21,6 +21,7 @@ from scheduling.executors.base import (
     Fact,
     Finding,
     LaunchRequest,
+    NodeCheck,
     NodeInfo,
     Preparation,
     Progress,
@@ -29,6 +30,7 @@ from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
 from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
+from scheduling.executors.local.checking import check_node
 from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
@@ -187,6 +189,9 @@ class LocalExecutor:
         words = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
         fix = "install the NVIDIA driver, or declare virtual ones: EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6"
         yield Finding("accelerators", bool(counts), words or "there are none", fix)
+
+    def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
+        return list(check_node(self._layout, self.inventory(), wish))
 
     # Beyond the contract
 

@@ -221,9 +221,12 @@ class Calls:
 
     # Checking
 
-    def probe(self, shared: str, nonce: str, api_url: str, timeout_s: float) -> list[dict[str, Any]]:
-        """What each living node says of itself, with when it was asked and answered; `problem` where it does not."""
-        rows = [row for row in self.nodes() if row["alive"]]
+    def probe(
+        self, shared: str, nonce: str, api_url: str, timeout_s: float, only: str | None = None
+    ) -> list[dict[str, Any]]:
+        """What each living node, or the one with the id `only`, says of itself, with when it was asked and answered;
+        `problem` where it does not."""
+        rows = [row for row in self.nodes() if row["alive"] and only in (None, row["id"])]
         asked_at = time.time()
         refs = {
             self._probe.options(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import evenkeel
 from evenkeel.runner.files import create_private
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding
+from scheduling.executors.base import Finding, NodeCheck
 from scheduling.executors.ray.inventory import (
     TYPE_LABEL,
     UNKNOWN_TYPE,
@@ -84,13 +86,38 @@ def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
         yield Finding("node names", False, f"{', '.join(double)}: several nodes", "ray start --node-name, one each")
 
 
-def _probe(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
+def check_node(link: Link, own: Path, wish: NodeCheck) -> Iterator[Finding]:
+    """Of one node: what Ray declares of it, and what it says of itself."""
+    began = time.monotonic()
+    row, info = nodes_of(link.ask("nodes", wish.timeout_s / 2, ends_on_timeout=True)).get(wish.node, (None, None))
+    if row is None or info is None:
+        fix = f"ray start --address={link.connection.address} there"
+        yield Finding("state", False, "Ray has no living node of that name with GPUs", fix)
+        return
+    yield Finding("state", True, "alive in Ray")
+    yield Finding("GPUs", True, f"{len(info.accelerators)} × {info.accelerators[0].type}")
+    left_s = max(2.0, wish.timeout_s - (time.monotonic() - began) - 1.0)
+    prefix = f"node {row['name']}"
+    for finding in _probe(link, own, wish.api_url, left_s, only=str(row["id"])):
+        subject = finding.subject.removeprefix(prefix).removeprefix(": ") or "answer"
+        bare = subject == "PyTorch" and not finding.ok  # it runs commands
+        yield replace(finding, subject=subject, ok=finding.ok or bare, known=not bare)
+
+
+def _probe(
+    link: Link, own: Path, api_url: str, timeout_s: float = PROBE_TIMEOUT_S, only: str | None = None
+) -> Iterator[Finding]:
     nonce = f"doctor-{secrets.token_hex(8)}"
     try:
-        with os.fdopen(create_private(own / nonce), "w") as file:
-            file.write(nonce)
         try:
-            said = link.ask("probe", PROBE_TIMEOUT_S, shared=str(own), nonce=nonce, api_url=api_url)
+            with os.fdopen(create_private(own / nonce), "w") as file:
+                file.write(nonce)
+        except OSError as error:
+            yield Finding("shared storage", False, f"{own} cannot be written here: {error.strerror}", "repair it")
+            return
+        try:
+            wanted = {} if only is None else {"only": only}
+            said = link.ask("probe", timeout_s, shared=str(own), nonce=nonce, api_url=api_url, **wanted)
         except ExecutorError as error:
             yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
             return

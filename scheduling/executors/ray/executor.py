@@ -22,14 +22,15 @@ from scheduling.executors.base import (
     Fact,
     Finding,
     LaunchRequest,
+    NodeCheck,
     NodeInfo,
     Preparation,
     Progress,
 )
-from scheduling.executors.local import facts, launching, preparing
+from scheduling.executors.local import facts, launching, preparing, storage
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
-from scheduling.executors.ray.examining import examine
+from scheduling.executors.ray.examining import check_node, examine
 from scheduling.executors.ray.inventory import nodes_of
 from scheduling.executors.ray.link import Connection, Link
 from scheduling.executors.ray.planning import planned, write_plan
@@ -180,6 +181,10 @@ class RayExecutor:
 
     def examine(self, api_url: str) -> Iterable[Finding]:
         return examine(self._link, self._layout.own, api_url)
+
+    def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
+        found = list(check_node(self._link, self._layout.own, wish))
+        return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
 
     # Launching
 

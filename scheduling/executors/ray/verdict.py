@@ -68,7 +68,8 @@ def _explain(sight: Sight) -> ExitInfo:
                 "signal", signal=int(signal.SIGKILL), message=f"its actor on node {sight.node} was ended through Ray"
             )
         case "init" | "unplaced":
-            return ExitInfo("launch_failed", message=f"its actor on node {sight.node} did not start{said}")
+            text = f"its actor on node {sight.node} did not start{said}"
+            return ExitInfo("launch_failed", message=text, nodes_fault=True)
         case _:
             return ExitInfo("runner_lost", message=f"its actor on node {sight.node} died{said}")
 

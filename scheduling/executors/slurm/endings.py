@@ -19,6 +19,7 @@ class Ending:
     reason: str
     message: str
     signal: int | None = None
+    nodes_fault: bool | None = None
 
 
 def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
@@ -38,11 +39,12 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
     if job.ended("NODE_FAIL") or job.ended("BOOT_FAIL"):
         return Ending("runner_lost", f"a node of {where} failed ({job.nodes})")
     if job.ended("PREEMPTED"):
-        return Ending("runner_lost", f"Slurm preempted {where}")
+        return Ending("runner_lost", f"Slurm preempted {where}", nodes_fault=False)
     if job.ended("CANCELLED"):
-        return Ending("runner_lost", f"{where} was cancelled in Slurm")
+        return Ending("runner_lost", f"{where} was cancelled in Slurm", nodes_fault=False)
     if not (epoch_dir / "runner.json").exists():
-        return Ending("launch_failed", f"{where} ended before the runner began: {_last_words(epoch_dir)}")
+        text = f"{where} ended before the runner began: {_last_words(epoch_dir)}"
+        return Ending("launch_failed", text, nodes_fault=True)
     return Ending(
         "runner_lost", f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner"
     )

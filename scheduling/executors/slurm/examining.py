@@ -9,11 +9,12 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding
+from scheduling.executors.base import Finding, NodeCheck
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
@@ -23,6 +24,8 @@ NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 PROBE_WAIT_S = 20
 PROBE_TIMEOUT_S = 90.0
 MAX_NODES = 64
+#: What srun says where others have the processors or the memory that it would need.
+BUSY = ("nodes are busy", "immediate execution impossible", "resources are temporarily unavailable")
 FIX_PYTHON = "install the client package for this interpreter on every node, or set EVENKEEL_SLURM_PYTHON to one"
 FIX_PORTAL = "set EVENKEEL_API_URL to an address that nodes reach; without it runs end with their lease"
 #: Runs on each node, by the interpreter that jobs will have.
@@ -73,6 +76,38 @@ def examine(commands: Commands, options: Options, shared: Path, api_url: str) ->
         yield from _probe(commands, options, usable[:MAX_NODES], shared, api_url)
 
 
+def check_node(commands: Commands, options: Options, shared: Path, wish: NodeCheck) -> Iterator[Finding]:
+    """Of one node: what Slurm says of it, and what a probe there does."""
+    began = time.monotonic()
+    nodes = parse_nodes(commands.nodes(), options.partition, reservation=options.reservation)
+    node = next((node for node in nodes if node.info.name == wish.node), None)
+    if node is None:
+        where = f"the partition {options.partition}" if options.partition else "Slurm"
+        yield Finding("state", False, f"no node {wish.node} with GPUs is in {where}", "scontrol show node")
+        return
+    usable = not node.gone and node.info.drain_reason is None
+    yield Finding("state", usable, node.state, f"put right what Slurm says, then: scontrol update {wish.node} resume")
+    counts = Counter(device.type for device in node.info.accelerators)
+    yield Finding("GPUs", True, ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items())))
+    if not usable:
+        return
+    left_s = max(2.0, wish.timeout_s - (time.monotonic() - began))
+    wait_s = max(1, min(PROBE_WAIT_S, int(left_s / 2)))
+    try:
+        found = list(_probe(commands, options, [node], shared, wish.api_url, wait_s, left_s))
+    except OSError as error:
+        found = [Finding("shared storage", False, f"{shared} cannot be written here: {error.strerror}", "repair it")]
+    yield from map(_of_one, found)
+
+
+def _of_one(finding: Finding) -> Finding:
+    """A node whose every processor is taken cannot be probed, and one without PyTorch runs commands."""
+    busy = finding.subject == "probe" and any(words in finding.seen.lower() for words in BUSY)
+    if busy:
+        return replace(finding, ok=True, known=False, seen=f"not known, jobs take all of it: {finding.seen}")
+    return replace(finding, ok=True, known=False) if finding.subject == "pytorch" and not finding.ok else finding
+
+
 def _version(text: str) -> Finding:
     match = re.search(r"(\d+)\.(\d+)", text)
     version = (int(match[1]), int(match[2])) if match else (0, 0)
@@ -118,7 +153,13 @@ def _accounting(commands: Commands) -> Finding:
 
 
 def _probe(
-    commands: Commands, options: Options, nodes: Sequence[SlurmNode], shared: Path, api_url: str
+    commands: Commands,
+    options: Options,
+    nodes: Sequence[SlurmNode],
+    shared: Path,
+    api_url: str,
+    wait_s: int = PROBE_WAIT_S,
+    timeout_s: float = PROBE_TIMEOUT_S,
 ) -> Iterator[Finding]:
     token, count = secrets.token_hex(8), len(nodes)
     file = shared / f".doctor-{token}"
@@ -128,8 +169,8 @@ def _probe(
         began = time.time()
         text = commands.run(
             "srun", *options.arguments(), f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
-            f"--nodelist={names}", f"--immediate={PROBE_WAIT_S}", "--mem=64M", "--time=2", "--job-name=evenkeel-doctor",
-            "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, timeout_s=PROBE_TIMEOUT_S,
+            f"--nodelist={names}", f"--immediate={wait_s}", "--mem=64M", "--time=2", "--job-name=evenkeel-doctor",
+            "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, timeout_s=timeout_s,
         )  # fmt: skip
         ended = time.time()
     except ExecutorError as error:
@@ -140,6 +181,9 @@ def _probe(
         for path in shared.glob(f".doctor-{token}*"):
             path.unlink(missing_ok=True)
     found = [json.loads(line.removeprefix("PROBE ")) for line in text.splitlines() if line.startswith("PROBE ")]
+    if not found:
+        yield Finding("probe", False, "it was started and said nothing", f"see what `srun {options.python}` does there")
+        return
     yield from _judge(found, token, written, (began, ended), options, shared)
 
 

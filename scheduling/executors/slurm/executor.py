@@ -14,8 +14,8 @@ from typing import Any
 from evenkeel.runner.entry import SECRETS_FILE
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import ExitInfo, Fact, Finding, LaunchRequest, NodeInfo, Preparation, Progress
-from scheduling.executors.local import facts, preparing
+from scheduling.executors.base import ExitInfo, Fact, Finding, LaunchRequest, NodeCheck, NodeInfo, Preparation, Progress
+from scheduling.executors.local import facts, preparing, storage
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.launching import make_job_dir, own_environment
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
@@ -123,6 +123,10 @@ class SlurmExecutor:
 
     def examine(self, api_url: str) -> Iterable[Finding]:
         return examining.examine(self._commands, self._options, self._layout.data, api_url)
+
+    def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
+        found = list(examining.check_node(self._commands, self._options, self._layout.data, wish))
+        return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends jobs of runs that are remembered here and that nobody knows; another portal's are left alone."""
@@ -280,10 +284,11 @@ class SlurmExecutor:
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())
         try:
-            return facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, signal=ending.signal)
+            left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, signal=ending.signal)
+            return replace(left, nodes_fault=ending.nodes_fault)
         except OSError as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
-            return ExitInfo(ending.reason, message=ending.message, signal=ending.signal)
+            return ExitInfo(ending.reason, None, ending.signal, None, ending.message, ending.nodes_fault)
 
     @staticmethod
     def _clean(epoch_dir: Path) -> None:

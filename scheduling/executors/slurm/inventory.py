@@ -19,11 +19,13 @@ _CLOSED = frozenset({"DRAIN", "DRAINING", "DRAINED", "FAILING", "MAINTENANCE", "
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node as Slurm has it. `gpu_types`: of each index, as --gres names it ("" where it has none)."""
+    """A node as Slurm has it. `gpu_types`: of each index, as --gres names it ("" where it has none). `state`: in
+    Slurm's words, with the reason that it gives."""
 
     info: NodeInfo
     address: str
     gpu_types: tuple[str, ...]
+    state: str = ""
 
     @property
     def gone(self) -> bool:
@@ -58,14 +60,18 @@ def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, s
         reachable=not states & _GONE,
         drain_reason=_drain_reason(states, fields),
     )
-    return SlurmNode(info, fields.get("NodeAddr") or name, types), set(fields.get("Partitions", "").split(","))
+    state = ": ".join(filter(None, (fields.get("State", "UNKNOWN"), _reason(fields))))
+    return SlurmNode(info, fields.get("NodeAddr") or name, types, state), set(fields.get("Partitions", "").split(","))
 
 
 def _drain_reason(states: frozenset[str], fields: Mapping[str, str]) -> str | None:
     if not states & _CLOSED:
         return None
-    reason = re.sub(r"\s*\[[^\]]*\]$", "", fields.get("Reason", "")).strip()
-    return reason or ", ".join(sorted(states & _CLOSED)).lower()
+    return _reason(fields) or ", ".join(sorted(states & _CLOSED)).lower()
+
+
+def _reason(fields: Mapping[str, str]) -> str:
+    return re.sub(r"\s*\[[^\]]*\]$", "", fields.get("Reason", "")).strip()
 
 
 def _fields(line: str) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ SAMPLE = (
     "test_what_was_stopped_or_killed_before_it_came_never_starts",
     "test_killing_ends_it_and_can_be_repeated",
     "test_a_job_on_two_nodes_trains_as_one",
+    "test_a_sound_node_passes_its_check",
 )
 
 

@@ -11,13 +11,15 @@ from scheduling.executors.base import Executor, LaunchRequest
 from scheduling.executors.ray.executor import RayExecutor
 from scripts.ray_cluster import RayCluster
 from tests.executors.contract import ExecutorContract, ended, reason, until
+from tests.executors.contract_checks import ChecksContract
+from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import DeathsContract
 from tests.executors.contract_nodes import NodesContract
 from tests.executors.ray.conftest import connect
 from tests.executors.ray.helpers import TRAINING, Requests, epoch_dir, over, said_steps, state_of
 
 
-class TestRayExecutor(ExecutorContract, DeathsContract, NodesContract):
+class TestRayExecutor(ExecutorContract, DeathsContract, NodesContract, ChecksContract):
     @pytest.fixture
     def executor(self, executor: RayExecutor, cluster: RayCluster) -> Executor:
         self.cluster = cluster

@@ -2,6 +2,7 @@ import { useNodes } from "../../api/clusterHooks";
 import type { ClusterNode, Session } from "../../api/types";
 import { count } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
+import { ChecksPanel } from "./ChecksPanel";
 import { DrainsPanel } from "./DrainsPanel";
 import { NodesPanel } from "./NodesPanel";
 import { PartitionsPanel } from "./PartitionsPanel";
@@ -16,6 +17,7 @@ export default function ClusterPage({ session }: { session: Session }) {
       <div className="page">
         <h1 className="say">{nodes.data ? <Opening nodes={nodes.data} /> : "Nodes and the sets that they are in."}</h1>
         <DrainsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
+        <ChecksPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
         <WindowsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
         <PartitionsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
         <NodesPanel query={nodes} isAdmin={isAdmin} />

@@ -14,6 +14,7 @@ const others = { number: 8, name: null, project: "Speech" };
 const gpu = (index: number, job: object | null) => ({ index, uuid: `u${index}`, memory_mib: 12_288, state: job ? "held" : "free", kind: job ? "running" : null, job, parts: [] });
 const node = {
   name: "oak-01", type: "titan_xp", gpus: 3, emulated: true, schedulable: true, drained: false, lost: false, cpus: 16, memory_mib: 65_536, last_seen_at: "2026-11-22T11:59:00Z", drain: null,
+  check: { state: null, open: null, last: null, failures: 0, next_at: null, waived_at: null, waived_by: null },
   accelerators: [gpu(0, mine), gpu(1, others), gpu(2, null)],
   jobs: [{ job: mine, gpus: 1, share_percent: 100, since_at: "2026-11-22T11:00:00Z" }, { job: others, gpus: 1, share_percent: 50, since_at: null }],
   use: { from_at: "2026-11-21T12:00:00Z", to_at: "2026-11-22T12:00:00Z", bucket_s: 1800, held: [[1, 0.5]], held_part: 0.5 },
@@ -58,6 +59,24 @@ it("lets administrators drain and resume", async () => {
   expect(() => page.button("Drain")).toThrow();
   await page.press("Resume");
   expect(page.changes).toEqual([{ path: "nodes/oak-01/resume", method: "POST", body: undefined }]);
+});
+
+it("shows what the last check found, and lets administrators check again or use the node anyway", async () => {
+  const items = [{ subject: "runner", result: "passed", seen: "it starts", fix: "" }, { subject: "free space", result: "failed", seen: "3 MiB", fix: "make room" }];
+  const last = { cause: "joined", asked_at: "2026-11-22T11:00:00Z", asked_by: null, begun_at: "2026-11-22T11:00:00Z", ended_at: "2026-11-22T11:00:00Z", passed: false, items };
+  const failed = { schedulable: false, check: { ...node.check, state: "failed", last, failures: 1 } };
+  await show(false, failed);
+  for (const words of ["oak-01 failed its check", "3 MiB", "To do: make room", "(it joined)"]) expect(page.text).toContain(words);
+  expect(page.text.indexOf("free space")).toBeLessThan(page.text.indexOf("runner"));
+  expect(document.querySelectorAll("button")).toHaveLength(0);
+  await page.end();
+  await show(true, failed);
+  await page.press("Check now");
+  await page.press("Use anyway");
+  expect(page.changes.map((one) => one.path)).toEqual(["nodes/oak-01/check", "nodes/oak-01/use-anyway"]);
+  await page.end();
+  await show(true, { check: { ...node.check, open: { ...last, ended_at: null, items: [] } } });
+  expect(page.button("Check now").disabled).toBe(true);
 });
 
 it("says in words what is not there", async () => {

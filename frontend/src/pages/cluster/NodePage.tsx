@@ -13,6 +13,7 @@ import { useCluster, useLiveJobs } from "../../lib/liveContext";
 import { busyGpus, nodeSentence } from "../../lib/nodePage";
 import { TopBar } from "../../shell/TopBar";
 import { NodeGpus } from "../overview/Accelerators";
+import { CheckPanel } from "./ChecksPanel";
 import { DrainForm } from "./DrainForm";
 import { DrainsPanel } from "./DrainsPanel";
 import { NodeEvents, NodeFaults, NodeJobs } from "./NodeLists";
@@ -83,6 +84,7 @@ function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
         <NodeJobs jobs={node.jobs} now={now} />
         <Held node={node} />
       </div>
+      <CheckPanel node={node} isAdmin={isAdmin} />
       <div className="cols" style={HALVES}>
         <NodeFaults node={node} now={now} />
         <NodeEvents events={node.events} now={now} />

@@ -7,6 +7,7 @@ import { useNow } from "../../lib/clock";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
 import { busyGpus } from "../../lib/nodePage";
 import { nextWindow } from "../../lib/windows";
+import { WithheldMark } from "./ChecksPanel";
 import { DrainForm } from "./DrainForm";
 import { DrainMark } from "./DrainsPanel";
 
@@ -53,10 +54,11 @@ interface RowProps {
   onDrain: (name: string) => void;
 }
 
-/** In service, lost, or drained with its deadline. */
+/** In service, lost, drained with its deadline, or kept from work by its check. */
 export function NodeState({ node, now }: { node: ClusterNode; now: Date }) {
   const { drain } = node;
   if (node.lost) return <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), now)}` : undefined}>lost</span>;
+  if (!drain && node.check.state) return <WithheldMark state={node.check.state} />;
   return drain ? <DrainMark node={{ ...node, drain }} now={now} /> : <span className="sub">in service</span>;
 }
 

@@ -31,7 +31,7 @@ export function GpuBlock({ block, job, nodeName, emulated, freeReason, small, no
   const size = small ? " small" : "";
   const where = `${nodeName} GPU ${indexRanges(Array.from({ length: block.size }, (_, i) => block.from + i))}`;
   if (block.job === null) {
-    const words = { free: freeReason ?? "free", draining: "draining", lost: "lost", held: "", moving: "", shared: "" }[block.face];
+    const words = { free: freeReason ?? "free", draining: freeReason ?? "draining", lost: "lost", held: "", moving: "", shared: "" }[block.face];
     return <div className={`blk free ${block.face}${size}`} style={span} title={`${where}: ${words}`}><span>{small ? "" : words}</span></div>;
   }
   return (

@@ -1,0 +1,65 @@
+"""Carries out the checks of nodes, beside rounds and several at once."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Sequence
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from portal.jobs.models import Cluster, NodeCheck
+from portal.jobs.services import checks
+from portal.jobs.tasks import executor_for
+from scheduling.errors import ExecutorError
+from scheduling.executors import base
+
+logger = logging.getLogger(__name__)
+#: By one worker's process at a time.
+BATCH = 8
+
+
+@shared_task(name="evenkeel.check_nodes", ignore_result=True)
+def check_nodes(cluster_id: int) -> None:
+    """Begin what is due, and take each result in as it comes. Whatever has none in time has failed."""
+    cluster = Cluster.objects.get(pk=cluster_id)
+    now = timezone.now()
+    mine = [claimed for check in checks.due(cluster_id, now)[:BATCH] if (claimed := checks.claim(check, now))]
+    results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]] = queue.Queue()
+    limit_s = settings.EVENKEEL_NODE_CHECK_TIMEOUT_S
+    for check in mine:
+        # Not joined: one that hangs must hold up neither the others nor the end of this process.
+        arguments = (cluster.executor, check, limit_s, results)
+        threading.Thread(target=_examine, args=arguments, daemon=True).start()
+    waiting, give_up_at = {check.pk: check for check in mine}, time.monotonic() + limit_s + 2.0
+    while waiting:
+        try:
+            check, findings = results.get(timeout=max(0.0, give_up_at - time.monotonic()))
+        except queue.Empty:
+            break
+        del waiting[check.pk]
+        checks.conclude(check, findings, timezone.now())
+    for check in waiting.values():
+        late = base.Finding("examination", False, f"no answer within {limit_s:g} s", "see whether the machine is well")
+        checks.conclude(check, [late], timezone.now())
+
+
+def _examine(
+    executor: str, check: NodeCheck, limit_s: float, results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]]
+) -> None:
+    """No database here: a thread would open a connection of its own."""
+    wish = base.NodeCheck(
+        check.node.name, settings.EVENKEEL_API_URL, settings.EVENKEEL_NODE_CHECK_FREE_MIB, timeout_s=limit_s
+    )
+    try:
+        findings = executor_for(executor).check_node(wish)
+    except ExecutorError as error:
+        findings = [base.Finding("engine", False, str(error), "see what `manage.py doctor` says")]
+    except Exception as error:
+        logger.exception("the check of node %s", check.node.name)
+        findings = [base.Finding("examination", False, f"{type(error).__name__}: {error}", "see the worker's log")]
+    results.put((check, findings))
