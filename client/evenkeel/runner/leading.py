@@ -97,14 +97,16 @@ class Party:
         self._door.close()
         self.followers = [Follower(node, came[node]) for node in self._others]
 
-    def start(self) -> tuple[Place, list[RemoteWorker]]:
-        """Where our own workers stand, and those that the others are told to start."""
+    def start(self, chosen: dict[str, Any] | None = None) -> tuple[Place, list[RemoteWorker]]:
+        """Where our own workers stand, and those that the others are told to start; `chosen`: the checkpoint that they
+        begin with, where it comes out of a store."""
         port, first = free_port(self._address), self._spec.workers
         for number, follower in enumerate(self.followers, start=1):
             count = self._others[follower.node]
             place: dict[str, int | str] = {"first_rank": first, "world_size": self.world_size, "group_rank": number}
             place |= {"master_address": self._address, "master_port": port}
-            follower.channel.send({"kind": "start", "workers": count, "place": place})
+            follower.channel.send({"kind": "start", "workers": count, "place": place, "checkpoint": chosen})
+            follower.channel.heard_at = time.monotonic()  # they were silent for as long as we were not ready
             ranks = range(first, first + count)
             follower.workers = [RemoteWorker(rank=rank, pid=-1, channel=follower.channel) for rank in ranks]
             first += count
