@@ -19,12 +19,12 @@ from typing import Any
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.sdk.checkpoints import CheckpointStore
-from evenkeel.store import StoreError, cache
+from evenkeel.store import StoreError, TakenOver, cache
 from evenkeel.store.carrier import Address, Carrier
 
 log = logging.getLogger(__name__)
 
-RETRY_S = (1.0, 2.0, 5.0, 15.0, 30.0)  # between attempts; after the last one the next checkpoint is waited for
+RETRY_S = (1.0, 2.0, 5.0, 15.0, 30.0)  # between attempts, the last one from then on
 MIB = 1 << 20
 Answer = dict[str, Any]
 
@@ -97,7 +97,8 @@ class Storing:
         self._waiting: Answer | None = None  # to be uploaded
         self._under_way: Answer | None = None
         self._failures, self._try_at = 0, 0.0
-        self._problem = self._last_error = ""
+        self._said = self._last_error = ""
+        self._over = False  # another launch has taken the job over
 
     @property
     def pid(self) -> int | None:
@@ -138,8 +139,8 @@ class Storing:
     def offer(self, checkpoint: Answer | None) -> None:
         """The newest checkpoint that the program wrote. One that still waits is passed over for it."""
         if checkpoint is not None and checkpoint != self._offered:
-            self._offered = self._waiting = checkpoint
-            self._failures, self._try_at = 0, 0.0
+            self._offered = checkpoint
+            self._waiting = None if self._over else checkpoint
 
     def tick(self) -> bool:
         """True when a checkpoint has come into the store."""
@@ -150,7 +151,7 @@ class Storing:
             if self._waiting is not None and time.monotonic() >= self._try_at:
                 self._begin(self._waiting)
         except StoreError as error:
-            self._failed(str(error))
+            self._failed(error)
         return False
 
     def _begin(self, checkpoint: Answer) -> None:
@@ -164,28 +165,27 @@ class Storing:
         assert done is not None
         size = sum(int(file[1]) for file in answer["stored"]["files"])
         self.stored = done | {"bytes": size, "seconds": round(float(done["seconds"]) + float(answer["seconds"]), 4)}
-        self._problem = ""
+        self._said, self._failures, self._try_at = "", 0, 0.0
         log.info("checkpoint step %s is in the store: %.1f MiB in %.2f s", done["step"], size / MIB, answer["seconds"])
         if answer.get("left"):
             log.warning("older checkpoints stay in the store: %s", answer["left"])
         return True
 
-    def _failed(self, why: str) -> None:
-        self._last_error = why
+    def _failed(self, error: StoreError) -> None:
+        """It is tried again, ever more rarely, until it is there, or a newer one takes its place."""
         failed, self._under_way = self._waiting or self._under_way, None
         if failed is None:
             return
+        why, over = str(error), isinstance(error, TakenOver)
         log.warning("checkpoint step %s is not in the store: %s", failed["step"], why)
-        again = self._failures < len(RETRY_S)
-        if again:
-            self._waiting, self._try_at = failed, time.monotonic() + RETRY_S[self._failures]
-        else:
-            self._waiting = None
-        if why != self._problem and (self._failures == 1 or not again):
-            self._problem = why
-            self.notices.append(f"checkpoint step {failed['step']} is not in the store: {why}; "
-                                f"{'it is tried again' if again else 'the next one is tried'}")  # fmt: skip
+        self._waiting = None if over else failed
+        self._try_at = time.monotonic() + RETRY_S[min(self._failures, len(RETRY_S) - 1)]
         self._failures += 1
+        if why != self._said and (over or self._failures > 1):
+            self._said = why
+            self.notices.append(f"checkpoint step {failed['step']} is not in the store: {why}"
+                                f"{'' if over else '; it is tried again'}")  # fmt: skip
+        self._last_error, self._over = why, over
 
     def _ready_carrier(self) -> Carrier:
         if self._carrier is None or not self._carrier.open:
@@ -197,9 +197,8 @@ class Storing:
     def finish(self, tick: Callable[[], None], given_up: Callable[[], bool], asked: bool) -> str:
         """Waits until the last checkpoint is in the store, no longer than `end_s`; one sentence on what is not."""
         give_up_at, began = time.monotonic() + self._terms.end_s, time.monotonic()
-        if self._offered is not None and not self._is_stored() and self._waiting is None and self._under_way is None:
-            self._waiting, self._failures, self._try_at = self._offered, 0, 0.0  # once more
-        self._last_error = ""
+        self._failures, self._try_at = 0, 0.0  # what waits is tried at once
+        self._last_error = self._last_error if self._over else ""
         while not self._is_stored() and (self._waiting or self._under_way):
             if given_up() or time.monotonic() >= give_up_at:
                 break

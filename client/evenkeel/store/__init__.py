@@ -12,5 +12,9 @@ class StoreError(Exception):
     """The store could not be used; the message says what was tried and what came of it."""
 
 
+class TakenOver(StoreError):
+    """Another launch of the job has claimed its checkpoints: this one's count no longer."""
+
+
 class Damaged(Exception):
     """What was read is not what its marker, or its manifest, says."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.processes import die_with_parent, prctl
-from evenkeel.store import StoreError
+from evenkeel.store import StoreError, TakenOver
 from evenkeel.store.cache import make_room
 from evenkeel.store.objects import Store, Stored
 from evenkeel.store.settling import Wanted, bring, note_base, settle
@@ -126,7 +126,7 @@ def main() -> None:
             else:
                 raise opened
         except Exception as error:
-            say({"ok": False, "error": in_words(error)})
+            say({"ok": False, "error": in_words(error), "taken_over": isinstance(error, TakenOver)})
 
 
 def _open(asked: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Service | Exception:

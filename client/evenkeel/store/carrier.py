@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenkeel.store import StoreError
+from evenkeel.store import StoreError, TakenOver
 
 STALL_S = 120.0  # without a sign of life it hangs
 MAX_LINE = 1 << 20
@@ -79,7 +79,7 @@ class Carrier:
                 continue
             self.idle = True
             if not answer["ok"]:
-                raise StoreError(str(answer["error"]))
+                raise (TakenOver if answer.get("taken_over") else StoreError)(str(answer["error"]))
             return answer
         return None
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from evenkeel.runner.files import create_private, open_plain
 from evenkeel.sdk.checkpoints import MANIFEST, STATE_FILE, sync
-from evenkeel.store import Damaged, StoreError
+from evenkeel.store import Damaged, StoreError, TakenOver
 
 MARKER = "complete.json"
 OWNER = "owner.json"
@@ -123,7 +123,7 @@ class Store:
             if (there := int(self._fs.size(f"{target}/{file_name}"))) != length:
                 raise StoreError(f"{file_name} of step {step} has {there} of {length} bytes in the store")
         if not self.is_claimed_by(owner):
-            raise StoreError("another launch of the job has taken its checkpoints over")
+            raise TakenOver("another launch of the job has taken its checkpoints over")
         made = Stored(step, manifest_id(manifest), files, time.time())
         named = [{"name": file_name, "bytes": length, "sha256": sha} for file_name, length, sha in files]
         marker = {"step": step, "id": made.id, "files": named, "written_at": made.written_at, **owner}
