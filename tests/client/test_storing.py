@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from evenkeel.runner.processes import descendants
 from tests.client.s3 import KEY, S3, SECRET, s3_server, secret_of
 from tests.client.test_runner import Portal, exit_of, launch, until
 from tests.client.test_runner import portal as portal  # a fixture
+from tests.client.test_runner_nodes import GLOO
 
 #: Its state is the sum of its steps, so that what a later run goes on from can be read off it.
 SUMMING = """
@@ -274,9 +277,9 @@ def test_a_slow_store_holds_the_end_up_for_so_long_and_no_longer(
     known = counted_on(portal)
     assert only.exit["reason"] == "stopped"
     assert only.exit["step"] > known
-    said = f"did not reach the store: it took longer than 2 s; it goes on from step {known}"
+    said = f"did not reach the store: it took longer than 2 s; the newest there is of step {known}"
     assert said in only.exit["message"]
-    assert f"loses {only.exit['step'] - known} steps" in notices(portal)
+    assert f"{only.exit['step'] - known} steps are lost unless the job goes on on this node" in notices(portal)
 
 
 def test_a_kill_does_not_wait_for_the_store(node: Callable[[str], Node], s3: S3, portal: Portal) -> None:
@@ -341,3 +344,72 @@ def test_a_node_keeps_within_its_bound(node: Callable[[str], Node], s3: S3, port
         assert only.start(epoch, 5, store=store, job_id=job, environment=environment).wait(60) == 0
     assert sorted(path.name for path in (only.place / "cache").iterdir()) == ["new", "older"]
     assert len(s3.complete()) == 3
+
+
+#: Every rank says at which step it began, and what sums it had seen by then.
+ADDING = """
+import os, time, torch, torch.distributed as dist, evenkeel
+with evenkeel.training() as run:
+    state = run.load() or {"sums": []}
+    with open(os.environ["BEGAN"] + str(run.rank), "a") as file:
+        file.write(f"{run.step} {len(state['sums'])}\\n")
+    run.init_process_group()
+    for step in run.steps():
+        value = torch.tensor(float(run.rank + 1))
+        dist.all_reduce(value)
+        state["sums"].append(float(value))
+        time.sleep(0.02)
+        run.save(state)
+"""
+
+
+def test_all_nodes_of_a_launch_begin_with_the_same_checkpoint(tmp_path: Path, s3: S3, portal: Portal) -> None:
+    pytest.importorskip("torch")
+    with spread(tmp_path / "1", s3, portal, ("a", "b"), epoch=1) as both:
+        until(lambda: counted_on(portal) >= 10)
+        (tmp_path / "1" / "epoch" / "stop").touch()
+        assert [run.wait(60) for run in both] == [0, 0]
+    stopped = exit_of(tmp_path / "1")["step"]
+    assert counted_on(portal) == stopped
+    assert not list((tmp_path / "1").glob("cache-b/j1/step-*")), "only rank 0 writes"
+    (tmp_path / "2" / "cache-c" / "j1" / "step-7000").mkdir(parents=True)  # what b or c had does not count
+    with spread(tmp_path / "2", s3, portal, ("b", "c"), epoch=2, expected=stopped, steps=stopped + 10) as both:
+        assert [run.wait(60) for run in both] == [0, 0]
+    assert exit_of(tmp_path / "2")["reason"] == "done"
+    began = [(tmp_path / "2" / f"began{rank}").read_text() for rank in range(3)]
+    assert began == [f"{stopped} {stopped}\n"] * 3
+
+
+def test_a_node_without_the_checkpoint_keeps_the_launch_from_beginning(
+    tmp_path: Path, s3: S3, portal: Portal
+) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "cache-b").write_text("not a directory")
+    with spread(tmp_path / "1", s3, portal, ("a", "b"), epoch=1) as both:
+        assert both[0].wait(60) == 0
+    assert exit_of(tmp_path / "1")["reason"] == "runner_lost"
+    assert "node b was lost" in exit_of(tmp_path / "1")["message"]
+
+
+@contextlib.contextmanager
+def spread(
+    place: Path, s3: S3, portal: Portal, names: tuple[str, str], *, epoch: int, expected: int = 0, steps: int = 100_000
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Runners of two nodes that have their caches for themselves."""
+    nodes = [{"name": name, "address": "127.0.0.1", "workers": count} for name, count in zip(names, (1, 2), strict=True)]
+    environment = {**GLOO, "EVENKEEL_TOTAL_STEPS": str(steps), "EVENKEEL_CHECKPOINT_EVERY": "10"}
+    environment["BEGAN"] = str(place / "began")
+    store = {"url": s3.url, "prefix": "vision/j1", "keep": 2, "cache_dir": str(place / "cache-%n"), "cache_bytes": 0,
+             "end_s": 20.0, "fetch_s": 60.0, "expected_step": expected}  # fmt: skip
+    (place / "epoch").mkdir(parents=True)
+    (place / "epoch" / "secrets.json").write_text(secret_of(s3))
+    head = launch(place, portal, ADDING, nodes=nodes, environment=environment, checkpoint_store=store, epoch=epoch)
+    command = [sys.executable, "-m", "evenkeel.runner", str(place / "epoch"), "--follow", names[1]]
+    both = [head, subprocess.Popen(command, start_new_session=True)]
+    try:
+        yield both
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()

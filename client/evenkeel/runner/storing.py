@@ -223,8 +223,8 @@ class Storing:
         reason = self._last_error or f"it took longer than {self._terms.end_s:g} s"
         reason = "the run was killed" if killed else reason
         lost = int(last["step"]) - step
-        text = f"checkpoint step {last['step']} did not reach the store: {reason}; it goes on from step {step}"
-        text = f"{text} and loses {lost} steps unless it starts on this node again"
+        text = f"checkpoint step {last['step']} did not reach the store: {reason}; the newest there is of step {step}"
+        text = f"{text}: {lost} steps are lost unless the job goes on on this node"
         self.notices.append(text)
         return text
 

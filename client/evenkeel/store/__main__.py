@@ -50,7 +50,8 @@ class Service:
             case "list":
                 return {"steps": [one.step for one in self._store.complete()][: int(asked["most"])]}
             case "remove":
-                self._store.remove(int(asked["step"]))
+                for prefix, step in asked["checkpoints"]:
+                    self._store.of(str(prefix)).remove(int(step))
                 return {}
             case "bring_here":
                 return {"moved": self._store.bring_here(str(asked["name"]))}

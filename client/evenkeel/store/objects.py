@@ -217,7 +217,8 @@ class Store:
             if other._base == self._base:
                 continue
             for stored in list(other.complete()):
-                self._copy(other, stored)
+                if self._marked(f"step-{stored.step}-{stored.id}") is None:  # else an earlier attempt came so far
+                    self._copy(other, stored)
                 moved += 1
             other._remove_tree(other._base)
         return moved
