@@ -57,13 +57,14 @@ def read_checkpoint_store(executor: str) -> StoreSettings | None:
 
 def _checked(url: str) -> str:
     """Its protocol. The driver must be installed; whether the store answers is `manage.py doctor`'s to say."""
-    import fsspec
+    from fsspec import available_protocols
+    from fsspec.registry import known_implementations as known
 
     parts = urlsplit(url)
-    protocol, known = parts.scheme, fsspec.registry.known_implementations
+    protocol = parts.scheme
     if "://" not in url or not protocol:
         raise env.BadSetting(f"EVENKEEL_CHECKPOINT_URL must be a URL such as s3://bucket/prefix, not {url!r}")
-    if protocol not in known and protocol not in fsspec.available_protocols():
+    if protocol not in known and protocol not in available_protocols():
         raise env.BadSetting(f"EVENKEEL_CHECKPOINT_URL: fsspec knows no {protocol}://, but for example file, s3, sftp")
     if parts.password:
         raise env.BadSetting("EVENKEEL_CHECKPOINT_URL holds a password: it belongs in EVENKEEL_CHECKPOINT_CREDENTIALS_FILE")
