@@ -55,6 +55,15 @@ def read_checkpoint_store(executor: str) -> StoreSettings | None:
     )
 
 
+def module_for_nodes() -> str:
+    """What must be installed on nodes for the store beside the client; empty where there is no store."""
+    from fsspec.registry import known_implementations as known
+
+    protocol = urlsplit(env.text("EVENKEEL_CHECKPOINT_URL")).scheme
+    module = str(known.get(protocol, {}).get("class", "")).partition(".")[0]
+    return "paramiko" if protocol in ("sftp", "ssh") else module
+
+
 def _checked(url: str) -> str:
     """Its protocol. The driver must be installed; whether the store answers is `manage.py doctor`'s to say."""
     from fsspec import available_protocols
@@ -67,7 +76,9 @@ def _checked(url: str) -> str:
     if protocol not in known and protocol not in available_protocols():
         raise env.BadSetting(f"EVENKEEL_CHECKPOINT_URL: fsspec knows no {protocol}://, but for example file, s3, sftp")
     if parts.password:
-        raise env.BadSetting("EVENKEEL_CHECKPOINT_URL holds a password: it belongs in EVENKEEL_CHECKPOINT_CREDENTIALS_FILE")
+        raise env.BadSetting(
+            "EVENKEEL_CHECKPOINT_URL holds a password: it belongs in EVENKEEL_CHECKPOINT_CREDENTIALS_FILE"
+        )
     if protocol not in ("file", "local", "memory") and not parts.netloc:
         raise env.BadSetting(f"EVENKEEL_CHECKPOINT_URL names no bucket or host: {url!r}")
     if protocol == "memory" or (protocol in ("file", "local") and not parts.path.startswith("/")):
@@ -81,7 +92,9 @@ def _checked(url: str) -> str:
             import_module(module)
     except ImportError as error:
         how = f"pip install -r {_LOCKS[top]}" if top in _LOCKS else known[protocol].get("err") or f"install {top}"
-        raise env.BadSetting(f"EVENKEEL_CHECKPOINT_URL: the driver of {protocol}:// is not installed ({error}): {how}") from None
+        raise env.BadSetting(
+            f"EVENKEEL_CHECKPOINT_URL: the driver of {protocol}:// is not installed ({error}): {how}"
+        ) from None
     return protocol
 
 
@@ -121,9 +134,9 @@ def _from_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise env.BadSetting(f"{name} cannot be read: {error.strerror}: {path}") from None
     except ValueError:
-        raise env.BadSetting(f"{name} must hold a JSON object, as {{\"key\": ..., \"secret\": ...}}: {path}") from None
+        raise env.BadSetting(f'{name} must hold a JSON object, as {{"key": ..., "secret": ...}}: {path}') from None
     if not isinstance(content, dict):
-        raise env.BadSetting(f"{name} must hold a JSON object, as {{\"key\": ..., \"secret\": ...}}: {path}")
+        raise env.BadSetting(f'{name} must hold a JSON object, as {{"key": ..., "secret": ...}}: {path}')
     if stat.S_IMODE(mode) & 0o077:
         raise env.BadSetting(f"{name} may be read by others: chmod 600 {path}")
     return content

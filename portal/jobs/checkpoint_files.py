@@ -1,6 +1,8 @@
 """Whether a checkpoint's files are still there and whole, as far as that can be told without reading them through.
 
-With a checkpoint store that is where they count. Everything below jobs/<job> belongs to the project's account: see portal.jobs.logs for how it is read.
+With a checkpoint store that is where they count.
+
+Everything below jobs/<job> belongs to the project's account: see portal.jobs.logs for how it is read.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from django.core.cache import cache
 from evenkeel.store import StoreError
 
 from portal.jobs import checkpoint_store
-from portal.jobs.models import Job
 from portal.jobs.logs import open_directory, open_file
+from portal.jobs.models import Job
 
 logger = logging.getLogger(__name__)
 
@@ -37,15 +39,15 @@ def problem_with(job_id: UUID, step: int) -> str | None:
 def _in_store(job_id: UUID) -> list[int] | None:
     """Steps of the job's complete checkpoints there, as of a few seconds ago; None where it does not answer."""
     key = f"checkpoint-store:{job_id}"
-    found: list[int] | None = cache.get(key)
+    found: dict[str, list[int] | None] | None = cache.get(key)
     if found is None:
+        found = {"steps": None}
         try:
-            found = list(checkpoint_store.steps_of(Job.objects.select_related("project").get(pk=job_id)))
+            found["steps"] = list(checkpoint_store.steps_of(Job.objects.select_related("project").get(pk=job_id)))
         except StoreError as error:
             logger.warning("checkpoints of job %s: %s", job_id, error)
-            return None
         cache.set(key, found, _REMEMBERED_S)
-    return found
+    return found["steps"]
 
 
 def _problem_here(job_id: UUID, step: int, absent: str | None = None) -> str | None:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from celery import shared_task
 from django.conf import settings
+from django.core.cache import cache
 from django.utils import timezone
 from evenkeel.store import StoreError
 
@@ -23,6 +24,8 @@ from scheduling.errors import ExecutorError
 logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
+#: A store that does not answer is not asked for every project.
+_AWAY, _AWAY_S = "checkpoint-store:away", 300
 
 
 @shared_task(name="evenkeel.collect_artifacts", ignore_result=True)
@@ -84,10 +87,13 @@ def _remove_stored(some: Iterable[checkpoints.Kept]) -> bool:
     """True once none of them is in the checkpoint store, where there is one."""
     if checkpoint_store.configured() is None:
         return True
+    if cache.get(_AWAY):
+        return False
     try:
         checkpoint_store.remove((one.project_key, one.job_id, one.step) for one in some)
     except StoreError as error:
         logger.warning("checkpoints stay in the store: %s", error)
+        cache.set(_AWAY, True, _AWAY_S)
         return False
     return True
 

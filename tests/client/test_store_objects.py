@@ -197,7 +197,10 @@ def test_who_asked_is_not_kept_waiting(tmp_path: Path) -> None:
 def test_credentials_are_masked_and_other_options_are_not() -> None:
     import os
 
-    value = {"options": {"endpoint_url": "http://store:9000"}, "credentials": {"key": "the-key", "a": {"b": "the-token"}}}
+    value = {
+        "options": {"endpoint_url": "http://store:9000"},
+        "credentials": {"key": "the-key", "a": {"b": "the-token"}},
+    }
     fd = os.memfd_create("secrets")
     os.write(fd, json.dumps([{"name": STORE_SECRET, "env": None, "file": None, "value": json.dumps(value)}]).encode())
     secrets = Secrets.read(fd)

@@ -299,9 +299,7 @@ def _workers_of(run: subprocess.Popen[bytes]) -> list[int]:
     return [1 for path in command if path.exists() and b"run.load()" in path.read_bytes()]
 
 
-def test_a_launch_that_was_taken_over_uploads_nothing_more(
-    node: Callable[[str], Node], s3: S3, portal: Portal
-) -> None:
+def test_a_launch_that_was_taken_over_uploads_nothing_more(node: Callable[[str], Node], s3: S3, portal: Portal) -> None:
     lost, second = node("a"), node("b")
     run = lost.start(1)
     until(lambda: counted_on(portal) >= 10)
@@ -318,13 +316,11 @@ def test_a_launch_that_was_taken_over_uploads_nothing_more(
     ]
 
 
-def test_the_key_is_in_no_environment_argument_file_or_log(
-    node: Callable[[str], Node], s3: S3, portal: Portal
-) -> None:
+def test_the_key_is_in_no_environment_argument_file_or_log(node: Callable[[str], Node], s3: S3, portal: Portal) -> None:
     only = node("a")
     run = only.start(1)
     until(lambda: counted_on(portal) >= 10)
-    own = [process for process in descendants(run.pid)]
+    own = descendants(run.pid)
     words = b"".join(Path(f"/proc/{one.pid}/cmdline").read_bytes() for one in own)
     words += b"".join(Path(f"/proc/{one.pid}/environ").read_bytes() for one in own)
     only.stop()
@@ -380,9 +376,7 @@ def test_all_nodes_of_a_launch_begin_with_the_same_checkpoint(tmp_path: Path, s3
     assert began == [f"{stopped} {stopped}\n"] * 3
 
 
-def test_a_node_without_the_checkpoint_keeps_the_launch_from_beginning(
-    tmp_path: Path, s3: S3, portal: Portal
-) -> None:
+def test_a_node_without_the_checkpoint_keeps_the_launch_from_beginning(tmp_path: Path, s3: S3, portal: Portal) -> None:
     pytest.importorskip("torch")
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "cache-b").write_text("not a directory")
@@ -397,7 +391,9 @@ def spread(
     place: Path, s3: S3, portal: Portal, names: tuple[str, str], *, epoch: int, expected: int = 0, steps: int = 100_000
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Runners of two nodes that have their caches for themselves."""
-    nodes = [{"name": name, "address": "127.0.0.1", "workers": count} for name, count in zip(names, (1, 2), strict=True)]
+    nodes = [
+        {"name": name, "address": "127.0.0.1", "workers": count} for name, count in zip(names, (1, 2), strict=True)
+    ]
     environment = {**GLOO, "EVENKEEL_TOTAL_STEPS": str(steps), "EVENKEEL_CHECKPOINT_EVERY": "10"}
     environment["BEGAN"] = str(place / "began")
     store = {"url": s3.url, "prefix": "vision/j1", "keep": 2, "cache_dir": str(place / "cache-%n"), "cache_bytes": 0,

@@ -26,6 +26,7 @@ from portal.jobs.services import handovers, observation
 from portal.material import tasks as material_tasks
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding
+from scheduling.executors.ray.examining import _driver as of_ray
 from scheduling.lifecycle import State
 from tests.client.s3 import KEY, S3, SECRET, s3_server
 from tests.portal.world import World
@@ -175,6 +176,9 @@ def test_what_cannot_be_removed_from_the_store_is_not_forgotten(
     assert Checkpoint.objects.filter(run__job=job).count() == 2
     s3.door.shut = False
     material_tasks.remove_checkpoints(world.project, later)
+    assert Checkpoint.objects.filter(run__job=job).count() == 2, "one that is away is left alone for a while"
+    cache.clear()
+    material_tasks.remove_checkpoints(world.project, later)
     assert (steps_in(s3, job), Checkpoint.objects.filter(run__job=job).count()) == ([], 0)
 
 
@@ -242,6 +246,13 @@ def test_doctor_says_how_to_put_a_store_right(s3: S3, settings: Any, monkeypatch
     assert SECRET not in said
 
 
+@pytest.mark.parametrize(("drivers", "ok"), [(["fsspec", "s3fs"], True), (["fsspec"], False)])
+def test_doctor_says_whether_a_node_of_ray_has_the_driver(drivers: list[str], ok: bool) -> None:
+    found = of_ray({"name": "n1", "drivers": drivers}, "s3fs")
+    assert (found.subject, found.ok) == ("node n1: checkpoint store", ok)
+    assert ("not found" in found.seen) == (not ok)
+
+
 # Settings
 
 
@@ -304,7 +315,9 @@ def test_a_driver_that_is_missing_says_how_to_install_it(given: Any, monkeypatch
     ("text", "mode", "said"),
     [('{"key": "k"}', 0o644, "may be read by others"), ("[]", 0o600, "a JSON object"), ("{", 0o600, "a JSON object")],
 )
-def test_a_file_of_credentials_is_the_portals_alone(given: Any, tmp_path: Path, text: str, mode: int, said: str) -> None:
+def test_a_file_of_credentials_is_the_portals_alone(
+    given: Any, tmp_path: Path, text: str, mode: int, said: str
+) -> None:
     file = tmp_path / "credentials"
     file.write_text(text)
     file.chmod(mode)
@@ -315,9 +328,17 @@ def test_a_file_of_credentials_is_the_portals_alone(given: Any, tmp_path: Path, 
     assert given(CREDENTIALS_FILE=str(file)).credentials["password"] == "the-password"
 
 
+@pytest.mark.parametrize(
+    ("url", "module"), [("", ""), ("s3://b", "s3fs"), ("file:///x", "fsspec"), ("sftp://h/x", "paramiko")]
+)
+def test_what_nodes_must_have_follows_from_the_url(monkeypatch: pytest.MonkeyPatch, url: str, module: str) -> None:
+    monkeypatch.setenv("EVENKEEL_CHECKPOINT_URL", url)
+    assert stores.module_for_nodes() == module
+
+
 def test_accounts_of_their_own_and_a_common_key_do_not_go_together(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores.os, "geteuid", lambda: 0)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(env.BadSetting, match="each project has an account of its own there"):
         given("local", URL="file:///x")
-    monkeypatch.setattr(stores.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert given("local", URL="file:///x") is not None

@@ -32,7 +32,7 @@ class Secrets:
             file.seek(0)
             entries = json.load(file)
         stores = (json.loads(entry["value"]) for entry in entries if entry["name"] == STORE_SECRET)
-        store = next(stores, {"options": {}, "credentials": {}})
+        store: dict[str, Any] = next(stores, {"options": {}, "credentials": {}})
         return cls(
             {entry["env"]: entry["value"] for entry in entries if entry["env"]},
             {entry["file"]: entry["value"] for entry in entries if entry["file"]},

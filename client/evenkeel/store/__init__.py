@@ -8,6 +8,10 @@ from __future__ import annotations
 STORE_SECRET = "evenkeel.checkpoint-store"  # noqa: S105  # nosec B105 (a name)
 
 
+#: Modules of the usual drivers that may be missing.
+DRIVERS = ("fsspec", "s3fs", "paramiko", "gcsfs", "adlfs")
+
+
 class StoreError(Exception):
     """The store could not be used; the message says what was tried and what came of it."""
 

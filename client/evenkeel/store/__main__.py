@@ -11,12 +11,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.processes import die_with_parent, prctl
+from evenkeel.runner.redaction import Redactor
 from evenkeel.store import StoreError, TakenOver
 from evenkeel.store.cache import make_room
 from evenkeel.store.objects import Store, Stored
@@ -117,8 +118,11 @@ def main() -> None:
         out.flush()
 
     opened: Service | Exception | None = None
+    redactor = Redactor(())
     for line in sys.stdin:
         asked = json.loads(line)
+        if opened is None:
+            redactor = Redactor(_values(asked["options"]))
         try:
             if opened is None:
                 opened = _open(asked, say)
@@ -127,7 +131,17 @@ def main() -> None:
             else:
                 raise opened
         except Exception as error:
-            say({"ok": False, "error": in_words(error), "taken_over": isinstance(error, TakenOver)})
+            words = redactor.clean_text(in_words(error))
+            say({"ok": False, "error": words, "taken_over": isinstance(error, TakenOver)})
+
+
+def _values(options: dict[str, Any]) -> Iterator[str]:
+    """Texts that a driver's message may not repeat: all but the address, which says what is wrong."""
+    for name, value in options.items():
+        if isinstance(value, dict):
+            yield from _values(value)
+        elif isinstance(value, str) and name != "endpoint_url":
+            yield value
 
 
 def _open(asked: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Service | Exception:

@@ -31,7 +31,7 @@ MAX_SKEW_S = 2.0
 Row = Mapping[str, Any]
 
 
-def examine(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
+def examine(link: Link, own: Path, api_url: str, store_module: str = "") -> Iterator[Finding]:
     """One finding after another; the first that makes the rest pointless ends it."""
     yield from _files(link)
     try:
@@ -53,7 +53,7 @@ def examine(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
         "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
     )
     yield from _gpus(living)
-    yield from _probe(link, own, api_url)
+    yield from _probe(link, own, api_url, store_module)
 
 
 def _files(link: Link) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
         yield Finding("node names", False, f"{', '.join(double)}: several nodes", "ray start --node-name, one each")
 
 
-def _probe(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
+def _probe(link: Link, own: Path, api_url: str, store_module: str) -> Iterator[Finding]:
     nonce = f"doctor-{secrets.token_hex(8)}"
     try:
         with os.fdopen(create_private(own / nonce), "w") as file:
@@ -96,9 +96,19 @@ def _probe(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
             return
         for node in said:
             yield from of_node(node, nonce, own)
+            if store_module and gpu_count(node) and "problem" not in node:
+                yield _driver(node, store_module)
     finally:
         for path in own.glob(f"{nonce}*"):
             path.unlink(missing_ok=True)
+
+
+def _driver(said: Row, module: str) -> Finding:
+    there = module in said.get("drivers", ())
+    fix = "install the driver of EVENKEEL_CHECKPOINT_URL into Ray's environment there (requirements-s3.lock)"
+    return Finding(
+        f"node {said['name']}: checkpoint store", there, f"{module} {'is there' if there else 'not found'}", fix
+    )
 
 
 def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
