@@ -177,20 +177,20 @@ def test_why_a_store_cannot_be_opened_is_the_answer_to_each_question() -> None:
         for _ in range(2):
             carrier.ask("list", most=1)
             with pytest.raises(StoreError, match="nothing"):
-                carrier.wait(30)
+                carrier.wait(120)
     finally:
         carrier.close()
 
 
 def test_one_question_has_a_process_of_its_own(tmp_path: Path) -> None:
-    assert ask_once(Address(f"file://{tmp_path}", ""), 30, "probe", size=1024)["ok"]
+    assert ask_once(Address(f"file://{tmp_path}", ""), 120, "probe", size=1024)["ok"]
 
 
 def test_who_asked_is_not_kept_waiting(tmp_path: Path) -> None:
     carrier = Carrier(Address(f"file://{tmp_path}", "x"))
     carrier.ask("list", most=1)
     with pytest.raises(StoreError, match="given up"):
-        carrier.wait(30, lambda: True)
+        carrier.wait(120, lambda: True)
     assert not carrier.open
 
 

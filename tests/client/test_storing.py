@@ -71,7 +71,7 @@ class Node:
             **more.pop("environment", {}),
         }
         store = {"url": self.s3.url, "prefix": "vision/j1", "keep": 2, "cache_dir": str(self.place / "cache"),
-                 "cache_bytes": 0, "end_s": 20.0, "fetch_s": 60.0, "expected_step": expected}  # fmt: skip
+                 "cache_bytes": 0, "end_s": 100.0, "fetch_s": 300.0, "expected_step": expected}  # fmt: skip
         store |= more.pop("store", {})
         (place / "epoch").mkdir()
         (place / "epoch" / "secrets.json").write_text(secret_of(self.s3))
@@ -397,7 +397,7 @@ def spread(
     environment = {**GLOO, "EVENKEEL_TOTAL_STEPS": str(steps), "EVENKEEL_CHECKPOINT_EVERY": "10"}
     environment["BEGAN"] = str(place / "began")
     store = {"url": s3.url, "prefix": "vision/j1", "keep": 2, "cache_dir": str(place / "cache-%n"), "cache_bytes": 0,
-             "end_s": 20.0, "fetch_s": 60.0, "expected_step": expected}  # fmt: skip
+             "end_s": 100.0, "fetch_s": 300.0, "expected_step": expected}  # fmt: skip
     (place / "epoch").mkdir(parents=True)
     (place / "epoch" / "secrets.json").write_text(secret_of(s3))
     head = launch(place, portal, ADDING, nodes=nodes, environment=environment, checkpoint_store=store, epoch=epoch)
