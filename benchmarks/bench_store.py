@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,7 @@ def main() -> None:
             compare(options.url, Address(options.url, "", given), node, options.mib, options.repeat)
             return
         compare("a directory", Address(f"file://{name}/store", ""), node, options.mib, options.repeat)
-        try:
-            import flask  # noqa: F401
-            import moto  # noqa: F401
-            import s3fs  # noqa: F401
-        except ImportError:
+        if any(find_spec(module) is None for module in ("flask", "moto", "s3fs")):
             print("SKIPPED: no S3 server here: pip install -r requirements-s3.lock -r requirements-s3-test.lock")
             return
         from tests.client.s3 import s3_server
