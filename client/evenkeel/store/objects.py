@@ -178,12 +178,11 @@ class Store:
     def prune(self, keep: int, newest: Stored, damaged: Iterable[str] = ()) -> None:
         """Leaves the last `keep` complete ones up to `newest`, which itself always stays; what a killed upload left
         goes, and of later ones those that were found damaged."""
-        bad, kept = set(damaged), 0
+        bad, kept = set(damaged), 1
         for name, step in sorted(self._names(), key=lambda pair: pair[1], reverse=True):
-            own = _NAME.fullmatch(name)
-            if own is not None and own[2] == newest.id and step == newest.step:
-                kept += 1
-            elif name in bad or self._marked(name) is None or (step <= newest.step and kept >= keep):
+            if name == f"step-{newest.step}-{newest.id}":
+                continue
+            if name in bad or self._marked(name) is None or (step <= newest.step and kept >= keep):
                 self._remove_checkpoint(name)
             else:
                 kept += step <= newest.step
