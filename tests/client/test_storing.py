@@ -382,8 +382,8 @@ def test_a_node_without_the_checkpoint_keeps_the_launch_from_beginning(tmp_path:
     (tmp_path / "1" / "cache-b").write_text("not a directory")
     with spread(tmp_path / "1", s3, portal, ("a", "b"), epoch=1) as both:
         assert both[0].wait(60) == 0
-    assert exit_of(tmp_path / "1")["reason"] == "runner_lost"
-    assert "node b was lost" in exit_of(tmp_path / "1")["message"]
+    assert exit_of(tmp_path / "1")["reason"] == "launch_failed"
+    assert "no checkpoint to begin with on b: " in exit_of(tmp_path / "1")["message"]
 
 
 @contextlib.contextmanager

@@ -135,8 +135,8 @@ class Runner:
             self._party.dismiss()
         self._listener.listen()
         unsaved = self._await_store()
-        if lost := self._party and self._order is None and self._party.lost:
-            self._finish(Verdict("runner_lost", f"node {lost[0]} was lost"))
+        if self._party and self._order is None and (lost := self._party.verdict()):
+            self._finish(lost)
             return
         limits = {"memory_mib": self._spec.memory_mib, "max_duration_s": self._max_duration_s}
         in_group = group_oom_kills(f"{self._spec.run_id}.{self._spec.epoch}") > 0

@@ -15,7 +15,7 @@ from evenkeel.runner.channel import Channel, Door, Message
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec, Place
-from evenkeel.runner.verdict import Order
+from evenkeel.runner.verdict import Order, Verdict
 from evenkeel.runner.workers import Worker, free_port
 from evenkeel.sdk.control import Control
 
@@ -58,6 +58,7 @@ class Follower:
     channel: Channel
     workers: list[RemoteWorker] = field(default_factory=list)
     usage: dict[str, float] = field(default_factory=dict)
+    problem: str = ""  # why it could not begin, in its words
 
 
 class Party:
@@ -130,6 +131,17 @@ class Party:
                 gone += running
         return gone
 
+    def verdict(self) -> Verdict | None:
+        """Where a node was lost, or could not begin; None where none was."""
+        if not self.lost:
+            return None
+        problems = [follower.problem for follower in self.followers if follower.problem]
+        return (
+            Verdict("launch_failed", problems[0])
+            if problems
+            else Verdict("runner_lost", f"node {self.lost[0]} was lost")
+        )
+
     def usage(self) -> dict[str, float]:
         """CPU seconds and MiB of the others."""
         names = ("cpu_s", "rss_mib")
@@ -159,7 +171,8 @@ def understand(
         case "error":
             heard.errors.append(dict(message["line"]))
         case "failed":
-            log.warning("%s", message.get("text"))
+            follower.problem = str(message.get("text"))[:400]
+            log.warning("%s", follower.problem)
             follower.channel.close()
         case "asked_to_end":
             order(Order.STOP)
