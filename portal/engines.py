@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from portal import env
+from portal.stores import module_for_nodes
 
 
 def read_ray_options(data: Path) -> dict[str, Any]:
@@ -21,6 +22,7 @@ def read_ray_options(data: Path) -> dict[str, Any]:
         "tls_ca": env.text("EVENKEEL_RAY_TLS_CA"),
         "emulated": env.flag("EVENKEEL_RAY_EMULATED"),
         "token_file": env.text("EVENKEEL_RAY_TOKEN_FILE"),
+        "store_module": module_for_nodes(),
         "fence_s": env.number("EVENKEEL_RAY_FENCE_S", 75, minimum=0, maximum=3_600),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
     }
@@ -39,6 +41,7 @@ def read_slurm_options(data: Path) -> dict[str, Any]:
         "conf": env.text("EVENKEEL_SLURM_CONF"),
         "emulated": env.flag("EVENKEEL_SLURM_EMULATED"),
         "gpu_memory_mib": env.integer("EVENKEEL_SLURM_GPU_MEMORY_MIB", 0, minimum=0, maximum=10_000_000),
+        "store_module": module_for_nodes(),
         "end_signal_s": env.integer("EVENKEEL_SLURM_END_SIGNAL_S", 120, minimum=10, maximum=65_535),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
     }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv from requirements.lock and the client; does nothing while both are unchanged. With EVENKEEL_RAY=1 also
-# what the ray executor needs (requirements-ray.lock); where that cannot be had it says so and goes on without.
+# what the ray executor needs (requirements-ray.lock), with EVENKEEL_S3=1 what s3:// stores and their tests need; where
+# that cannot be had it says so and goes on without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec 9<requirements.lock && flock 9 # two makes at once: the second waits
@@ -10,11 +11,23 @@ plain=$(cat requirements.lock client/pyproject.toml | sha256sum)
 with_ray=$(cat requirements.lock client/pyproject.toml requirements-ray.lock | sha256sum)
 if [ "${EVENKEEL_RAY:-}" = 1 ]; then wanted=$with_ray; else wanted=$plain; fi
 made=$(cat "$stamp" 2>/dev/null || true)
+add_s3() { # has a stamp of its own, for it changes nothing of the rest
+  local wanted
+  wanted=$(cat requirements-s3.lock requirements-s3-test.lock | sha256sum)
+  if [ "${EVENKEEL_S3:-}" != 1 ] || [ "$(cat .venv/.evenkeel-s3-stamp 2>/dev/null || true)" = "$wanted" ]; then return 0; fi
+  if .venv/bin/python -m pip install -qq --disable-pip-version-check --no-input -c requirements.lock \
+    -r requirements-s3.lock -r requirements-s3-test.lock </dev/null; then
+    echo "$wanted" >.venv/.evenkeel-s3-stamp
+  else
+    say "s3fs and moto could not be installed: tests of S3 stores will be skipped."
+  fi
+}
+say() { echo "$*" >&2; }
+
 if [ -x .venv/bin/python ] && { [ "$made" = "$wanted" ] || [ "$made" = "$with_ray" ]; } && .venv/bin/python -c '' 2>/dev/null; then
+  add_s3
   exit 0
 fi
-
-say() { echo "$*" >&2; }
 
 # Python 3.11 or newer. As root one that other accounts can run too, since training and the databases run under such.
 suits() {
@@ -89,3 +102,4 @@ if [ "${EVENKEEL_RAY:-}" = 1 ]; then
     say "Ray could not be installed: its tests will be skipped."
 fi
 echo "$wanted" >"$stamp"
+add_s3

@@ -1,25 +1,60 @@
 """Whether a checkpoint's files are still there and whole, as far as that can be told without reading them through.
 
+With a checkpoint store that is where they count.
+
 Everything below jobs/<job> belongs to the project's account: see portal.jobs.logs for how it is read.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from uuid import UUID
 
-from portal.jobs.logs import open_directory, open_file
+from django.core.cache import cache
+from evenkeel.store import StoreError
 
+from portal.jobs import checkpoint_store
+from portal.jobs.logs import open_directory, open_file
+from portal.jobs.models import Job
+
+logger = logging.getLogger(__name__)
+
+_REMEMBERED_S = 5
 _MAX_MANIFEST = 64 * 1024
 _STATE_FILE = {"json": "state.json", "torch": "state.pt"}
 
 
 def problem_with(job_id: UUID, step: int) -> str | None:
     """Why the checkpoint cannot be used, in words; None where nothing is wrong or nothing can be told from here."""
+    if checkpoint_store.configured() is None:
+        return _problem_here(job_id, step)
+    stored = _in_store(job_id)
+    if stored is None or step in stored:
+        return None
+    return "it is not in the store" if _problem_here(job_id, step, absent="") is not None else None
+
+
+def _in_store(job_id: UUID) -> list[int] | None:
+    """Steps of the job's complete checkpoints there, as of a few seconds ago; None where it does not answer."""
+    key = f"checkpoint-store:{job_id}"
+    found: dict[str, list[int] | None] | None = cache.get(key)
+    if found is None:
+        found = {"steps": None}
+        try:
+            found["steps"] = list(checkpoint_store.steps_of(Job.objects.select_related("project").get(pk=job_id)))
+        except StoreError as error:
+            logger.warning("checkpoints of job %s: %s", job_id, error)
+        cache.set(key, found, _REMEMBERED_S)
+    return found["steps"]
+
+
+def _problem_here(job_id: UUID, step: int, absent: str | None = None) -> str | None:
+    """`absent`: what is wrong where the job has no files on this machine."""
     with open_directory(("jobs", str(job_id))) as job:
         if job is None:
-            return None  # its files are not on this machine
+            return absent
         with open_directory(("checkpoints", f"step-{step}"), job) as place:
             return "its files are no longer kept" if place is None else _damage(place)
 

@@ -16,11 +16,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from evenkeel.store import StoreError
 
 from portal import logs
-from portal.jobs import audit_heads, decisions, history, launching, live, wakeups
+from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, wakeups
 from portal.jobs.locks import cluster_lock
-from portal.jobs.models import Cluster, Command, Hold, Job, Run
+from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
 from portal.jobs.round_signal import round_committed
 from portal.jobs.services import administration, budgets, checks, handovers, limits, observation, plans
 from portal.jobs.services.hopeless import cancel_hopeless
@@ -237,6 +238,7 @@ def _send(command: Command, executor: Executor) -> None:
                     Run.objects.filter(pk=run.pk, epoch=epoch).update(pace_steps_per_s=request.pace_steps_per_s)
                     if request.resume_job_id is not None:
                         _give_files(executor, UUID(request.resume_job_id))
+                    _give_stored(run.job.pk)
                     executor.launch(request)
                 else:
                     executor.kill(str(run.pk), epoch)
@@ -292,8 +294,20 @@ def _give_files(executor: Executor, job_id: UUID) -> None:
         if (key := keys.first() or "") == given:
             return
         executor.hand_over(key, str(job_id))
+        _give_stored(job_id)
         given = key
     raise ExecutorError(f"job {job_id} keeps being moved", permanent=False)
+
+
+def _give_stored(job_id: UUID) -> None:
+    """Checkpoints of a job that was moved lie under the former project's prefix until they have followed it."""
+    handover = Handover.objects.select_related("job__project").filter(job_id=job_id).first()
+    if handover is None or checkpoint_store.configured() is None:
+        return
+    try:
+        checkpoint_store.hand_over(handover.job.project.key, job_id)
+    except StoreError as error:
+        raise ExecutorError(f"its checkpoints have not followed it in the store: {error}", permanent=False) from error
 
 
 @shared_task(name="evenkeel.hand_over_all", ignore_result=True)

@@ -8,11 +8,14 @@ from datetime import datetime
 
 from celery import shared_task
 from django.conf import settings
+from django.core.cache import cache
 from django.utils import timezone
+from evenkeel.store import StoreError
 
 from accounts.models import Project
 from portal import logs
-from portal.jobs.models import Cluster
+from portal.jobs import checkpoint_store
+from portal.jobs.models import Cluster, Handover
 from portal.jobs.tasks import executor_for
 from portal.material import artifacts, bundles, checkpoints, environments
 from portal.material.models import Artifact, Environment
@@ -21,6 +24,8 @@ from scheduling.errors import ExecutorError
 logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
+#: A store that does not answer is not asked for every project.
+_AWAY, _AWAY_S = "checkpoint-store:away", 300
 
 
 @shared_task(name="evenkeel.collect_artifacts", ignore_result=True)
@@ -58,13 +63,39 @@ def remove_checkpoints(project: Project, now: datetime) -> None:
     """Once more where some cannot be removed."""
     stuck: set[str] = set()
     for _ in range(2):
-        for one in list(checkpoints.going(project, now, stuck)):
-            if _discard(one.project_key, [one.place]):
-                checkpoints.forget(one)
+        here = [one for one in list(checkpoints.going(project, now, stuck)) if _discard_or(stuck, one)]
+        for start in range(0, len(here), checkpoint_store.REMOVE_AT_ONCE):
+            some = here[start : start + checkpoint_store.REMOVE_AT_ONCE]
+            if _remove_stored(some):
+                for one in some:
+                    checkpoints.forget(one)
             else:
-                stuck.add(one.place)
+                stuck |= {one.place for one in some}
         if not stuck:
             return
+
+
+def _discard_or(stuck: set[str], one: checkpoints.Kept) -> bool:
+    moving = checkpoint_store.configured() is not None and Handover.objects.filter(job_id=one.job_id).exists()
+    if not moving and _discard(one.project_key, [one.place]):
+        return True
+    stuck.add(one.place)
+    return False
+
+
+def _remove_stored(some: Iterable[checkpoints.Kept]) -> bool:
+    """True once none of them is in the checkpoint store, where there is one."""
+    if checkpoint_store.configured() is None:
+        return True
+    if cache.get(_AWAY):
+        return False
+    try:
+        checkpoint_store.remove((one.project_key, one.job_id, one.step) for one in some)
+    except StoreError as error:
+        logger.warning("checkpoints stay in the store: %s", error)
+        cache.set(_AWAY, True, _AWAY_S)
+        return False
+    return True
 
 
 def forget_environment(environment: Environment) -> None:

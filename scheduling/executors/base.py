@@ -42,6 +42,26 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointStore:
+    """Where a run's checkpoints go beside the node (docs/decisions/0015): below `prefix` of an fsspec URL, whose
+    driver's options travel as the secret `evenkeel.store.STORE_SECRET`. `cache_dir` is a directory of each node's own,
+    with `%n` for its name, of at most `cache_bytes` (0: any number); empty: checkpoints lie with the job's files.
+    `end_s`: how long a run's end may wait for its last upload; `fetch_s`: how long a launch may for its checkpoint.
+    `expected_step`: the checkpoint that the portal counts on. `resume_prefix`: another job's, to begin with."""
+
+    url: str
+    prefix: str
+    keep: int
+    cache_dir: str = ""
+    cache_bytes: int = 0
+    end_s: float = 60.0
+    fetch_s: float = 480.0
+    expected_step: int = 0
+    resume_prefix: str | None = None
+    resume_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Preparation:
     """Work on a project's files beside its runs, by its account: idempotent by (kind, key, attempt).
 
@@ -132,6 +152,7 @@ class LaunchRequest:
     #: Begin at this checkpoint of another job of the project, unless the job has one of its own.
     resume_job_id: str | None = None
     resume_step: int | None = None
+    checkpoint_store: CheckpointStore | None = None
 
 
 @dataclass(frozen=True, slots=True)

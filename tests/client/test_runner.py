@@ -82,7 +82,7 @@ def portal() -> Iterator[Portal]:
 def launch(place: Path, portal: Portal, program: str = SLOW, **changes: Any) -> subprocess.Popen[bytes]:
     epoch_dir = place / "epoch"
     for name in ("sdk", "spool", "logs"):
-        (epoch_dir / name).mkdir(parents=True)
+        (epoch_dir / name).mkdir(parents=True, exist_ok=True)
     (epoch_dir / "token").write_text("the-token")
     environment = {
         "PATH": os.environ["PATH"],

@@ -9,14 +9,16 @@ import selectors
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
-from evenkeel.runner.leading import Follower, NodesMissing, Party, RemoteWorker, understand
+from evenkeel.runner.leading import JOIN_S, Follower, NodesMissing, Party, RemoteWorker, understand
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import (
+    Process,
     descendants,
     group_oom_kills,
     kernel_oom_kills,
@@ -27,9 +29,11 @@ from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, wr
 from evenkeel.runner.samples import Sampler
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.storing import Storing
 from evenkeel.runner.verdict import Order, Verdict, judge
 from evenkeel.runner.workers import Worker, start_workers
 from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
+from evenkeel.store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +62,16 @@ def woken_by_signals() -> Iterator[int]:
 
 
 class Runner:
-    def __init__(self, epoch_dir: Path, spec: LaunchSpec, *, can_fork: bool, secrets: Secrets | None = None) -> None:
-        self._dir, self._spec, self._can_fork = epoch_dir, spec, can_fork
+    def __init__(
+        self,
+        epoch_dir: Path,
+        spec: LaunchSpec,
+        *,
+        can_fork: bool,
+        secrets: Secrets | None = None,
+        storing: Storing | None = None,
+    ) -> None:
+        self._dir, self._spec, self._can_fork, self._storing = epoch_dir, spec, can_fork, storing
         self._secrets = secrets or Secrets()
         self._redactor = self._secrets.redactor()
         self._started = time.monotonic()
@@ -103,7 +115,11 @@ class Runner:
             self._finish(Verdict("stopped", "stopped before it started"))
             return
         try:
+            self._settle_checkpoint()
             self._workers = self._start_workers()
+        except StoreError as error:
+            self._finish(self._not_gathered(f"the checkpoint to begin with cannot be had: {error}"))
+            return
         except NodesMissing as error:
             self._finish(self._not_gathered(str(error)))
             return
@@ -118,18 +134,44 @@ class Runner:
         if self._party:
             self._party.dismiss()
         self._listener.listen()
-        if lost := self._party and self._order is None and self._party.lost:
-            self._finish(Verdict("runner_lost", f"node {lost[0]} was lost"))
+        unsaved = self._await_store()
+        if self._party and self._order is None and (lost := self._party.verdict()):
+            self._finish(lost)
             return
         limits = {"memory_mib": self._spec.memory_mib, "max_duration_s": self._max_duration_s}
         in_group = group_oom_kills(f"{self._spec.run_id}.{self._spec.epoch}") > 0
-        self._finish(judge(self._workers, self._heard, self._order, limits, self._oom, in_group))
+        verdict = judge(self._workers, self._heard, self._order, limits, self._oom, in_group)
+        self._finish(replace(verdict, message="; ".join(filter(None, (verdict.message, unsaved)))))
+
+    def _settle_checkpoint(self) -> None:
+        """With a store: the checkpoint to begin with is on this node, or StoreError."""
+        if self._storing is None:
+            return
+        self._spec = self._spec.with_checkpoints_in(self._storing.directory)
+        most_s = JOIN_S / 2 if self._party else float("inf")  # the other nodes wait
+        self._storing.settle(lambda: self._asked_to_stop() or self._ordered is not None, most_s)
+        self._reporter.answered_at = time.monotonic()  # nothing was asked of the portal meanwhile
+
+    def _await_store(self) -> str:
+        """What did not get into the store of what the program left, in words. Reports go on meanwhile."""
+        if self._storing is None:
+            return ""
+        self._storing.offer(self._heard.checkpoint)
+        stopped = self._order is not None or self._heard.stopped
+        return self._storing.finish(
+            lambda: self._report_when_due(False), lambda: self._ordered is Order.KILL, asked=stopped
+        )
+
+    def _below(self) -> list[Process]:
+        """The program's processes: what carries checkpoints is ours."""
+        carrier = self._storing.pid if self._storing else None
+        return [process for process in descendants(os.getpid()) if process.pid != carrier]
 
     def _start_workers(self) -> list[Worker]:
         if self._party is None:
             return start_workers(self._spec, self._dir / "logs", self._can_fork, self._secrets)
         self._party.gather(lambda: self._asked_to_stop() or self._ordered is not None)
-        place, others = self._party.start()
+        place, others = self._party.start(self._storing.chosen if self._storing else None)
         try:
             return [*start_workers(self._spec, self._dir / "logs", False, self._secrets, place), *others]
         except OSError:
@@ -173,6 +215,12 @@ class Runner:
         self._grow()
         self._carry_out()
         self._escalate()
+        if self._storing:
+            self._storing.offer(self._heard.checkpoint)
+            urgent |= self._storing.tick()
+        self._report_when_due(urgent)
+
+    def _report_when_due(self, urgent: bool) -> None:
         now = time.monotonic()
         if urgent or now >= self._report_at:
             interval_s = self._reporter.interval_s or self._spec.report_interval_s
@@ -276,7 +324,7 @@ class Runner:
 
     def _used_mib(self) -> float:
         """Shared pages counted once; read in full only where the cheap upper bound is over the limit."""
-        below = descendants(os.getpid())
+        below = self._below()
         resident = sum(process.rss_mib for process in below)
         if self._spec.memory_mib is None or resident <= self._spec.memory_mib:
             return resident
@@ -320,7 +368,7 @@ class Runner:
     def _end_descendants(self) -> None:
         """Nobody below us survives: orphans of the workers have become our children."""
         give_up_at = time.monotonic() + 10.0
-        while (below := descendants(os.getpid())) and time.monotonic() < give_up_at:
+        while (below := self._below()) and time.monotonic() < give_up_at:
             for process in below:
                 signal_quietly(process.pid, signal.SIGKILL)
             self._reap()
@@ -340,7 +388,7 @@ class Runner:
         return self._heard.contact or (False if ended or self._ready_at is not None else None)
 
     def _report(self, exit_record: dict[str, Any] | None = None) -> dict[str, Any]:
-        below = descendants(os.getpid())
+        below = self._below()
         elsewhere = self._party.usage() if self._party else {"cpu_s": 0.0, "rss_mib": 0.0}
         cpu_s = sum(process.cpu_s for process in below)
         return {
@@ -348,7 +396,7 @@ class Runner:
             "phase": "stopped" if exit_record else self._phase(),
             "step": self._heard.step,
             "ready_at": self._ready_at,
-            "checkpoint": self._heard.checkpoint,
+            "checkpoint": self._storing.stored if self._storing else self._heard.checkpoint,
             "metrics": self._heard.take_metrics(),
             "usage": {
                 "cpu_s": round(cpu_s + elsewhere["cpu_s"], 2),
@@ -357,7 +405,7 @@ class Runner:
             # Of several nodes only one's own is known.
             "gpu_utilisation": None if self._party else self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
             "resources": self._sampler.take(),
-            "notices": self._heard.take_notices(),
+            "notices": [*self._heard.take_notices(), *(self._storing.take_notices() if self._storing else ())],
             "links": self._heard.links,
             "sdk": self._speaks_sdk(ended=exit_record is not None),
             "exit": exit_record,

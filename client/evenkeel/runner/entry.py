@@ -18,6 +18,7 @@ from evenkeel.runner.processes import adopt_orphans, forbid_new_privileges, iden
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.storing import Storing, Terms
 from evenkeel.runner.verdict import Order
 
 log = logging.getLogger(__name__)
@@ -99,9 +100,11 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     set_name(f"ek-runner-{spec.epoch}")
     adopt_orphans()
     forbid_new_privileges()
-    limit_resources(spec.limits)
     secrets = Secrets.read(handed.secrets) if handed.secrets is not None else read_secrets(epoch_dir)
-    runner = Runner(epoch_dir, spec, can_fork=can_fork, secrets=secrets)
+    terms = Terms.of(spec, secrets)
+    storing = Storing(terms) if terms else None  # its process is not the job's: before the limits
+    limit_resources(spec.limits)
+    runner = Runner(epoch_dir, spec, can_fork=can_fork, secrets=secrets, storing=storing)
     signal.signal(signal.SIGTERM, lambda *_: runner.order(Order.STOP))
     signal.signal(signal.SIGUSR1, lambda *_: runner.order(Order.KILL))
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
@@ -116,6 +119,8 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
         with secrets.files_in(epoch_dir / "secrets"):
             runner.run()
     finally:
+        if storing:
+            storing.close()
         (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import selectors
 import signal
 import time
@@ -21,8 +22,10 @@ from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, signal_quietly
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec, Place
+from evenkeel.runner.storing import Terms, bring_elsewhere, forget_checkpoints
 from evenkeel.runner.workers import Worker, start_workers
 from evenkeel.sdk.control import Control
+from evenkeel.store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,8 @@ class FollowingRunner:
             return
         place = Place(**start["place"], sdk_dir=str(self._own / "sdk"))
         self._spec = replace(self._spec, workers=int(start["workers"]))
+        if not self._bring(start.get("checkpoint")):
+            return
         self._listener = Listener(self._own / "sdk", self._spec.workers, place.first_rank)
         try:
             self._workers = start_workers(self._spec, self._dir / "logs", False, self._secrets, place)
@@ -64,6 +69,34 @@ class FollowingRunner:
             self._channel.send({"kind": "failed", "text": f"the program could not be started on {self._node}: {error}"})
         self._watch()
         self._end_descendants()
+
+    def _bring(self, chosen: Message | None) -> bool:
+        """With a store: the checkpoint that the first node begins with is here, too. Signs of life are given meanwhile;
+        False where it cannot be had, which the first node is told."""
+        terms = Terms.of(self._spec, self._secrets, self._node)
+        if terms is None or not terms.cache_dir:  # the directory is the first node's, too: it is as it should be
+            return True
+        self._spec = self._spec.with_checkpoints_in(terms.directory)
+        try:
+            if chosen is None:
+                forget_checkpoints(terms.directory)
+            else:
+                bring_elsewhere(terms, chosen, self._is_wanted)
+        except (StoreError, OSError) as error:
+            self._channel.send({"kind": "failed", "text": f"no checkpoint to begin with on {self._node}: {error}"})
+            return False
+        return self._channel.open
+
+    def _is_wanted(self) -> bool:
+        """Whether the first node's runner still waits for us."""
+        now = time.monotonic()
+        if now >= self._usage_at:
+            self._usage_at = now + USAGE_S
+            self._channel.send({"kind": "usage", "usage": {}, "contact": False, "over": False})
+        while self._channel.open and select.select([self._channel], [], [], 0)[0]:
+            for message in self._channel.receive():
+                self._obey(message)
+        return self._channel.open and not self._leave
 
     def _join(self) -> Channel:
         """A shared file system may remember for a while that a file is not there, unless we change its directory."""

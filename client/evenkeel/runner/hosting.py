@@ -29,6 +29,7 @@ from evenkeel.runner.processes import (
     signal_quietly,
 )
 from evenkeel.runner.reports import write_atomically
+from evenkeel.store import DRIVERS
 
 PLAN = "plan.json"
 KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
@@ -193,6 +194,7 @@ def probe(shared: str, nonce: str, api_url: str) -> dict[str, Any]:
         "interpreter": sys.executable,
         "evenkeel": evenkeel.__version__,
         "torch": importlib.util.find_spec("torch") is not None,
+        "drivers": [name for name in DRIVERS if importlib.util.find_spec(name) is not None],
         "wrote": f"{nonce}.{socket.gethostname()}.{os.getpid()}",
     }
     try:

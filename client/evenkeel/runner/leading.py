@@ -15,7 +15,7 @@ from evenkeel.runner.channel import Channel, Door, Message
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec, Place
-from evenkeel.runner.verdict import Order
+from evenkeel.runner.verdict import Order, Verdict
 from evenkeel.runner.workers import Worker, free_port
 from evenkeel.sdk.control import Control
 
@@ -58,6 +58,7 @@ class Follower:
     channel: Channel
     workers: list[RemoteWorker] = field(default_factory=list)
     usage: dict[str, float] = field(default_factory=dict)
+    problem: str = ""  # why it could not begin, in its words
 
 
 class Party:
@@ -97,14 +98,16 @@ class Party:
         self._door.close()
         self.followers = [Follower(node, came[node]) for node in self._others]
 
-    def start(self) -> tuple[Place, list[RemoteWorker]]:
-        """Where our own workers stand, and those that the others are told to start."""
+    def start(self, chosen: dict[str, Any] | None = None) -> tuple[Place, list[RemoteWorker]]:
+        """Where our own workers stand, and those that the others are told to start; `chosen`: the checkpoint that they
+        begin with, where it comes out of a store."""
         port, first = free_port(self._address), self._spec.workers
         for number, follower in enumerate(self.followers, start=1):
             count = self._others[follower.node]
             place: dict[str, int | str] = {"first_rank": first, "world_size": self.world_size, "group_rank": number}
             place |= {"master_address": self._address, "master_port": port}
-            follower.channel.send({"kind": "start", "workers": count, "place": place})
+            follower.channel.send({"kind": "start", "workers": count, "place": place, "checkpoint": chosen})
+            follower.channel.heard_at = time.monotonic()  # they were silent for as long as we were not ready
             ranks = range(first, first + count)
             follower.workers = [RemoteWorker(rank=rank, pid=-1, channel=follower.channel) for rank in ranks]
             first += count
@@ -127,6 +130,17 @@ class Party:
                 follower.channel.close()
                 gone += running
         return gone
+
+    def verdict(self) -> Verdict | None:
+        """Where a node was lost, or could not begin; None where none was."""
+        if not self.lost:
+            return None
+        problems = [follower.problem for follower in self.followers if follower.problem]
+        return (
+            Verdict("launch_failed", problems[0])
+            if problems
+            else Verdict("runner_lost", f"node {self.lost[0]} was lost")
+        )
 
     def usage(self) -> dict[str, float]:
         """CPU seconds and MiB of the others."""
@@ -157,7 +171,8 @@ def understand(
         case "error":
             heard.errors.append(dict(message["line"]))
         case "failed":
-            log.warning("%s", message.get("text"))
+            follower.problem = str(message.get("text"))[:400]
+            log.warning("%s", follower.problem)
             follower.channel.close()
         case "asked_to_end":
             order(Order.STOP)

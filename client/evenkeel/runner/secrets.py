@@ -9,15 +9,19 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from evenkeel.runner.files import create_private
 from evenkeel.runner.redaction import Redactor
+from evenkeel.store import STORE_SECRET
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
     variables: dict[str, str] = field(default_factory=dict, repr=False)
     files: dict[str, str] = field(default_factory=dict, repr=False)
+    store: dict[str, Any] = field(default_factory=dict, repr=False)  # options of the checkpoint store's driver
+    _hidden: tuple[str, ...] = field(default=(), repr=False)  # those of its values that are credentials
 
     @classmethod
     def read(cls, fd: int | None) -> Secrets:
@@ -27,13 +31,17 @@ class Secrets:
         with os.fdopen(fd, "rb") as file:
             file.seek(0)
             entries = json.load(file)
+        stores = (json.loads(entry["value"]) for entry in entries if entry["name"] == STORE_SECRET)
+        store: dict[str, Any] = next(stores, {"options": {}, "credentials": {}})
         return cls(
             {entry["env"]: entry["value"] for entry in entries if entry["env"]},
             {entry["file"]: entry["value"] for entry in entries if entry["file"]},
+            {**store["options"], **store["credentials"]},
+            tuple(_strings(store["credentials"])),
         )
 
     def redactor(self) -> Redactor:
-        return Redactor([*self.variables.values(), *self.files.values()])
+        return Redactor([*self.variables.values(), *self.files.values(), *self._hidden])
 
     @contextlib.contextmanager
     def files_in(self, directory: Path) -> Iterator[None]:
@@ -49,3 +57,11 @@ class Secrets:
             yield
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -66,6 +67,7 @@ class LaunchSpec:
     nodes: Sequence[dict[str, Any]] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)  # of nodes that the engine may choose
     engine_picks_devices: bool = False  # which GPUs it is comes in the runner's own CUDA_VISIBLE_DEVICES
+    checkpoint_store: Mapping[str, Any] | None = None  # scheduling.executors.base.CheckpointStore; None: there is none
     lease_s: float | None = None  # without the portal's answer for so long it checkpoints and stops; None: never
 
     @classmethod
@@ -93,6 +95,14 @@ class LaunchSpec:
         leading = os.environ.get("EVENKEEL_NODE")
         nodes.sort(key=lambda node: leading is not None and node["name"] != leading)
         return replace(self, nodes=nodes, workers=int(nodes[0]["workers"])) if nodes else self
+
+    @property
+    def node(self) -> str:
+        """The name of the node that leads, as the engine gave it or the machine has it."""
+        return os.environ.get("EVENKEEL_NODE") or (self.nodes[0]["name"] if self.nodes else socket.gethostname())
+
+    def with_checkpoints_in(self, directory: Path) -> LaunchSpec:
+        return replace(self, environment=self.environment | {"EVENKEEL_CHECKPOINT_DIR": str(directory)})
 
     def alone(self, port: int) -> Place:
         return Place(0, self.workers, "127.0.0.1", port)

@@ -21,7 +21,7 @@ from typing import Any
 from evenkeel.sdk.state import JSON, TORCH, CheckpointError, format_of, read_state, write_state
 
 MANIFEST = "manifest.json"
-_STATE_FILE = {JSON: "state.json", TORCH: "state.pt"}
+STATE_FILE = {JSON: "state.json", TORCH: "state.pt"}
 _NAME = re.compile(r"step-(\d+)")
 
 
@@ -66,7 +66,7 @@ class CheckpointStore:
     def _read(self, step: int) -> Any:
         place = self._directory / f"step-{step}"
         manifest = json.loads((place / MANIFEST).read_bytes())
-        path = place / _STATE_FILE[manifest["format"]]
+        path = place / STATE_FILE[manifest["format"]]
         if sha256_of(path) != manifest["sha256"]:
             raise ValueError("checksum differs")
         try:
@@ -92,7 +92,7 @@ class CheckpointStore:
 
     def _write_draft(self, draft: Path, step: int, state: Any, about: dict[str, Any]) -> int:
         format_name = format_of(state)
-        path = draft / _STATE_FILE[format_name]
+        path = draft / STATE_FILE[format_name]
         write_state(path, state, format_name)
         sync(path)
         self._check_readable(path, format_name)

@@ -19,7 +19,7 @@ from portal.jobs.selectors import in_states
 from portal.jobs.services.current import lock_current
 from portal.jobs.services.holds import place_hold
 from portal.jobs.services.moves import StaleRun
-from portal.jobs.services.observation import fail
+from portal.jobs.services.observation import fail, upload_s
 from portal.jobs.snapshots import deadline_of
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import HOLDING, LIVE, TRAINING, State
@@ -61,7 +61,7 @@ def _is_overdue(job: Job, run: Run, now: datetime) -> bool:
     limit_s = job.max_duration_s
     if limit_s is None:  # patched meanwhile
         return False
-    slack = timedelta(seconds=DURATION_SLACK_S + 2 * settings.EVENKEEL_REPORT_INTERVAL_S)
+    slack = timedelta(seconds=DURATION_SLACK_S + upload_s() + 2 * settings.EVENKEEL_REPORT_INTERVAL_S)
     earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
     if run.state_since + timedelta(seconds=limit_s - earlier_s) + slack > now:
         return False

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from pydantic import ValidationError
@@ -206,9 +207,17 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
     for state, event in ON_OVERDUE.items():
         limit_s = TIME_LIMIT_S[state]
         assert limit_s is not None
+        if state is State.CHECKPOINTING:
+            limit_s += upload_s()
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
         for run in overdue.exclude(reason_token=PREPARING):
             _overdue(run, event, limit_s, now)
+
+
+def upload_s() -> float:
+    """How much longer a stop may take where its checkpoint goes into a store."""
+    store = settings.EVENKEEL_CHECKPOINT_STORE
+    return float(store.end_s) if store else 0.0
 
 
 def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:

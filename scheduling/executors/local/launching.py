@@ -74,7 +74,7 @@ def prepare(
     for path in (*above, *places):
         path.mkdir(mode=0o700, exist_ok=True)
     if request.resume_job_id is not None and request.resume_step is not None:
-        bring_checkpoint(layout.jobs, request.job_id, request.resume_job_id, request.resume_step)
+        _bring(layout, request, request.resume_job_id, request.resume_step)
     if not workdir.is_dir():
         raise ExecutorError(f"the working directory {workdir} is not there", permanent=True)
     write_private(epoch_dir / "token", request.token)
@@ -82,6 +82,14 @@ def prepare(
     if request.environment:
         content["environment"] |= _in_environment(layout, request, content["environment"])
     write_atomically(epoch_dir / name, content)
+
+
+def _bring(layout: Layout, request: LaunchRequest, source_job_id: str, step: int) -> None:
+    try:
+        bring_checkpoint(layout.jobs, request.job_id, source_job_id, step)
+    except ExecutorError:
+        if request.checkpoint_store is None:  # else the runner looks for it there
+            raise
 
 
 def _workdir(layout: Layout, request: LaunchRequest) -> Path:

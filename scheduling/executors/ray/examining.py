@@ -33,7 +33,7 @@ MAX_SKEW_S = 2.0
 Row = Mapping[str, Any]
 
 
-def examine(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
+def examine(link: Link, own: Path, api_url: str, store_module: str = "") -> Iterator[Finding]:
     """One finding after another; the first that makes the rest pointless ends it."""
     yield from _files(link)
     try:
@@ -55,7 +55,7 @@ def examine(link: Link, own: Path, api_url: str) -> Iterator[Finding]:
         "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
     )
     yield from _gpus(living)
-    yield from _probe(link, own, api_url)
+    yield from _probe(link, own, api_url, store_module)
 
 
 def _files(link: Link) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
         yield Finding("node names", False, f"{', '.join(double)}: several nodes", "ray start --node-name, one each")
 
 
-def check_node(link: Link, own: Path, wish: NodeCheck) -> Iterator[Finding]:
+def check_node(link: Link, own: Path, wish: NodeCheck, store_module: str) -> Iterator[Finding]:
     """Of one node: what Ray declares of it, and what it says of itself."""
     began = time.monotonic()
     row, info = nodes_of(link.ask("nodes", wish.timeout_s / 2, ends_on_timeout=True)).get(wish.node, (None, None))
@@ -98,14 +98,19 @@ def check_node(link: Link, own: Path, wish: NodeCheck) -> Iterator[Finding]:
     yield Finding("GPUs", True, f"{len(info.accelerators)} × {info.accelerators[0].type}")
     left_s = max(2.0, wish.timeout_s - (time.monotonic() - began) - 1.0)
     prefix = f"node {row['name']}"
-    for finding in _probe(link, own, wish.api_url, left_s, only=str(row["id"])):
+    for finding in _probe(link, own, wish.api_url, store_module, left_s, only=str(row["id"])):
         subject = finding.subject.removeprefix(prefix).removeprefix(": ") or "answer"
         bare = subject == "PyTorch" and not finding.ok  # it runs commands
         yield replace(finding, subject=subject, ok=finding.ok or bare, known=not bare)
 
 
 def _probe(
-    link: Link, own: Path, api_url: str, timeout_s: float = PROBE_TIMEOUT_S, only: str | None = None
+    link: Link,
+    own: Path,
+    api_url: str,
+    store_module: str,
+    timeout_s: float = PROBE_TIMEOUT_S,
+    only: str | None = None,
 ) -> Iterator[Finding]:
     nonce = f"doctor-{secrets.token_hex(8)}"
     try:
@@ -123,9 +128,19 @@ def _probe(
             return
         for node in said:
             yield from of_node(node, nonce, own)
+            if store_module and gpu_count(node) and "problem" not in node:
+                yield _driver(node, store_module)
     finally:
         for path in own.glob(f"{nonce}*"):
             path.unlink(missing_ok=True)
+
+
+def _driver(said: Row, module: str) -> Finding:
+    there = module in said.get("drivers", ())
+    fix = "install the driver of EVENKEEL_CHECKPOINT_URL into Ray's environment there (requirements-s3.lock)"
+    return Finding(
+        f"node {said['name']}: checkpoint store", there, f"{module} {'is there' if there else 'not found'}", fix
+    )
 
 
 def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:

@@ -53,7 +53,8 @@ class RayExecutor:
     """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of jobs
     are below it. `fence_s`: how long after a node was lost what ran there may go on unseen; GPUs and checkpoints are
     not given to others before. `lease_s`: a run that has not reached the portal for so long checkpoints and stops;
-    None: never. `emulated`: GPUs are only declared, and jobs train on processors."""
+    None: never. `emulated`: GPUs are only declared, and jobs train on processors. `store_module`: what nodes must have
+    for their checkpoint store."""
 
     name = "ray"
     supports_containers = False
@@ -77,6 +78,7 @@ class RayExecutor:
         token_file: str = "",
         shared_dir: str | Path | None = None,
         emulated: bool = False,
+        store_module: str = "",
         fence_s: float = FENCE_S,
         lease_s: float | None = LEASE_S,
     ) -> None:
@@ -93,6 +95,7 @@ class RayExecutor:
         self.connection = Connection(address, namespace, node_address, tls_cert, tls_key, tls_ca, token_file)
         self._link = Link(here.own, self.connection)
         self._fence_s, self._lease_s, self._emulated = fence_s, lease_s, emulated
+        self._store_module = store_module
 
     # The executor contract
 
@@ -180,10 +183,10 @@ class RayExecutor:
         self._link.end()
 
     def examine(self, api_url: str) -> Iterable[Finding]:
-        return examine(self._link, self._layout.own, api_url)
+        return examine(self._link, self._layout.own, api_url, self._store_module)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
-        found = list(check_node(self._link, self._layout.own, wish))
+        found = list(check_node(self._link, self._layout.own, wish, self._store_module))
         return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
 
     # Launching

@@ -28,6 +28,7 @@ MAX_NODES = 64
 BUSY = ("nodes are busy", "immediate execution impossible", "resources are temporarily unavailable")
 FIX_PYTHON = "install the client package for this interpreter on every node, or set EVENKEEL_SLURM_PYTHON to one"
 FIX_PORTAL = "set EVENKEEL_API_URL to an address that nodes reach; without it runs end with their lease"
+FIX_STORE = "install fsspec and the driver of EVENKEEL_CHECKPOINT_URL for the nodes' interpreter (requirements-s3.lock)"
 #: Runs on each node, by the interpreter that jobs will have.
 PROBE = """
 import importlib.util, json, os, sys, time, urllib.request
@@ -41,6 +42,9 @@ try:
     import evenkeel.runner.following
 except Exception as error:
     found["evenkeel.runner"] = str(error) or type(error).__name__
+for module in filter(None, ["evenkeel.store", sys.argv[3] and "fsspec", sys.argv[3]]):
+    if importlib.util.find_spec(module) is None:
+        found["store"] = "no module named " + module
 if importlib.util.find_spec("torch") is None:
     found["torch"] = "no module named torch"
 try:
@@ -170,7 +174,8 @@ def _probe(
         text = commands.run(
             "srun", *options.arguments(), f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
             f"--nodelist={names}", f"--immediate={wait_s}", "--mem=64M", "--time=2", "--job-name=evenkeel-doctor",
-            "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, timeout_s=timeout_s,
+            "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, options.store_module,
+            timeout_s=timeout_s,
         )  # fmt: skip
         ended = time.time()
     except ExecutorError as error:
@@ -210,5 +215,6 @@ def _judge(
         ("interpreter", "evenkeel.runner", f"{options.python} has the client", FIX_PYTHON),
         ("pytorch", "torch", "it is there", "jobs of the catalogue need PyTorch on the nodes"),
         ("portal", "portal", "nodes reach it", FIX_PORTAL),
+        ("checkpoint store", "store", f"nodes have {options.store_module or 'the client'} for it", FIX_STORE),
     ):
         yield finding(subject, [one for one in found if key in one], key, well, fix)

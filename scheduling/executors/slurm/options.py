@@ -30,6 +30,7 @@ class Options:
     python: str = field(default_factory=lambda: sys.executable)
     conf: str = ""
     emulated: bool = False
+    store_module: str = ""  # which nodes must have for their checkpoint store; empty: none beside the client
     gpu_memory_mib: int = 0
     lease_s: float = 600.0
     skew_s: float = 30.0

@@ -1,0 +1,94 @@
+"""The checkpoint store as the portal uses it: what a launch is told, what is there, and removing and moving it.
+
+Every question goes to a process of its own that is ended when it takes too long (evenkeel.store.carrier).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from evenkeel.store import STORE_SECRET, StoreError
+from evenkeel.store.carrier import Address, ask_once
+
+from portal.jobs.models import Job, Run
+from portal.stores import StoreSettings
+from scheduling.executors.base import CheckpointStore, Secret
+
+ASK_S = 15.0  # of somebody who waits for a page
+REMOVE_S = 120.0
+REMOVE_AT_ONCE = 200
+MOVE_S = 240.0  # copies within the store; less than a task may take
+PROBE_BYTES = 8 << 20
+PROBE_S = 60.0
+MOST = 100
+
+
+def configured() -> StoreSettings | None:
+    store: StoreSettings | None = settings.EVENKEEL_CHECKPOINT_STORE
+    return store
+
+
+def prefix_of(project_key: str, job_id: UUID) -> str:
+    return f"{project_key}/{job_id}"
+
+
+def of_run(run: Run) -> CheckpointStore | None:
+    store, job = configured(), run.job
+    if store is None:
+        return None
+    return CheckpointStore(
+        url=store.url,
+        prefix=prefix_of(job.project.key, job.pk),
+        keep=int(job.spec.get("checkpoint", {}).get("keep", 3)),
+        cache_dir=store.cache_dir,
+        cache_bytes=store.cache_bytes,
+        end_s=store.end_s,
+        fetch_s=store.fetch_s,
+        expected_step=run.checkpoint_step,
+        resume_prefix=prefix_of(job.project.key, job.resume_job_id) if job.resume_job_id else None,
+        resume_step=job.resume_step,
+    )
+
+
+def secrets() -> tuple[Secret, ...]:
+    """The driver's options on their way to the runner, by the way of all secrets."""
+    store = configured()
+    if store is None:
+        return ()
+    value = json.dumps({"options": store.options, "credentials": store.credentials})
+    return (Secret(STORE_SECRET, value=value),)
+
+
+def steps_of(job: Job) -> Sequence[int]:
+    """Of the newest complete checkpoints in the store, newest first. Raises StoreError."""
+    return list(_ask(prefix_of(job.project.key, job.pk), ASK_S, "list", most=MOST)["steps"])
+
+
+def remove(checkpoints: Iterable[tuple[str, UUID, int]]) -> None:
+    """Each as project, job and step, REMOVE_AT_ONCE of them at most. Raises StoreError; then some may be gone. What is
+    not there is no error."""
+    named = [(prefix_of(project_key, job_id), step) for project_key, job_id, step in checkpoints]
+    _ask("", REMOVE_S, "remove", checkpoints=named)
+
+
+def hand_over(project_key: str, job_id: UUID) -> None:
+    """What other projects' prefixes hold of the job comes below this one's. Raises StoreError."""
+    _ask(prefix_of(project_key, job_id), MOVE_S, "bring_here", name=str(job_id))
+
+
+def probe() -> dict[str, float]:
+    """Bytes a second of writing and reading a small object. Raises StoreError."""
+    answer = _ask("", PROBE_S, "probe", size=PROBE_BYTES)
+    return {name: float(answer[name]) for name in ("write", "read")}
+
+
+def _ask(prefix: str, timeout_s: float, what: str, **more: Any) -> dict[str, Any]:
+    store = configured()
+    if store is None:
+        raise StoreError("no checkpoint store is set")
+    address = Address(store.url, prefix, {**store.options, **store.credentials})
+    return ask_once(address, timeout_s, what, **more)

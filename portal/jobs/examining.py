@@ -1,0 +1,49 @@
+"""What `manage.py doctor` says of where checkpoints go: a shared directory, a store, and what of it nodes keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.conf import settings
+from evenkeel.store import StoreError
+
+from portal.jobs import checkpoint_store
+from scheduling.executors.base import Finding
+
+MIB = 1 << 20
+#: Of what a driver says, the word that tells what is wrong, and what to do.
+_FIXES = (
+    ("bucket does not exist", "make the bucket, or name another in EVENKEEL_CHECKPOINT_URL"),
+    ("AccessDenied", "the key needs to list, read, write and delete below the prefix"),
+    ("PermissionError", "the account needs to list, read, write and delete there"),
+    ("Forbidden", "the key needs to list, read, write and delete below the prefix"),
+    ("InvalidAccessKeyId", "set EVENKEEL_CHECKPOINT_KEY and _SECRET, or the credentials file"),
+    ("SignatureDoesNotMatch", "the secret is not that of the key: EVENKEEL_CHECKPOINT_SECRET, or the credentials file"),
+    ("NoCredentials", "set EVENKEEL_CHECKPOINT_KEY and _SECRET, or the credentials file"),
+    ("Could not connect", "is EVENKEEL_CHECKPOINT_ENDPOINT right, and may this machine reach it?"),
+)
+
+
+def examine_stores() -> Iterator[Finding]:
+    """From this machine; nodes use the same URL and key."""
+    files = settings.EVENKEEL_JOB_FILES
+    yield Finding("job files", True, f"{files} (shared by all nodes)" if files else "on this machine")
+    store = checkpoint_store.configured()
+    if store is None:
+        yield Finding("checkpoints", True, "with the job files; EVENKEEL_CHECKPOINT_URL sends them to a store as well")
+        return
+    try:
+        speed = checkpoint_store.probe()
+    except StoreError as error:
+        yield Finding("checkpoints", False, f"{store.url}: {error}", _fix(str(error)))
+        return
+    words = f"written at {speed['write'] / MIB:,.0f} MiB/s, read at {speed['read'] / MIB:,.0f} MiB/s, listed, removed"
+    yield Finding("checkpoints", True, f"{store.url}: {checkpoint_store.PROBE_BYTES // MIB} MiB {words}")
+    if store.cache_dir:
+        bound = f"at most {store.cache_bytes // MIB:,} MiB" if store.cache_bytes else "without a bound"
+        yield Finding("cache", True, f"{store.cache_dir} of each node, {bound}")
+
+
+def _fix(error: str) -> str:
+    found = (fix for word, fix in _FIXES if word in error)
+    return next(found, "check EVENKEEL_CHECKPOINT_URL, its endpoint and credentials, and that the store is up")
