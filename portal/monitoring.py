@@ -79,7 +79,7 @@ def _waits() -> Metric:
 
 
 def _accelerators() -> Iterator[Metric]:
-    """Each is in one state; one whose node is lost, drained or withheld by its check counts there even while it is still held."""
+    """Each is in one state; one whose node is lost, drained or withheld by its check counts there even while held."""
     labels = ["type", "state"]
     gauge = GaugeMetricFamily("evenkeel_gpus", "Accelerators, by type and state.", labels=labels)
     held = set(Hold.objects.filter(during__upper_inf=True).values_list("accelerator", flat=True))

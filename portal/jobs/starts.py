@@ -30,7 +30,7 @@ _TEXTS = {
     "dependency": "It starts after what it depends on, which cannot be foreseen.",
     "never": "No accelerators here could ever run it.",
     "no_profile": "Nothing is known of its throughput on the accelerators that it may use, so it is not started.",
-    "node_unavailable": "Nodes that it needs are drained, lost or being checked; when they are back cannot be foreseen.",
+    "node_unavailable": "Nodes that it needs are drained, lost or being checked; when they are back is not known.",
     "period": "Its budget is used up{until}; it starts after that, or when the limit is raised.",
     "limit": "A limit keeps it back, and when that lets it start cannot be foreseen.",
     "unknown": "As things are it does not start.",

@@ -78,9 +78,14 @@ def test_what_a_device_does_not_say_fails_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_mig_instance_is_examined_by_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    asked: list[str] = []
+
+    def count(handle: str, *_: Any) -> int:
+        asked.append(handle)
+        return 0
+
     monkeypatch.setattr(pynvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", lambda handle: f"whole of {handle}")
-    examined(monkeypatch, "MIG-1", nvmlDeviceGetTotalEccErrors=lambda handle, *_: asked.append(handle) or 0)
+    examined(monkeypatch, "MIG-1", nvmlDeviceGetTotalEccErrors=count)
     assert asked == ["whole of MIG-1"]
 
 

@@ -1,10 +1,9 @@
-"""Nodes get no work until their check has passed: joining, returning, faults, what administrators do, what goes wrong."""
+"""Nodes get no work until their check has passed: joining, returning, faults, and what administrators do."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -147,9 +146,10 @@ class TestJoining:
         waits = []
         for _ in range(9):
             world.examine(BAD)
-            at = node().next_check_at
+            at, ended_at = node().next_check_at, NodeCheck.objects.filter(node=node())[0].ended_at
             assert at is not None
-            waits.append((at - NodeCheck.objects.filter(node=node()).exclude(ended_at=None)[0].ended_at).seconds)
+            assert ended_at is not None
+            waits.append((at - ended_at).seconds)
             Node.objects.filter(name="a").update(next_check_at=timezone.now())
             world.round()
         assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
@@ -368,14 +368,14 @@ class TestWhoCarriesItOut:
 
 
 @pytest.fixture
-def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalExecutor]:
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalExecutor:
     """A cluster with the local executor, whose nodes are what it says they are."""
     executor = LocalExecutor(tmp_path / "data", "one=k1:2,two=k1:2", isolation="none", warm_start=False)
     Cluster.objects.create(name="real")
     monkeypatch.setattr(tasks, "executor_for", lambda name: executor)
     monkeypatch.setattr(check_tasks, "executor_for", lambda name: executor)
     tasks.observe(Cluster.objects.get(), executor)
-    yield executor
+    return executor
 
 
 class TestReally:

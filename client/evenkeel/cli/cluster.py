@@ -78,7 +78,8 @@ def _waiting(job: schemas.Job) -> list[object]:
 def nodes(name: str | None, output: str) -> None:
     """List the nodes: their GPUs, how many are free, and which jobs hold the others.
 
-    Of the node NAME: its jobs, how much of it was held in the last 24 hours, what failed on it in the last 7 days, and its last check.
+    Of the node NAME: its jobs, how much of it was held in the last 24 hours, what failed on it in the last 7 days, and
+    its last check.
 
     \b
     Examples:

@@ -155,7 +155,8 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
 
 
 def _follow_engine(node: Node, prefix: str, reason: str | None, now: datetime) -> bool:
-    """Whether its engine has just given it back. A node that its engine has drained is drained here; what people drained stays so."""
+    """Whether its engine has just given it back. A node that its engine has drained is drained here; what people
+    drained stays so."""
     ours = node.drained and node.drain_reason.startswith(prefix)
     if reason is not None and (ours or not node.drained):
         drain_node(actor=None, node=node, now=now, reason=(prefix + reason)[:200])

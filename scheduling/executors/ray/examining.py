@@ -121,7 +121,7 @@ def _probe(
             yield Finding("shared storage", False, f"{own} cannot be written here: {error.strerror}", "repair it")
             return
         try:
-            wanted = {} if only is None else {"only": only}
+            wanted: dict[str, Any] = {} if only is None else {"only": only}
             said = link.ask("probe", timeout_s, shared=str(own), nonce=nonce, api_url=api_url, **wanted)
         except ExecutorError as error:
             yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
