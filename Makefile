@@ -5,7 +5,7 @@ TEST_PROCESSES ?= 2
 WHOLE := whole and not slow and not chaos
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-lab bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-whole test-slow test-sample frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-lab bench-scale bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-whole test-slow test-sample frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -30,7 +30,7 @@ openapi: env ## write portal/api/openapi.yaml and the client's types anew
 	@scripts/client_types.sh client/evenkeel/schemas.py
 
 bench: env ## comparisons with peers, as ratios
-	@set -e; for name in $(filter-out bench_live bench_lab,$(basename $(notdir $(wildcard benchmarks/bench_*.py)))); do \
+	@set -e; for name in $(filter-out bench_live bench_lab bench_scale,$(basename $(notdir $(wildcard benchmarks/bench_*.py)))); do \
 	  echo "== $$name"; $(PYTHON) -m benchmarks.$$name; done
 
 bench-live: env frontend ## the sample workload live, elastic against static partitions
@@ -38,6 +38,9 @@ bench-live: env frontend ## the sample workload live, elastic against static par
 
 bench-lab: env frontend ## a week of 10,000 jobs in the policy lab under six policies
 	@$(PYTHON) -m benchmarks.bench_lab
+
+bench-scale: env frontend ## rounds, reports and pages with a thousand nodes; SCALE_ARGS="--nodes 100 --jobs 200" for fewer
+	@$(PYTHON) -m benchmarks.bench_scale $(SCALE_ARGS)
 
 bench-simulator: env ## how fast the simulator is; SIMULATOR_ARGS=--full for all sizes
 	@$(PYTHON) -m benchmarks.bench_simulator $(SIMULATOR_ARGS)

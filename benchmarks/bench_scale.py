@@ -201,9 +201,8 @@ def tell(
         f"reports: {taken / lasted:.0f} a second taken, {figures['alive'] / 10:.0f} wanted; "
         f"p50 {_part(answers, 0.5):.0f} ms, p99 {_part(answers, 0.99):.0f} ms; others {others}"
     )
-    print(
-        f"pages: {len(took_ms)}, p50 {_part(took_ms, 0.5):.0f} ms, p95 {_part(took_ms, 0.95):.0f} ms, failed {dict(failed)}"
-    )
+    parts = f"p50 {_part(took_ms, 0.5):.0f} ms, p95 {_part(took_ms, 0.95):.0f} ms"
+    print(f"pages: {len(took_ms)}, {parts}, failed {dict(failed)}")
     for name, use in after.items():
         print(f"   {name:10} {(use.cpu_s - before[name].cpu_s) / lasted:5.2f} cores {use.mib:7.0f} MiB")
     print(f"   {'(player)':10} {player_s / lasted:5.2f} cores")
