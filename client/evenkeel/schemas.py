@@ -2796,7 +2796,6 @@ class LiveNode(TypedDict):
     schedulable: bool
     drained: bool
     lost: bool
-    withheld: Literal["checking", "failed"] | None
     memory_mib: int
     cpus: int
     host_memory_mib: int
@@ -2805,6 +2804,7 @@ class LiveNode(TypedDict):
     held: int
     price_per_hour: str
     first_waiting: NotRequired[int]
+    withheld: NotRequired[Literal["checking", "failed"]]
     free_reason: NotRequired[str]
 
 

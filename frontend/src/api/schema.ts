@@ -5507,8 +5507,6 @@ export interface components {
             schedulable: boolean;
             drained: boolean;
             lost: boolean;
-            /** @description Its check is awaited, or failed. */
-            withheld: ("checking" | "failed") | null;
             /** @description Of each accelerator. */
             memory_mib: number;
             cpus: number;
@@ -5525,6 +5523,11 @@ export interface components {
             price_per_hour: string;
             /** @description The first in the queue that waits for GPUs and could have some of this node. */
             first_waiting?: number;
+            /**
+             * @description Its check is awaited, or failed.
+             * @enum {string}
+             */
+            withheld?: "checking" | "failed";
             free_reason?: string;
         };
         LivePerson: {

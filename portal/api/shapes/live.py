@@ -96,7 +96,6 @@ class LiveNode(Shape):
     schedulable: bool
     drained: bool
     lost: bool
-    withheld: Literal["checking", "failed"] | None = Field(description="Its check is awaited, or failed.")
     memory_mib: int = Field(description="Of each accelerator.")
     cpus: int
     host_memory_mib: int
@@ -105,6 +104,7 @@ class LiveNode(Shape):
     held: int
     price_per_hour: Money
     first_waiting: int = _missing("The first in the queue that waits for GPUs and could have some of this node.")
+    withheld: Literal["checking", "failed"] = _missing("Its check is awaited, or failed.")
     free_reason: str = _missing()
 
 
