@@ -23,14 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample-files", type=int, metavar="N", help="the same, of files with all their chosen tests")
 
 
-def _sampled(items: list[pytest.Item], config: pytest.Config) -> list[pytest.Item]:
-    """Files are drawn whole: their tests share one portal."""
-    units = list(dict.fromkeys(item.path for item in items)) if config.getoption("--sample-files") else items
-    if not (size := config.getoption("--sample-files") or config.getoption("--sample")):
-        return items
+def _sample(items: list[pytest.Item], config: pytest.Config) -> set[object]:
+    """Tests, or files whole: their tests share one portal."""
+    files = config.getoption("--sample-files")
+    units = list(dict.fromkeys(item.path for item in items)) if files else items
+    size = files or config.getoption("--sample")
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
-    chosen = random.Random(commit).sample(list(units), min(size, len(units)))
-    return [item for item in items if item in chosen or item.path in chosen]
+    return set(random.Random(commit).sample(units, min(size, len(units))))
 
 
 def _spread(items: list[pytest.Item]) -> None:
@@ -46,9 +45,12 @@ def _spread(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)  # after `-m`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _spread(items)
-    chosen = _sampled(items, config)
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = chosen
+    if not (config.getoption("--sample-files") or config.getoption("--sample")):
+        return
+    chosen = _sample(items, config)
+    left_out = [item for item in items if item not in chosen and item.path not in chosen]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item in chosen or item.path in chosen]
 
 
 @pytest.fixture(scope="session")

@@ -49,21 +49,24 @@ def executor_for(name: str) -> Executor:
 
 
 @shared_task(name="evenkeel.run_round", ignore_result=True)
-def run_round() -> None:
-    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster."""
+def run_round() -> int:
+    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster. For how many clusters it was this call."""
+    decided = 0
     wakeups.clear(wakeups.ROUND_KEY)
     if left_s := wakeups.rest_left_s():
         wakeups.wake(left_s)
-        return
+        return decided
     for cluster in Cluster.objects.all():
         with cluster_lock(cluster.pk) as mine:
             if mine:
                 began_s = time.thread_time()
                 _round(Cluster.objects.get(pk=cluster.pk))
                 wakeups.rest(time.thread_time() - began_s)
+                decided += 1
             else:
                 # The round in progress may have taken its snapshot already.
                 wakeups.wake(0.3)
+    return decided
 
 
 def _round(cluster: Cluster) -> None:
