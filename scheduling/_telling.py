@@ -86,7 +86,8 @@ def moves_of(
     for move in moves:
         for gpu in set(move.gpu_ids).difference(held[move.job_id]):
             gets[gpu].append(move.job_id)
-    return tuple(replace(move, taken_by=_takers(held[move.job_id], move, gets)) for move in moves)
+    taken_by = [_takers(held[move.job_id], move, gets) for move in moves]
+    return tuple([replace(move, taken_by=by) if by else move for move, by in zip(moves, taken_by, strict=True)])
 
 
 def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, list[str]]) -> tuple[str, ...]:

@@ -207,8 +207,9 @@ def _put(placed: dict[str, tuple[int, ...]], board: Board, request: Request, mul
     least = max(request.least or request.gang.count, len(request.held) + 1)
     if request.gang.count < len(request.held):
         least = request.gang.count
-    for count in range(request.gang.count, least - 1, -1):
-        smaller = replace(request, gang=replace(request.gang, count=count))
+    wanted = request.gang.count
+    for count in range(wanted, least - 1, -1):
+        smaller = request if count == wanted else replace(request, gang=replace(request.gang, count=count))
         gpus = board.place(smaller, multi_node=multi_node)
         if gpus is not None:
             placed[request.job.id] = gpus

@@ -203,7 +203,9 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers
         placed |= gpus
         if gathers:
             gather(board, [*kept, *requests], placed)
-        gangs |= {key: replace(counts[key], count=len(ids)) for key, ids in gpus.items()}
+        for key, ids in gpus.items():
+            gang = counts[key]
+            gangs[key] = gang if gang.count == len(ids) else replace(gang, count=len(ids))
     return Layout(placed, gangs)
 
 
