@@ -111,6 +111,8 @@ class LocalExecutor:
                 self._layout.remember(record)
                 self._end_earlier(record, request.epoch)
                 launching.make_job_dir(self._layout, record.job_id, account)
+                with _as_executor_error("prepare"):
+                    launching.make_cache_dir(request.data, account)
                 with _as_executor_error("prepare"), account.files():
                     launching.prepare(self._layout, request, devices, epoch_dir)
                 with _as_executor_error("begin"):
