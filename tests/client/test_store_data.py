@@ -30,6 +30,10 @@ class Place:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def empty(self) -> None:
+        shutil.rmtree(self.source)
+        self.source.mkdir()
+
     def bring(self, below: str = "", **changes: Any) -> tuple[Brought, int]:
         url = f"file://{self.source}{below}"
         wish = Wish(url, {}, self.cache, self.bound, changes.get("wait_s", 10.0))
@@ -133,7 +137,7 @@ def test_waiting_for_another_has_an_end(place: Place, monkeypatch: pytest.Monkey
     thread = threading.Thread(target=first)
     thread.start()
     going.wait(10)
-    with pytest.raises(StoreError, match="another run has been fetching it for 0.5 s"):
+    with pytest.raises(StoreError, match=r"another run has been fetching it for 0\.5 s"):
         place.bring(wait_s=0.5)
     over.set()
     thread.join()
@@ -171,7 +175,7 @@ def test_a_file_that_comes_short_or_changes_meanwhile_is_no_data(place: Place, m
         Path(targets[-1]).write_text("tw")
 
     monkeypatch.setattr(Source, "get", short)
-    with pytest.raises(StoreError, match="below/b.txt has 2 of 5 bytes"):
+    with pytest.raises(StoreError, match=r"below/b\.txt has 2 of 5 bytes"):
         place.bring()
 
     def changing(self: Source, items: Any, targets: Any) -> None:
@@ -238,7 +242,7 @@ def test_a_full_disk_is_the_nodes_fault(place: Place, monkeypatch: pytest.Monkey
     ("prepare", "message"),
     [
         (lambda place: shutil.rmtree(place.source), "FileNotFoundError"),
-        (lambda place: [shutil.rmtree(place.source), place.source.mkdir()], "there is nothing below it"),
+        (lambda place: place.empty(), "there is nothing below it"),
         (lambda place: (place.source / "link").symlink_to(place.source / "below"), "a link to a folder"),
         (lambda place: os.mkfifo(place.source / "pipe"), "pipe is a other, no file"),
     ],

@@ -143,11 +143,8 @@ class Bringing:
         except OSError as error:
             raise NodeFault(f"the data cache cannot be used: {error}") from error
         size, files = _size(answer["bytes"]), f"{answer['files']:,} file{'' if answer['files'] == 1 else 's'}"
-        how = (
-            f"{_size(answer['fetched_bytes'])} fetched in {seconds:.1f} s"
-            if answer["fetched_bytes"]
-            else "here already"
-        )
+        fetched = int(answer["fetched_bytes"])
+        how = f"{_size(fetched)} fetched in {seconds:.1f} s" if fetched else "here already"
         text = f"data {name}: {size} in {files}, {how}"
         log.info("%s", text)
         self.notices.append(text)

@@ -57,9 +57,8 @@ def reserve(cache: Path, place: Path, bound: int, wanted: int) -> None:
         make_room(cache, most, wanted)
         left = most - sum(map(_size, _directories(cache)))
         if wanted > left:
-            raise StoreError(
-                f"{wanted:,} bytes more do not fit into {cache}: {max(left, 0):,} of {most:,} are not in use"
-            )
+            free = f"{max(left, 0):,} of {most:,} are not in use"
+            raise StoreError(f"{wanted:,} bytes more do not fit into {cache}: {free}")
         (place / RESERVED).write_text(str(_size(place) + wanted))
 
 

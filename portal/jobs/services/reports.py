@@ -76,6 +76,7 @@ class Report(_Part):
         {}, max_length=20
     )
     sdk: bool | None = None
+    fetching: str | None = Field(None, max_length=400)
     exit: dict[str, Any] | None = None
 
 
@@ -117,6 +118,8 @@ def _take(run: Run, report: Report, now: datetime) -> None:
     links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}
     if links != run.links and len(links) <= MAX_LINKS:  # a launch that begins later may not say all of them again
         columns["links"] = links
+    if (fetching := (report.fetching or "")[:200]) != run.fetching:
+        columns["fetching"] = fetching
     before = run.step
     if report.step is not None:
         columns["step"] = max(run.checkpoint_step, min(report.step, run.job.total_steps))
