@@ -229,7 +229,7 @@ class DataUse(Part):
         if self.secret and (not self.url or self.url.startswith("file:")):
             raise ValueError("secret is for the url of a store")
         if self.variable == "DIR":
-            raise ValueError("name: EVENKEEL_DATA_DIR is the folder of all of them")
+            raise ValueError("EVENKEEL_DATA_DIR is the folder of all of them: choose another name")
         return self
 
     @property
