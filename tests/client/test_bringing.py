@@ -178,7 +178,7 @@ def test_two_runs_at_once_download_once_and_say_how_far_it_is(tmp_path: Path, po
     assert "waiting for data numbers: another run fetches it on this node" in fetching
     assert {report["phase"] for report in portal.reports if report["fetching"]} == {"launching"}
     assert portal.reports[-1]["fetching"] is None
-    assert "[evenkeel] " in log_of(tmp_path / "one")
+    assert "[evenkeel] data numbers: 8.0 MiB in 2 files, " in log_of(tmp_path / "one")
     assert "reads ['a.txt', 'deep'] seven" in log_of(tmp_path / "two")
 
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = (1.0, 5.0, 15.0)  # before another attempt where it may pass
 STALL_S = 300.0  # listing gives no sign of life
-LOG_EVERY_S = 10.0
+LOG_EVERY_S = 5.0
 
 
 class DataUnavailable(Exception):

@@ -75,7 +75,7 @@ class Runner:
         data: Bringing | None = None,
     ) -> None:
         self._dir, self._spec, self._can_fork, self._storing, self._data = epoch_dir, spec, can_fork, storing, data
-        self._fetching, self._logged_at = "", float("-inf")
+        self._fetching, self._logged_at = "", time.monotonic()
         self._secrets = secrets or Secrets()
         self._redactor = self._secrets.redactor()
         self._started = time.monotonic()
@@ -161,6 +161,8 @@ class Runner:
         if self._party:
             self._party.gather(self._is_over)
         variables = self._data.bring(self._dir / "data", self._tell_progress, self._is_over)
+        for text in self._data.notices:
+            self._write_log(text)
         while self._party and (words := self._party.tend_data()):
             self._tell_progress(words)
             if self._is_over():

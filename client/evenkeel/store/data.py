@@ -103,7 +103,14 @@ class Source:
         self.is_file = info["type"] != "directory"
         if self.is_file:
             return {self._root: info}
-        return dict(self._fs.find(self._root, detail=True, on_error="raise"))
+        found, folders = dict[str, dict[str, Any]](), [self._root]
+        while folders and len(found) <= MAX_FILES:  # the driver's own walk passes over folders that it may not read
+            for one in self._fs.ls(folders.pop(), detail=True):
+                if one["type"] == "directory":
+                    folders.append(one["name"])
+                else:
+                    found[one["name"]] = one
+        return found
 
     def _item(self, path: str, info: dict[str, Any]) -> Item:
         name = path.rpartition("/")[2] if self.is_file else path.removeprefix(f"{self._root}/")
