@@ -1,4 +1,4 @@
-"""Data that jobs name: what a job file may say, what launches are told, how far it is, how it ends, what doctor says."""
+"""Data that jobs name: what a job file may say, what launches are told, how far it is, how it ends, and doctor."""
 
 from __future__ import annotations
 
