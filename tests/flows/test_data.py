@@ -93,10 +93,11 @@ def notices(portal: LivePortal, number: int) -> list[str]:
     return [event["text"].partition(": ")[2] for event in events if event["kind"] == "notice"]
 
 
-def look(portal: LivePortal, numbers: list[int], seen: set[tuple[str, str]]) -> None:
+def look(portal: LivePortal, numbers: list[int], seen: set[tuple[str, str]]) -> set[tuple[str, str]]:
     """One of them fetches, the other waits for it."""
     jobs = [portal.job(number) for number in numbers]
     seen |= {(job["state"], job["fetching"]) for job in jobs if job["fetching"]}
+    return seen
 
 
 def test_two_jobs_train_on_what_is_downloaded_once(portal: LivePortal, s3: S3, labels: Path) -> None:
@@ -106,7 +107,7 @@ def test_two_jobs_train_on_what_is_downloaded_once(portal: LivePortal, s3: S3, l
     try:
         numbers = [submit(portal, s3, labels) for _ in range(2)]
         seen: set[tuple[str, str]] = set()
-        portal.wait_for("its progress", lambda: look(portal, numbers, seen) or any("6.0 MiB" in one for _, one in seen))
+        portal.wait_for("its progress", lambda: any("6.0 MiB" in words for _, words in look(portal, numbers, seen)))
         assert {state for state, _ in seen} == {"starting"}
         logs = [done(portal, number) for number in numbers]
     finally:
