@@ -3,20 +3,18 @@ nodes keep."""
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 
 from django.conf import settings
-from evenkeel.store import DATA_PROTOCOLS, StoreError
+from evenkeel.store import StoreError
+from evenkeel.store.offers import offers
 
 from portal.jobs import checkpoint_store, data
 from scheduling.executors.base import Finding
+from scheduling.executors.offering import data_findings
 
 MIB = 1 << 20
-ROOM_MIB = 1_024  # less free room than this is no cache
 #: Of what a driver says, the word that tells what is wrong, and what to do.
 _FIXES = (
     ("bucket does not exist", "make the bucket, or name another in EVENKEEL_CHECKPOINT_URL"),
@@ -51,27 +49,14 @@ def examine_stores() -> Iterator[Finding]:
 
 
 def examine_data() -> Iterator[Finding]:
-    """Which data jobs may name: nodes need the same drivers as this machine, and have the cache."""
-    files = settings.EVENKEEL_JOB_FILES
+    """Which data jobs may name. Of URLs nodes of Ray and Slurm say it themselves."""
+    files, where = settings.EVENKEEL_JOB_FILES, data.configured()
     shared = f"any that nodes have; {files} is shared by all of them" if files else "any of this machine"
     yield Finding("data by path", True, f"{shared}, as far as the job's account may read")
-    there = [protocol for protocol, module in DATA_PROTOCOLS.items() if not module or find_spec(module)]
-    missing = sorted({module for module in DATA_PROTOCOLS.values() if module and not find_spec(module)})
-    seen = ", ".join(f"{protocol}://" for protocol in there)
-    yield Finding("data by URL", True, seen + (f"; not installed: {', '.join(missing)}" if missing else ""))
-    where = data.configured()
-    if not where.cache_dir:
-        yield Finding("data cache", True, "none: jobs cannot name data by URL until EVENKEEL_DATA_CACHE_DIR is set")
-        return
-    bound = f"at most {where.cache_bytes // MIB:,} MiB for each project" if where.cache_bytes else "without a bound"
-    if files:
-        yield Finding("data cache", True, f"{where.cache_dir} of each node, {bound}")
-        return
-    place = Path(where.cache_dir.replace("%n", socket.gethostname()))
-    above = next(folder for folder in (place, *place.parents) if folder.exists())
-    free_mib = shutil.disk_usage(above).free // MIB
-    fix = "make room there, or set EVENKEEL_DATA_CACHE_DIR to a larger disk"
-    yield Finding("data cache", free_mib >= ROOM_MIB, f"{place}, {bound}; {free_mib:,} MiB are free", fix)
+    if not files:
+        yield from data_findings(offers(where.cache_dir, socket.gethostname()))
+    bound = f"at most {where.cache_bytes // MIB:,} MiB" if where.cache_bytes else "as much as the disk has"
+    yield Finding("data of a project", True, f"{bound} on each node")
 
 
 def _fix(error: str) -> str:

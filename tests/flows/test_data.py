@@ -142,4 +142,5 @@ def test_what_the_store_denies_fails_the_job_at_once_and_says_so(portal: LivePor
 def test_doctor_says_what_the_cluster_offers(portal: LivePortal) -> None:
     said = portal.manage("doctor")
     assert "ok    data by URL: file://, s3://, s3a://" in said
-    assert f"ok    data cache: {portal.data / 'data_cache'}, at most 102,400 MiB for each project" in said
+    assert f"ok    data cache: {portal.data / 'data_cache'}: " in said
+    assert "ok    data of a project: at most 102,400 MiB on each node" in said

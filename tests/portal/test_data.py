@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 from evenkeel.store import DATA_SECRET
+from evenkeel.store.offers import offers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +28,7 @@ from portal.material import preparation, secrets
 from portal.material.claims import belongs_to_project
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import DataEntry
+from scheduling.executors.offering import data_findings
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.test_engines import Examined
@@ -298,13 +301,27 @@ def test_doctor_says_which_data_a_job_may_name(monkeypatch: pytest.MonkeyPatch, 
     said = doctor(monkeypatch)
     assert "ok    data by path: any of this machine, as far as the job's account may read" in said
     assert "ok    data by URL: file://" in said
-    assert f"ok    data cache: {tmp_path / 'cache'}, at most 10,240 MiB for each project; " in said
-    monkeypatch.setattr("portal.jobs.examining.find_spec", lambda name: None)
-    settings.EVENKEEL_DATASETS, settings.EVENKEEL_JOB_FILES = DataSettings("", 0, 60.0, {}), "/shared"
+    assert re.search(rf"data cache: {tmp_path / 'cache'}: [0-9,]+ MiB are free", said)
+    assert "ok    data of a project: at most 10,240 MiB on each node" in said
+    monkeypatch.setattr("evenkeel.store.offers.find_spec", lambda name: name == "fsspec" or None)
+    settings.EVENKEEL_DATASETS = DataSettings("", 0, 60.0, {})
     said = doctor(monkeypatch)
-    assert "data by path: any that nodes have; /shared is shared by all of them" in said
     assert "data by URL: file://; not installed: adlfs, gcsfs, paramiko, s3fs" in said
     assert "data cache: none: jobs cannot name data by URL until EVENKEEL_DATA_CACHE_DIR is set" in said
+    settings.EVENKEEL_JOB_FILES = "/shared"
+    said = doctor(monkeypatch)
+    assert "data by path: any that nodes have; /shared is shared by all of them" in said
+    assert "data by URL" not in said, "each node says it itself"
+
+
+def test_nodes_say_which_data_they_can_have(tmp_path: Path) -> None:
+    full = {"urls": [], "missing": ["fsspec"], "cache": "/scratch/n1", "free_mib": 3}
+    by_url, cache = data_findings(full, "n1: ")
+    assert (by_url.subject, by_url.seen, by_url.ok) == ("n1: data by URL", "none; not installed: fsspec", True)
+    assert (cache.seen, cache.ok) == ("/scratch/n1: 3 MiB are free", False)
+    said = offers(f"{tmp_path}/%n/data", "n1")
+    assert said["cache"] == f"{tmp_path}/n1/data"
+    assert said["free_mib"] > 0
 
 
 def test_the_settings_are_those_of_the_portal() -> None:
