@@ -27,15 +27,19 @@ EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
 EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
 EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
+EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
 EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
-    "local": {"data_dir": EVENKEEL_DATA, "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS},
+    "local": {
+        "data_dir": EVENKEEL_DATA,
+        "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS,
+        "data_cache_dir": EVENKEEL_DATASETS.cache_dir,
+    },
     "ray": read_ray_options(EVENKEEL_DATA),
     "slurm": read_slurm_options(EVENKEEL_DATA),
 }
 #: Below it lie `jobs/`, what runs wrote, where that is not the data directory.
 EVENKEEL_JOB_FILES = EVENKEEL_EXECUTOR_OPTIONS[EVENKEEL_EXECUTOR].get("shared_dir")
 EVENKEEL_CHECKPOINT_STORE = read_checkpoint_store(EVENKEEL_EXECUTOR)
-EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
 EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_SAMPLE_INTERVAL_S = env.number("EVENKEEL_SAMPLE_INTERVAL_S", 5.0, minimum=0, maximum=3_600)

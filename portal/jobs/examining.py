@@ -3,16 +3,13 @@ nodes keep."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 from django.conf import settings
 from evenkeel.store import StoreError
-from evenkeel.store.offers import offers
 
 from portal.jobs import checkpoint_store, data
 from scheduling.executors.base import Finding
-from scheduling.executors.offering import data_findings
 
 MIB = 1 << 20
 #: Of what a driver says, the word that tells what is wrong, and what to do.
@@ -49,12 +46,10 @@ def examine_stores() -> Iterator[Finding]:
 
 
 def examine_data() -> Iterator[Finding]:
-    """Which data jobs may name. Of URLs nodes of Ray and Slurm say it themselves."""
+    """Which data jobs may name; of URLs the executor says it, for each node."""
     files, where = settings.EVENKEEL_JOB_FILES, data.configured()
     shared = f"any that nodes have; {files} is shared by all of them" if files else "any of this machine"
     yield Finding("data by path", True, f"{shared}, as far as the job's account may read")
-    if not files:
-        yield from data_findings(offers(where.cache_dir, socket.gethostname()))
     bound = f"at most {where.cache_bytes // MIB:,} MiB" if where.cache_bytes else "as much as the disk has"
     yield Finding("data of a project", True, f"{bound} on each node")
 

@@ -339,9 +339,8 @@ class TestDependencies:
 class TestData:
     def test_options_name_data_beside_the_file_or_in_its_place(self, run: Run, portal: Portal, tmp_path: Path) -> None:
         file = tmp_path / "job.yaml"
-        file.write_text(
-            "total_steps: 5\nmodel_type: resnet50\ndata: [{name: a, url: s3://x/a, secret: KEY}, {name: b, path: /b}]\n"
-        )
+        data = "[{name: a, url: s3://x/a, secret: KEY}, {name: b, path: /b}]"
+        file.write_text(f"total_steps: 5\nmodel_type: resnet50\ndata: {data}\n")
         assert run("submit", str(file), "--data", "a=s3://y/a=1", "--data", "c=/c").exit_code == 0
         assert portal.submitted[-1]["data"] == [
             {"name": "a", "secret": "KEY", "url": "s3://y/a=1"},

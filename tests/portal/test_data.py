@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -300,21 +299,14 @@ def test_doctor_says_which_data_a_job_may_name(monkeypatch: pytest.MonkeyPatch, 
     settings.EVENKEEL_DATASETS = DataSettings(str(tmp_path / "cache"), 10 << 30, 60.0, {})
     said = doctor(monkeypatch)
     assert "ok    data by path: any of this machine, as far as the job's account may read" in said
-    assert "ok    data by URL: file://" in said
-    assert re.search(rf"data cache: {tmp_path / 'cache'}: [0-9,]+ MiB are free", said)
     assert "ok    data of a project: at most 10,240 MiB on each node" in said
-    monkeypatch.setattr("evenkeel.store.offers.find_spec", lambda name: name == "fsspec" or None)
-    settings.EVENKEEL_DATASETS = DataSettings("", 0, 60.0, {})
-    said = doctor(monkeypatch)
-    assert "data by URL: file://; not installed: adlfs, gcsfs, paramiko, s3fs" in said
-    assert "data cache: none: jobs cannot name data by URL until EVENKEEL_DATA_CACHE_DIR is set" in said
-    settings.EVENKEEL_JOB_FILES = "/shared"
+    settings.EVENKEEL_DATASETS, settings.EVENKEEL_JOB_FILES = DataSettings("", 0, 60.0, {}), "/shared"
     said = doctor(monkeypatch)
     assert "data by path: any that nodes have; /shared is shared by all of them" in said
-    assert "data by URL" not in said, "each node says it itself"
+    assert "data of a project: as much as the disk has on each node" in said
 
 
-def test_nodes_say_which_data_they_can_have(tmp_path: Path) -> None:
+def test_nodes_say_which_data_they_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = {"urls": [], "missing": ["fsspec"], "cache": "/scratch/n1", "free_mib": 3}
     by_url, cache = data_findings(full, "n1: ")
     assert (by_url.subject, by_url.seen, by_url.ok) == ("n1: data by URL", "none; not installed: fsspec", True)
@@ -322,6 +314,10 @@ def test_nodes_say_which_data_they_can_have(tmp_path: Path) -> None:
     said = offers(f"{tmp_path}/%n/data", "n1")
     assert said["cache"] == f"{tmp_path}/n1/data"
     assert said["free_mib"] > 0
+    monkeypatch.setattr("evenkeel.store.offers.find_spec", lambda name: name == "fsspec" or None)
+    by_url, cache = data_findings(offers("", "n1"))
+    assert by_url.seen == "file://; not installed: adlfs, gcsfs, paramiko, s3fs"
+    assert cache.seen == "none: jobs cannot name data by URL until EVENKEEL_DATA_CACHE_DIR is set"
 
 
 def test_the_settings_are_those_of_the_portal() -> None:
