@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from evenkeel.runner.bringing import variable_of
 from tests.client.s3 import KEY, S3, SECRET, s3_server
 from tests.client.test_runner import Portal, exit_of, launch, until
 from tests.client.test_runner import portal as portal  # a fixture
-from tests.client.test_runner_nodes import NODES
+from tests.client.test_runner_nodes import runners
 
 #: Prints what it finds, and trains as many steps as there are lines.
 READING = """
@@ -105,7 +103,7 @@ def test_every_node_has_its_data_before_any_worker_starts(tmp_path: Path, portal
     place = tmp_path / "one"
     place.mkdir()
     changes = told(place, {"name": "numbers", "url": f"file://{source}"})
-    with two_nodes(place, portal, changes) as both:
+    with runners(place, portal, READING, **changes) as both:
         assert both[0].wait(60) == 0
         assert both[1].wait(60) == 0
     assert exit_of(place)["reason"] == "done"
@@ -119,25 +117,12 @@ def test_a_node_that_cannot_have_its_data_says_which(tmp_path: Path, portal: Por
     place.mkdir()
     (tmp_path / "cache-b").write_text("no folder")
     changes = told(place, {"name": "numbers", "url": f"file://{source}"})
-    with two_nodes(place, portal, changes) as both:
+    with runners(place, portal, READING, **changes) as both:
         assert both[0].wait(60) == 0
         both[1].wait(60)
     ended = exit_of(place)
     assert (ended["reason"], ended["nodes_fault"]) == ("data_unavailable", True)
     assert ended["message"].endswith("(on b)")
-
-
-@contextlib.contextmanager
-def two_nodes(place: Path, portal: Portal, changes: dict[str, Any]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    head = launch(place, portal, READING, nodes=NODES, **changes)
-    command = [sys.executable, "-m", "evenkeel.runner", str(place / "epoch"), "--follow", "b"]
-    both = [head, subprocess.Popen(command, start_new_session=True)]
-    try:
-        yield both
-    finally:
-        for process in both:
-            process.kill()
-            process.wait()
 
 
 # A real store
