@@ -82,13 +82,9 @@ class Bringing:
         Raises DataUnavailable and GivenUp."""
         give_up_at = time.monotonic() + self._terms.fetch_s
         told = {"EVENKEEL_DATA_DIR": str(directory)}
-        directory.mkdir(mode=0o700, exist_ok=True)
         for entry in self._terms.entries:
             target = self._bring_one(entry, tell, given_up, give_up_at)
-            link = directory / entry["name"]
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
-            told[variable_of(entry["name"])] = str(link)
+            told[variable_of(entry["name"])] = str(_link(directory / entry["name"], target))
         self._carrier.close()
         return told
 
@@ -167,6 +163,16 @@ class Bringing:
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._held = []
+
+
+def _link(link: Path, target: str) -> Path:
+    try:
+        link.parent.mkdir(mode=0o700, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    except OSError as error:
+        raise DataUnavailable(f"data {link.name} cannot be linked: {error}", nodes_fault=True) from error
+    return link
 
 
 def variable_of(name: str) -> str:
