@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -167,6 +168,14 @@ def test_a_download_that_broke_off_goes_on_and_has_no_name_before(
     assert content(brought) == {"a.txt": "one", "below/b.txt": "twice"}
 
 
+def test_what_a_machine_that_went_down_left_is_not_used(place: Place) -> None:
+    brought = place.fetch()
+    held = Path(brought.held)
+    (held / "data").rename(held / ".draft-boot1234")  # of another boot: its files may have holes
+    assert place.fetch().fetched_bytes == 8
+    assert not (held / ".draft-boot1234").exists()
+
+
 def test_a_file_that_comes_short_or_changes_meanwhile_is_no_data(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     get = Source.get
 
@@ -215,6 +224,34 @@ def test_what_is_about_to_come_counts(tmp_path: Path) -> None:
     cache.reserve(place.cache, two, 100, 40)
     for fd in held:
         os.close(fd)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60), st.booleans()), max_size=12))
+def test_whatever_comes_the_bound_holds_and_what_is_used_stays(wanted: list[tuple[int, int, bool]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        top, used = Path(name), dict[Path, int]()
+        for number, size, stays in wanted:
+            place = top / str(number)
+            if place in used:
+                continue
+            held = cache.use(place)
+            try:
+                cache.reserve(top, place, 100, size)
+            except StoreError:
+                assert sum(cache._size(path) for path in used) + cache._size(place) + size > 100
+                os.close(held)
+                continue
+            with (place / str(len(list(place.iterdir())))).open("wb") as file:
+                file.truncate(size)
+            cache.unreserve(place)
+            if stays:
+                used[place] = held
+            else:
+                os.close(held)
+            assert all(path.exists() for path in used)
+            assert sum(cache._size(path) for path in top.iterdir() if path.is_dir()) <= 100
+        for fd in used.values():
+            os.close(fd)
 
 
 def test_more_than_the_cache_holds_is_refused_for_good(tmp_path: Path) -> None:

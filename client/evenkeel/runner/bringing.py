@@ -64,6 +64,15 @@ class Terms:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """What is done and asked again and again while data comes."""
+
+    tell: Callable[[str], None]
+    given_up: Callable[[], bool]
+    give_up_at: float
+
+
 class Bringing:
     """Made before the job's limits hold: its process is not the job's."""
 
@@ -80,35 +89,31 @@ class Bringing:
     def bring(self, directory: Path, tell: Callable[[str], None], given_up: Callable[[], bool]) -> dict[str, str]:
         """All of it, as links in `directory`; the variables that say so. `tell(words)` is called again and again.
         Raises DataUnavailable and GivenUp."""
-        give_up_at = time.monotonic() + self._terms.fetch_s
+        meanwhile = Meanwhile(tell, given_up, time.monotonic() + self._terms.fetch_s)
         told = {"EVENKEEL_DATA_DIR": str(directory)}
         for entry in self._terms.entries:
-            target = self._bring_one(entry, tell, given_up, give_up_at)
+            target = self._bring_one(entry, meanwhile)
             told[variable_of(entry["name"])] = str(_link(directory / entry["name"], target))
         self._carrier.close()
         return told
 
-    def _bring_one(
-        self, entry: Mapping[str, Any], tell: Callable[[str], None], given_up: Callable[[], bool], give_up_at: float
-    ) -> str:
+    def _bring_one(self, entry: Mapping[str, Any], meanwhile: Meanwhile) -> str:
         name = entry["name"]
         for pause_s in (*RETRY_S, None):
             try:
-                return self._ask(entry, tell, given_up, give_up_at)
+                return self._ask(entry, meanwhile)
             except (Denied, NodeFault) as error:
                 why = f"data {name}: {entry['url'] or entry['path']}: {error}"
                 fault = isinstance(error, NodeFault)
                 raise DataUnavailable(why, permanent=not fault, nodes_fault=fault) from error
             except StoreError as error:
                 log.warning("data %s: %s", name, error)
-                if pause_s is None or time.monotonic() + pause_s >= give_up_at:
+                if pause_s is None or time.monotonic() + pause_s >= meanwhile.give_up_at:
                     raise DataUnavailable(f"data {name}: {entry['url'] or entry['path']}: {error}") from error
-                self._pause(pause_s, f"data {name} is tried again: {error}", tell, given_up)
+                _pause(pause_s, f"data {name} is tried again: {error}", meanwhile)
         raise AssertionError("the last attempt raises")
 
-    def _ask(
-        self, entry: Mapping[str, Any], tell: Callable[[str], None], given_up: Callable[[], bool], give_up_at: float
-    ) -> str:
+    def _ask(self, entry: Mapping[str, Any], meanwhile: Meanwhile) -> str:
         if not self._carrier.open:
             self._carrier = Carrier(None, STALL_S)
         name, terms, began = entry["name"], self._terms, time.monotonic()
@@ -119,13 +124,13 @@ class Bringing:
         else:
             self._carrier.ask("data", url=entry["url"], options=dict(terms.options.get(name, {})),
                               cache=str(terms.cache), cache_bytes=terms.cache_bytes,
-                              wait_s=max(1.0, give_up_at - began))  # fmt: skip
+                              wait_s=max(1.0, meanwhile.give_up_at - began))  # fmt: skip
         while (answer := self._carrier.poll(0.1)) is None:
-            tell(_progress(name, self._carrier.told))
-            if given_up():
+            meanwhile.tell(_progress(name, self._carrier.told))
+            if meanwhile.given_up():
                 self._carrier.close()
                 raise GivenUp
-            if time.monotonic() >= give_up_at:
+            if time.monotonic() >= meanwhile.give_up_at:
                 self._carrier.close()
                 raise StoreError(f"it took longer than {terms.fetch_s:g} s")
         if entry["url"]:
@@ -145,14 +150,6 @@ class Bringing:
         log.info("%s", text)
         self.notices.append(text)
 
-    def _pause(self, pause_s: float, words: str, tell: Callable[[str], None], given_up: Callable[[], bool]) -> None:
-        go_on_at = time.monotonic() + pause_s
-        while time.monotonic() < go_on_at:
-            tell(words)
-            if given_up():
-                raise GivenUp
-            time.sleep(0.1)
-
     def take_notices(self) -> list[str]:
         taken, self.notices = self.notices, []
         return taken
@@ -163,6 +160,15 @@ class Bringing:
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._held = []
+
+
+def _pause(pause_s: float, words: str, meanwhile: Meanwhile) -> None:
+    go_on_at = time.monotonic() + pause_s
+    while time.monotonic() < go_on_at:
+        meanwhile.tell(words)
+        if meanwhile.given_up():
+            raise GivenUp
+        time.sleep(0.1)
 
 
 def _link(link: Path, target: str) -> Path:
