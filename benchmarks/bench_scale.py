@@ -245,7 +245,7 @@ def _run(portal: LivePortal, address: str, options: argparse.Namespace, rng: ran
             f"   after {time.monotonic() - began:5.0f} s: {now[0]} runs hold {now[1]} GPUs, {alive} are alive",
             flush=True,
         )
-        if now == last and now[0] and alive >= 0.99 * now[0]:
+        if now[0] and now[1] <= 1.02 * last[1] and alive >= 0.95 * now[0]:
             break
         last = now
         time.sleep(15.0)

@@ -207,6 +207,8 @@ class Stage:
         while not (play.order or play.step(time.time()) >= play.total_steps):
             wait_s = await self._report(play, None, wait_s)
             left_s = (play.total_steps - play.step(time.time())) / play.pace
+            first_step_s = play.begun_at + LAUNCH_S - time.time()  # told at once, as its end is
+            left_s = first_step_s if first_step_s > 0 else left_s
             try:
                 await asyncio.wait_for(play.hurry.wait(), max(0.05, min(wait_s, left_s)))
             except TimeoutError:

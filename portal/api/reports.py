@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import IO, Any
 from uuid import UUID
 
-from django.conf import settings
 from django.utils import timezone
 from pydantic import Field
 from rest_framework.authentication import get_authorization_header
@@ -25,6 +24,7 @@ from portal.api.operations import operation
 from portal.api.parsing import JsonParser, malformed, read_text
 from portal.api.rates import charge_address, charge_run, count
 from portal.api.shapes.base import Shape
+from portal.jobs import reporting
 from portal.jobs.run_tokens import is_run_token
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.reports import Report, StaleEpoch, record_report
@@ -38,7 +38,7 @@ class ReportAnswer(Shape):
     command: str | None = Field(
         description="checkpoint_and_stop, kill, or nothing.", json_schema_extra={"examples": ["kill"]}
     )
-    next_report_s: float
+    next_report_s: float = Field(description="When the next report is due; later where very many runs report.")
     total_steps: int = Field(description="What the job is to do; it may have grown since the launch.")
     max_duration_s: float | None = Field(description="How long this launch may train.")
 
@@ -100,7 +100,7 @@ class ReportsView(APIView):
             raise Refused(409, str(error)) from None
         except StaleRun as error:  # not the runner's fault: it keeps the report and sends it again
             raise Refused(503, str(error)) from None
-        answer = asdict(orders) | {"next_report_s": settings.EVENKEEL_REPORT_INTERVAL_S}
+        answer = asdict(orders) | {"next_report_s": reporting.next_s()}
         return Response(answer)
 
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that a process keeps open from one request to the next.
+"""Connections to PostgreSQL that a process keeps open from one request or task to the next.
 
 Each ASGI request has a thread of its own, so Django's persistent connections (CONN_MAX_AGE), which belong to threads,
 are of no use; to open one takes a third of the time of a submission. Here they go onto a stack of the process.
@@ -6,6 +6,7 @@ are of no use; to open one takes a third of the time of a submission. Here they 
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from contextlib import suppress
@@ -52,6 +53,10 @@ def close_idle() -> None:
             _idle.pop().close()
 
 
+# Two processes must not speak over one connection.
+os.register_at_fork(before=close_idle)
+
+
 def _keeps(connection: Connection) -> bool:
     """Put away for the next request, unless there are enough."""
     if not settings.EVENKEEL_DB_POOL or connection not in _opened:
@@ -60,6 +65,8 @@ def _keeps(connection: Connection) -> bool:
         if connection.info.transaction_status != TRANSACTION_STATUS_IDLE:
             connection.rollback()
         connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock_all()")
     except psycopg2.Error:
         return False
     with _changing:

@@ -20,12 +20,13 @@ from scheduling.executors import base
 
 logger = logging.getLogger(__name__)
 #: By one worker's process at a time.
-BATCH = 8
+BATCH = 16
 
 
 @shared_task(name="evenkeel.check_nodes", ignore_result=True)
 def check_nodes(cluster_id: int) -> None:
-    """Begin what is due, and take each result in as it comes. Whatever has none in time has failed."""
+    """Begin some of what is due, and take each result in as it comes. Whatever has none in time has failed. Those
+    that are left come next, in a task of their own."""
     cluster = Cluster.objects.get(pk=cluster_id)
     now = timezone.now()
     mine = [claimed for check in checks.due(cluster_id, now)[:BATCH] if (claimed := checks.claim(check, now))]
@@ -46,6 +47,8 @@ def check_nodes(cluster_id: int) -> None:
     for check in waiting.values():
         late = base.Finding("examination", False, f"no answer within {limit_s:g} s", "see whether the machine is well")
         checks.conclude(check, [late], timezone.now())
+    if len(mine) == BATCH and checks.is_due(cluster_id, timezone.now()):
+        check_nodes.apply_async((cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S, retry=False)
 
 
 def _examine(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from django.conf import settings
 from django.db.models import Sum
 
-from portal.jobs import checkpoint_store, data, profiles, run_tokens
+from portal.jobs import checkpoint_store, data, profiles, reporting, run_tokens
 from portal.jobs.models import Accelerator, Hold, Job, Run
 from portal.material import environments, secrets
 from portal.material.models import RunMaterial
@@ -53,7 +53,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         cpus=spec.get("cpus"),
         api_url=settings.EVENKEEL_API_URL,
         token=run_tokens.run_token(run.pk, epoch),
-        report_interval_s=settings.EVENKEEL_REPORT_INTERVAL_S,
+        report_interval_s=reporting.interval_s(),
         sample_interval_s=settings.EVENKEEL_SAMPLE_INTERVAL_S,
         resume_job_id=str(job.resume_job_id) if job.resume_job_id else None,
         resume_step=job.resume_step,

@@ -113,22 +113,29 @@ def _occupants(
 ) -> dict[int, list[dict[str, Any]]]:
     """By accelerator, who has the largest part of it first."""
     there = model.objects.filter(accelerator__node__in=node_ids, during__upper_inf=True)
-    rows = there.select_related("run__job__project")
+    rows = there.order_by("-share_percent", "run__job__number").values_list(
+        "accelerator_id", "share_percent", "run__state", *_OF_OTHERS
+    )
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows.order_by("-share_percent", "run__job__number"):
-        kind = KINDS.get(State(row.run.state), "moving")
-        part = {"job": others_job(row.run.job, project_ids), "kind": kind, "share_percent": row.share_percent}
-        found[row.accelerator_id].append(part)
+    for gpu, share_percent, state, *job in rows:
+        kind = KINDS.get(State(state), "moving")
+        found[gpu].append({"job": _others(*job, project_ids), "kind": kind, "share_percent": share_percent})
     return found
 
 
 Occupants = Mapping[int, list[dict[str, Any]]]
 
 
+_OF_OTHERS = ("run__job__number", "run__job__name", "run__job__project_id", "run__job__project__name")
+
+
 def others_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
     """A job for somebody who may belong to another project: no name then."""
-    name = job.name if job.project_id in project_ids else None
-    return {"number": job.number, "name": name, "project": job.project.name}
+    return _others(job.number, job.name, job.project_id, job.project.name, project_ids)
+
+
+def _others(number: int, name: str, project_id: int, project: str, project_ids: set[int]) -> dict[str, Any]:
+    return {"number": number, "name": name if project_id in project_ids else None, "project": project}
 
 
 def _node(node: Node, held: Occupants, assigned: Occupants) -> dict[str, Any]:

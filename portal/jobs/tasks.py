@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
 from dataclasses import replace
@@ -19,7 +20,7 @@ from django.utils import timezone
 from evenkeel.store import StoreError
 
 from portal import logs
-from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, wakeups
+from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, wakeups
 from portal.jobs.locks import cluster_lock
 from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
 from portal.jobs.round_signal import round_committed
@@ -85,6 +86,7 @@ def _round(cluster: Cluster) -> None:
     cancel_hopeless(cluster_id=cluster.pk)
     plan_and_commit(cluster, timezone.now())
     plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
+    reporting.note_runs()
     dispatch_commands(cluster)
 
 
@@ -114,7 +116,9 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
             .values_list("run_id", "epoch")
             .distinct()
         )
-        for fact in executor.observe([(str(run_id), epoch) for run_id, epoch in known]):
+        facts = executor.observe([(str(run_id), epoch) for run_id, epoch in known])
+        observation.record_alive([fact for fact in facts if _is_all_said(fact)])
+        for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
                 take_in(fact)
         answered = True
@@ -155,6 +159,11 @@ def _prepare(run: Run) -> None:
         prepare_run.apply_async((str(run.pk),), countdown=preparation.LOOK_AGAIN_S + 0.05)
     else:
         wakeups.wake()
+
+
+def _is_all_said(fact: Fact) -> bool:
+    """It is alive and nothing else is to be told of it, as of most."""
+    return fact.kind == "alive" and not fact.reports
 
 
 def take_in(fact: Fact) -> None:

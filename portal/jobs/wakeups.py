@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.core.cache import cache
@@ -19,14 +20,44 @@ _FLAG_TTL_S = 5
 #: Rounds that take less are nobody's burden; after others three times as long, three seconds at most, is for the rest.
 _SHORT_S, _REST_FACTOR, _LONGEST_REST_S = 0.1, 3.0, 3.0
 _RESTS_UNTIL = "round:rests"
+#: A process that has just asked for something and asks again does so for a moment later, and then for all until that.
+_BURST_S = 0.2
 #: Connections to a broker that is gone fail at once instead of holding up a request.
 _SEND: dict[str, Any] = {"retry": False, "ignore_result": True}
+
+
+class _Burst:
+    """Of one process: a round moves hundreds of runs, and each would send messages of its own."""
+
+    _known: ClassVar[dict[str, _Burst]] = {}
+
+    def __init__(self) -> None:
+        self._asked_at = self._covered_until = -math.inf
+
+    @classmethod
+    def of(cls, key: str) -> _Burst:
+        return cls._known.setdefault(key, cls())
+
+    def delay_s(self) -> float | None:
+        """In how many seconds to ask for it; None: what was asked for comes after now."""
+        now = time.monotonic()
+        if now < self._covered_until:
+            return None
+        if now - self._asked_at >= _BURST_S:
+            self._asked_at = now
+            return 0.0
+        self._asked_at = self._covered_until = now + _BURST_S
+        return _BURST_S
 
 
 def wake(countdown_s: float = 0.0) -> None:
     """Run a round soon. A burst of wakes makes one round."""
     from portal.jobs.tasks import run_round
 
+    if not countdown_s:
+        if (later_s := _Burst.of(ROUND_KEY).delay_s()) is None:
+            return
+        countdown_s = later_s
     try:
         if _first(ROUND_KEY, countdown_s):
             run_round.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
@@ -38,6 +69,10 @@ def publish(countdown_s: float = 0.0) -> None:
     """Publish what changed to the live streams soon."""
     from portal.jobs.tasks import publish_live
 
+    if not countdown_s:
+        if (later_s := _Burst.of(LIVE_KEY).delay_s()) is None:
+            return
+        countdown_s = later_s
     try:
         if _first(LIVE_KEY, countdown_s):
             publish_live.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))

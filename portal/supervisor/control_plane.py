@@ -116,7 +116,7 @@ class ControlPlane:
         schedule = str(self._layout.run / "beat-schedule")
         return [
             self._child("web", [python, "-m", *web, "--no-access-log"], EVENKEEL_DB_POOL="8"),
-            self._child("worker", [*celery, *worker, "--without-mingle"]),
+            self._child("worker", [*celery, *worker, "--without-mingle"], EVENKEEL_DB_POOL="1"),  # of each process
             self._child("forecasts", [*celery, *forecasts], nice=FORECASTS_NICE),
             self._child("lab", [*celery, *lab], nice=LAB_NICE),
             self._child("shadow", [*celery, *shadow], nice=SHADOW_NICE),

@@ -30,7 +30,7 @@ UNITS = 10**9
 Seat = tuple[int, int]  # (type, count): a gang
 #: The variance of numbers in [0, 1] cannot be larger.
 LARGEST_VARIANCE = 0.25
-_NO_LIMIT = 2**40
+NEVER = _NO_LIMIT = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Kind:
     groups: tuple[tuple[int, ...], ...] = ()  # per type, the limits that count its GPUs; empty: none
     #: What may follow each gang; the same in every round, so it is worked out once.
     steps: dict[Seat, Steps] = field(default_factory=dict, init=False, compare=False, repr=False)
+    #: Likewise the smallest gangs of other types that are faster than each.
+    faster: dict[Seat, tuple[int, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def steps_from(self, seat: Seat) -> Steps:
         known = self.steps.get(seat)

@@ -35,19 +35,34 @@ class ByCurves(Generic[T]):
         return value
 
 
+class ByJob(ByCurves[T]):
+    """The same, and first by the job itself (`jobs`): many rounds are shown the same object."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.jobs: dict[str, tuple[Job, T]] = {}
+
+    def get(self, job: Job, make: Callable[[Job], T]) -> T:
+        if len(self.jobs) >= self._most:
+            self.jobs.clear()
+        value = super().get(job, make)
+        self.jobs[job.id] = job, value
+        return value
+
+
 class ByShape(Generic[T]):
     """The same for each of a few shapes: all else that values depend on."""
 
     def __init__(self, most: int, shapes: int = 8) -> None:
         self._most, self._shapes = most, shapes
-        self._known: dict[Hashable, ByCurves[T]] = {}
+        self._known: dict[Hashable, ByJob[T]] = {}
 
-    def of(self, shape: Hashable) -> ByCurves[T]:
+    def of(self, shape: Hashable) -> ByJob[T]:
         found = self._known.get(shape)
         if found is None:
             if len(self._known) >= self._shapes:
                 del self._known[next(iter(self._known))]
-            found = self._known[shape] = ByCurves(self._most)
+            found = self._known[shape] = ByJob(self._most)
         return found
 
 

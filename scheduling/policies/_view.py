@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
-from scheduling.policies._known import ByCurves, ByShape, fleet
+from scheduling.policies._known import ByJob, ByShape, fleet
 from scheduling.throughput import effective, trial_curve
 
 
@@ -51,16 +51,13 @@ class View:
     multi_node: bool
     limits: Mapping[str, Limit]
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
-    memo: dict[str, Spans] = field(default_factory=dict, compare=False, repr=False)
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
-    spans_of: ByCurves[Spans] = field(default_factory=lambda: ByCurves(0), compare=False, repr=False)
+    spans_of: ByJob[Spans] = field(default_factory=lambda: ByJob(0), compare=False, repr=False)
 
     def spans(self, job: Job) -> Spans:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
-        known = self.memo.get(job.id)
-        if known is None:
-            known = self.memo[job.id] = self.spans_of.get(job, self._spans)
-        return known
+        known = self.spans_of.jobs.get(job.id)
+        return known[1] if known is not None and known[0] is job else self.spans_of.get(job, self._spans)
 
     def _spans(self, job: Job) -> Spans:
         spans = Spans()
@@ -273,8 +270,11 @@ def _stuck(field: View, job: Job) -> bool:
 def _absences(field: View, jobs: list[Job], now: float) -> dict[str, Reason]:
     reasons: dict[str, Reason] = {}
     for job in jobs:
+        # As most do.
         if job.state is State.RUNNING and job.restartable and job.resizable and not job.held and not _stuck(field, job):
-            continue  # as most do
+            continue
+        if job.state in QUEUED and not job.held and not job.waits_for and job.not_before is None:
+            continue
         reason = _absent(field, job, now)
         if reason is not None:
             reasons[job.id] = reason

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Snapshot, plain_type
-from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Greedy, Kind, Seat, at
+from scheduling.policies._greedy import LARGEST_VARIANCE, NEVER, UNITS, Greedy, Kind, Seat, at
 from scheduling.policies._known import fleet
 from scheduling.policies._limits import Rooms
 from scheduling.policies._reasons import explain
@@ -120,7 +120,8 @@ def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
             left_out.append(job)
             continue
         free[seat[0]] -= seat[1]
-        rooms.book(job, Gang(field.types[seat[0]], seat[1]))
+        if job.limits:
+            rooms.book(job, Gang(field.types[seat[0]], seat[1]))
         kinds[job.id], seats[job.id] = kind, seat
     jobs = tuple(job for job in field.taking_part if job.id in seats)
     types = fleet(snapshot.nodes).every_type
@@ -185,7 +186,8 @@ def _first_seat(field: View, job: Job, kind: Kind, free: list[int], rooms: Rooms
     fits = [
         (t, low)
         for t, low in enumerate(kind.low)
-        if low <= min(free[t], kind.high[t]) and (job.gpu_ids or rooms.over(job, Gang(field.types[t], low)) is None)
+        if low <= min(free[t], kind.high[t])
+        and (job.gpu_ids or not job.limits or rooms.over(job, Gang(field.types[t], low)) is None)
     ]
     return max(fits, key=lambda seat: (at(kind.value[seat[0]], seat[1]), -seat[0]), default=None)
 
@@ -221,21 +223,31 @@ def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[Sea
     """Of those that stayed on their type so far."""
     spare = [(t, count) for t, count in enumerate(free) if count]
     for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True):
-        may = kind.hurdle == float("inf") and any(t != seat[0] and count >= kind.low[t] for t, count in spare)
-        if may and _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free):
+        if kind.hurdle != float("inf"):
+            continue
+        needs = kind.faster.get(seat)
+        if needs is None:
+            needs = kind.faster[seat] = _faster(kind, 1.0, seat)
+        if not any(count >= needs[t] for t, count in spare):
+            continue  # what a restart costs only adds to what would be needed
+        if _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free):
             return True
     return False
 
 
 def _finds_faster(kind: Kind, hurdle: float, seat: Seat, free: list[int]) -> bool:
     """Whether another type has free what would be faster; without any such job nothing is left to do."""
-    value = at(kind.value[seat[0]], seat[1])
+    return hurdle != float("inf") and any(map(int.__ge__, free, _faster(kind, hurdle, seat)))
+
+
+def _faster(kind: Kind, hurdle: float, seat: Seat) -> tuple[int, ...]:
+    """Of each other type the smallest gang that is worth more than `hurdle` times the present one; NEVER where none."""
+    value, needs = int(at(kind.value[seat[0]], seat[1]) * hurdle), [NEVER] * len(kind.value)
     for t, values in enumerate(kind.value):
-        if t != seat[0] and free[t] >= kind.low[t] <= kind.high[t]:
-            found = bisect_right(values, int(value * hurdle)) if hurdle != float("inf") else len(values)
-            if found < len(values) and max(found, kind.low[t]) <= min(free[t], kind.high[t]):
-                return True
-    return False
+        if t != seat[0] and (found := bisect_right(values, value)) < len(values):
+            need = max(found, kind.low[t])
+            needs[t] = need if need <= kind.high[t] else NEVER
+    return tuple(needs)
 
 
 def horizon_s(snapshot: Snapshot, job: Job) -> float:

@@ -40,9 +40,9 @@ class StaticPartition:
         stock = Stock(snapshot, field)
         slots = self._free_slots(snapshot, field, stock)
         reasons = dict(field.reasons)
-        left: dict[str, Job] = {}  # when no slot was left; nothing changes from there on
+        left: dict[str, Job] = {}  # no slot is large enough, or none was left: what is said of them does not change
         for job in field.queued:
-            if left or not any(slots.values()):
+            if field.spans(job).least > self.parameters.n or not any(slots.values()):
                 left[job.id] = job
                 continue
             gang = self._gang(field, job, slots, stock)

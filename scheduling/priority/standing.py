@@ -25,11 +25,12 @@ def tree_of(
             usage[Leaf(project, user)] = left * _weighted(by_type, billing)
     now, ends = snapshot.now, ends or {}
     for job in snapshot.jobs:
-        leaf = Leaf(job.project, job.user)
-        if job.held_since is None or job.gang is None:
-            usage.setdefault(leaf, 0.0)
-        else:
-            usage[leaf] = usage.get(leaf, 0.0) + _held_now(job, now, half_life_s, billing, ends.get(job.id))
+        key = (job.project, job.user)  # equal to its leaf, and cheaper to make
+        if job.held_since is not None and job.gang is not None:
+            used = _held_now(job, now, half_life_s, billing, ends.get(job.id))
+            usage[Leaf(*key)] = usage.get(key, 0.0) + used  # type: ignore[call-overload]
+        elif key not in usage:
+            usage[Leaf(*key)] = 0.0
     for leaf in usage:
         users.setdefault(leaf, 1.0)
     accounts = {key: Account(entity.weight, entity.parent) for key, entity in snapshot.entities.items()}

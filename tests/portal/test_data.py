@@ -225,7 +225,7 @@ def test_a_launch_may_take_long_as_long_as_its_runner_says_that_it_fetches(world
     Run.objects.filter(pk=run.pk).update(state_since=later - timedelta(hours=3))
     observation.advance_clock(cluster_id=world.cluster.pk, now=later)
     assert world.state(job) is State.LAUNCHING
-    observation.advance_clock(cluster_id=world.cluster.pk, now=later + timedelta(seconds=121))
+    observation.advance_clock(cluster_id=world.cluster.pk, now=later + timedelta(seconds=301))
     assert Run.objects.get(pk=run.pk).state == State.FAILED
 
 

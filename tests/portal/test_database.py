@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -119,3 +120,28 @@ def test_within_a_transaction_nothing_is_put_away() -> None:
 
     with ThreadPoolExecutor(1) as thread:
         thread.submit(close_within).result()
+
+
+def test_locks_end_with_the_request_that_took_them() -> None:
+    def lock() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(7, 7)")
+        connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lock).result()
+    assert len(base._idle) == 1
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(7, 7)")
+        assert cursor.fetchone() == (True,)
+        cursor.execute("SELECT pg_advisory_unlock(7, 7)")
+
+
+def test_a_process_that_forks_keeps_none() -> None:
+    as_a_request()
+    assert base._idle
+    child = os.fork()
+    if not child:
+        os._exit(len(base._idle))
+    assert os.waitpid(child, 0)[1] == 0
+    assert not base._idle

@@ -36,3 +36,16 @@ def test_after_a_long_round_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) 
     assert 0 < asked[0] <= 2.1
     wakeups.rest(60.0)
     assert 2.1 < wakeups.rest_left_s() <= 3.0
+
+
+def test_a_burst_asks_at_once_and_once_more_for_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(wakeups._Burst, "_known", {})
+    monkeypatch.setattr(tasks.run_round, "apply_async", lambda **options: asked.append(options.get("countdown", 0.0)))
+    monkeypatch.setattr(wakeups, "_BURST_S", 30.0)
+    for _ in range(50):
+        cache.delete(wakeups.ROUND_KEY)  # as the round does that begins
+        wakeups.wake()
+    assert asked == [0.0, 30.0]
+    wakeups.wake(7.0)
+    assert asked == [0.0, 30.0, 7.0]

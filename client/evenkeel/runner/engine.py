@@ -48,6 +48,7 @@ TERM_GRACE_S = 10.0  # from SIGTERM to SIGKILL
 ECHO_S = 0.5  # failures within this time of the first are looked at together
 FINAL_REPORT_S = 3.0
 MEMORY_CHECK_S = 1.0
+_REPORTS_IN_LEASE = 4
 
 
 @contextlib.contextmanager
@@ -273,9 +274,15 @@ class Runner:
     def _report_when_due(self, urgent: bool) -> None:
         now = time.monotonic()
         if urgent or now >= self._report_at:
-            interval_s = self._reporter.interval_s or self._spec.report_interval_s
-            self._report_at = now + (max(interval_s, CROWDED_INTERVAL_S) if self._reporter.crowded else interval_s)
+            self._report_at = now + self._report_interval_s()
             self._reporter.put(self._redactor.clean_object(self._report()), urgent=urgent)
+
+    def _report_interval_s(self) -> float:
+        """As the portal asked; an answer is to come well before the lease is over."""
+        interval_s = self._reporter.interval_s or self._spec.report_interval_s
+        if self._reporter.crowded:
+            interval_s = max(interval_s, CROWDED_INTERVAL_S)
+        return min(interval_s, self._spec.lease_s / _REPORTS_IN_LEASE) if self._spec.lease_s else interval_s
 
     def _reap(self) -> None:
         by_pid = {worker.pid: worker for worker in self._workers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -106,47 +107,62 @@ def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: dateti
     that join or return get no work until they were checked."""
     known = {node.name: node for node in Node.objects.select_for_update().filter(cluster=cluster)}
     note_due(known.values(), now)
+    gpus: dict[int, list[Accelerator]] = defaultdict(list)
+    for gpu in Accelerator.objects.filter(node__cluster=cluster):
+        gpus[gpu.node_id].append(gpu)
+    seen = []
     for info in nodes:
         if not info.accelerators:
             continue
         node = known.pop(info.name, None)
-        _store_node(cluster, node, info, now, check_first)
+        if node is None:
+            node = _join(cluster, info, now, check_first)
+        seen.append(node.pk)
+        _store_node(cluster, node, info, gpus[node.pk], now, check_first)
+    Node.objects.filter(pk__in=seen).update(last_seen_at=now)
     for node in known.values():
         _set_lost(node, True, now)
 
 
-def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: datetime, check_first: bool) -> None:
+def _columns(info: NodeInfo) -> dict[str, Any]:
     first = info.accelerators[0]
-    values = {
+    return {
         "accelerator_type": first.type,
         "emulated": first.emulated,
         "cpus": info.cpus,
         "memory_mib": info.memory_mib,
     }
-    if node is None:
-        node = Node.objects.create(cluster=cluster, name=info.name, last_seen_at=now, **values)
-        count = len(info.accelerators)
-        text = f"{node.name} joined with {count} × {first.type}"
-        events.append(kind="node_joined", text=text, at=now, detail={"node": node.name})
-        if check_first:
-            open_check(node, NodeCheck.Cause.JOINED, now, withhold=True)
-    elif any(getattr(node, k) != v for k, v in values.items()):
-        Node.objects.filter(pk=node.pk).update(**values)
-    Node.objects.filter(pk=node.pk).update(last_seen_at=now)
-    have = {gpu.index: gpu for gpu in Accelerator.objects.filter(node=node)}
-    Accelerator.objects.bulk_create(
-        [
-            Accelerator(node=node, index=a.index, uuid=a.uuid, memory_mib=a.memory_mib)
-            for a in info.accelerators
-            if a.index not in have
-        ]
-    )
+
+
+def _join(cluster: Cluster, info: NodeInfo, now: datetime, check_first: bool) -> Node:
+    node = Node.objects.create(cluster=cluster, name=info.name, last_seen_at=now, **_columns(info))
+    text = f"{node.name} joined with {len(info.accelerators)} × {node.accelerator_type}"
+    events.append(kind="node_joined", text=text, at=now, detail={"node": node.name})
+    if check_first:
+        open_check(node, NodeCheck.Cause.JOINED, now, withhold=True)
+    return node
+
+
+def _store_node(
+    cluster: Cluster, node: Node, info: NodeInfo, gpus: Sequence[Accelerator], now: datetime, check_first: bool
+) -> None:
+    """No statement where it is as it was: there may be a thousand nodes, at every round. `gpus`: all it ever had."""
+    columns = _columns(info)
+    if any(getattr(node, name) != value for name, value in columns.items()):
+        Node.objects.filter(pk=node.pk).update(**columns)
+    have = {gpu.index: gpu for gpu in gpus}
+    new = [a for a in info.accelerators if a.index not in have]
+    if new:
+        Accelerator.objects.bulk_create(
+            Accelerator(node=node, index=a.index, uuid=a.uuid, memory_mib=a.memory_mib) for a in new
+        )
     for a in info.accelerators:  # another device in its place, or other MIG instances
-        if (old := have.get(a.index)) and (old.uuid, old.memory_mib) != (a.uuid, a.memory_mib):
-            Accelerator.objects.filter(pk=old.pk).update(uuid=a.uuid, memory_mib=a.memory_mib)
-    there = Accelerator.objects.filter(node=node, index__in=[a.index for a in info.accelerators])
-    there.filter(present=False).update(present=True)
-    Accelerator.objects.filter(node=node, present=True).exclude(pk__in=there).update(present=False)
+        old = have.pop(a.index, None)
+        if old and (old.uuid, old.memory_mib, old.present) != (a.uuid, a.memory_mib, True):
+            Accelerator.objects.filter(pk=old.pk).update(uuid=a.uuid, memory_mib=a.memory_mib, present=True)
+    gone = [gpu.pk for gpu in have.values() if gpu.present]
+    if gone:
+        Accelerator.objects.filter(pk__in=gone).update(present=False)
     returned = node.lost and info.reachable
     _set_lost(node, not info.reachable, now)
     resumed = _follow_engine(node, f"{cluster.executor}: ", info.drain_reason, now)

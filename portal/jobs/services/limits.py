@@ -6,12 +6,11 @@ import contextlib
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, Sum
 
 from accounts.pricing import PRODUCTS_PER_UNIT, amount
-from portal.jobs import events
+from portal.jobs import events, reporting
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
 from portal.jobs.models import HoldKind, Job, JobEvent, Run
@@ -61,7 +60,7 @@ def _is_overdue(job: Job, run: Run, now: datetime) -> bool:
     limit_s = job.max_duration_s
     if limit_s is None:  # patched meanwhile
         return False
-    slack = timedelta(seconds=DURATION_SLACK_S + upload_s() + 2 * settings.EVENKEEL_REPORT_INTERVAL_S)
+    slack = timedelta(seconds=DURATION_SLACK_S + upload_s() + 2 * reporting.interval_s())
     earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
     if run.state_since + timedelta(seconds=limit_s - earlier_s) + slack > now:
         return False

@@ -16,6 +16,15 @@ from scheduling.throughput import Number, Sample, measure
 #: Below this share of its pace an emulated run counts as one that cannot keep it.
 PACE_KEPT = 0.9
 _WINDOW = 40
+#: Every report of so much training is measured, and later ones once in each stretch of a minute.
+_AT_FIRST_S, _EVERY_S = 300.0, 60.0
+
+
+def is_due(run: Run, heard_at: datetime | None, now: datetime) -> bool:
+    """Whether a report is to be measured; `heard_at`: when the one before it came."""
+    if heard_at is None or run.ready_at is None or (now - run.ready_at).total_seconds() < _AT_FIRST_S:
+        return True
+    return now.timestamp() // _EVERY_S != heard_at.timestamp() // _EVERY_S
 
 
 def update(run: Run, now: datetime) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,16 +35,15 @@ logger = logging.getLogger(__name__)
 _LEAVING = (State.CHECKPOINTING, State.STOPPING)
 #: Why of a run whose code or environment is on its way; that has time limits of its own.
 PREPARING = "PREPARING"
-#: A run that fetches data may launch for as long as its runner says so; the runner has a limit of its own.
-FETCHING_SILENCE = timedelta(seconds=120)
+#: A run that fetches data may launch for as long as its runner says so, which it does every two minutes at least; it
+#: has a limit of its own.
+FETCHING_SILENCE = timedelta(seconds=300)
 
 
 def record_fact(fact: Fact) -> None:
     """Take one executor fact in. `alive` closes the launch command; `exited` and `absent` end the holds."""
     if fact.kind == "alive":
-        Command.objects.filter(run_id=fact.run_id, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None).update(
-            closed_at=from_posix(fact.at)
-        )
+        record_alive([fact])
         return
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").filter(pk=fact.run_id).first()
@@ -51,8 +51,8 @@ def record_fact(fact: Fact) -> None:
             return
         launching = Command.objects.filter(run=run, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None)
         awaited = State(run.state) is State.LAUNCHING and run.epoch == fact.epoch
-        if fact.kind == "absent" and awaited and launching.exists():
-            return  # not started yet: the launch command is still to be carried out
+        if fact.kind == "absent" and ((awaited and launching.exists()) or _heard_since(run, fact)):
+            return  # not started yet, or only by now: a round with many runs takes in what was some time ago
         ended = _end_holds(run, fact.epoch, from_posix(fact.at))
         Command.objects.filter(run=run, epoch=fact.epoch, closed_at=None).update(closed_at=from_posix(fact.at))
         if run.epoch == fact.epoch and State(run.state) in LIVE:
@@ -60,6 +60,23 @@ def record_fact(fact: Fact) -> None:
             settle(run, fact.exit or lost, from_posix(fact.at))
         if ended:
             transaction.on_commit(wakeups.wake)
+
+
+def record_alive(facts: Sequence[Fact]) -> None:
+    """Close the launch commands of these: a query, and another one where there are any."""
+    at = {(fact.run_id, fact.epoch): fact.at for fact in facts}
+    waiting = Command.objects.filter(verb=Command.Verb.LAUNCH, closed_at=None, run__in=[fact.run_id for fact in facts])
+    closed: dict[float, list[int]] = defaultdict(list)
+    for pk, run_id, epoch in waiting.values_list("pk", "run_id", "epoch"):
+        if (key := (str(run_id), epoch)) in at:
+            closed[at[key]].append(pk)
+    for moment, keys in closed.items():
+        Command.objects.filter(pk__in=keys, closed_at=None).update(closed_at=from_posix(moment))
+
+
+def _heard_since(run: Run, fact: Fact) -> bool:
+    heard_at = run.last_report_at if run.epoch == fact.epoch and run.last_report_seq >= 0 else None
+    return heard_at is not None and heard_at > from_posix(fact.at)
 
 
 def record_spooled(fact: Fact) -> None:

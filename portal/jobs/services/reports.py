@@ -27,6 +27,8 @@ MAX_LINKS = 20
 MAX_SAMPLES = 500
 #: Read with the run, in one query: whoever reports does so every few seconds.
 _READ = ("job__cluster__idle_rule", "activity")
+#: Large, and seldom needed here.
+_LEFT_OUT = ("job__spec", "job__cluster__policy_memory", "job__cluster__figures", "reason_text", "reason_detail")
 _LATEST = 4_102_444_800.0  # 2100: later than any clock that is only somewhat wrong
 
 
@@ -96,7 +98,7 @@ class Orders:
 def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> Orders:
     """Take a report in. Raises StaleEpoch, Run.DoesNotExist."""
     with transaction.atomic():
-        run = Run.objects.select_for_update(of=("self",)).select_related(*_READ).get(pk=run_id)
+        run = Run.objects.select_for_update(of=("self",)).select_related(*_READ).defer(*_LEFT_OUT).get(pk=run_id)
         if report.epoch != run.epoch:
             raise StaleEpoch(f"the run is at epoch {run.epoch}")
         if report.seq > run.last_report_seq and State(run.state) in LIVE:
@@ -113,14 +115,13 @@ def _command(run: Run) -> str | None:
 
 def _take(run: Run, report: Report, now: datetime) -> None:
     columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
+    columns["fetching"] = (report.fetching or "")[:200]
     if report.sdk is not None:
         columns["uses_sdk"] = report.sdk
     links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}
     if links != run.links and len(links) <= MAX_LINKS:  # a launch that begins later may not say all of them again
         columns["links"] = links
-    if (fetching := (report.fetching or "")[:200]) != run.fetching:
-        columns["fetching"] = fetching
-    before = run.step
+    before, heard_at = run.step, run.last_report_at
     if report.step is not None:
         columns["step"] = max(run.checkpoint_step, min(report.step, run.job.total_steps))
     _store(run, columns)
@@ -128,7 +129,9 @@ def _take(run: Run, report: Report, now: datetime) -> None:
         _ready(run, from_posix(report.ready_at), now)
     if report.checkpoint is not None:
         _checkpoint(run, report.checkpoint, now)
-    _metrics(run, report, now)
+    measurable = _metrics(run, report)
+    if measurable and State(run.state) in TRAINING and measurement.is_due(run, heard_at, now):
+        measurement.update(run, now)
     _resources(run, report, now)
     for notice in report.notices:
         events.append(kind="notice", job=run.job, run=run, at=now, text=f"#{run.job.number}: {notice[:400]}")
@@ -206,7 +209,8 @@ def _resources(run: Run, report: Report, now: datetime) -> None:
         resources.close_series(run, now)
 
 
-def _metrics(run: Run, report: Report, now: datetime) -> None:
+def _metrics(run: Run, report: Report) -> bool:
+    """Whether there were any."""
     points = []
     for metric in report.metrics:
         values = {k[:60]: v for k, v in metric.items() if k not in ("step", "at") and v is not None}
@@ -215,6 +219,6 @@ def _metrics(run: Run, report: Report, now: datetime) -> None:
                 continue
             step, at = int(metric["step"] or 0), from_posix(metric["at"] or 0.0)
             points.append(MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values=values))
-    MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
-    if points and State(run.state) in TRAINING:
-        measurement.update(run, now)
+    if points:
+        MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
+    return bool(points)

@@ -17,6 +17,7 @@ from scheduling.histories import RESOURCES
 
 #: So many rows wait to be packed together: at 5 s two minutes.
 TAIL = 24
+_MAY_CHANGE = ("tail", "newest_at", "sample_s", "packed", "interval_s", "in_profile")
 #: Of an application's history; a launch with fewer rows than the second does not replace one.
 HISTORY_ROWS, LEAST_ROWS = 64, 12
 
@@ -30,7 +31,7 @@ class Said:
 
 def note_resources(run: Run, said: Said, now: datetime) -> None:
     """The caller has locked the run. What is older than what is known, or of the future, is left out: clocks jump."""
-    kept = ResourceSeries.objects.filter(run=run, epoch=run.epoch).first()
+    kept = ResourceSeries.objects.filter(run=run, epoch=run.epoch).defer("packed").first()
     if kept is None:
         if not said.samples:
             return
@@ -43,7 +44,7 @@ def note_resources(run: Run, said: Said, now: datetime) -> None:
     kept.newest_at, kept.sample_s = from_posix(newest), said.interval_s
     if len(kept.tail) >= TAIL:
         _pack(run, kept, now, last=False)
-    kept.save()
+    kept.save(update_fields=None if kept._state.adding else _MAY_CHANGE)
 
 
 def close_series(run: Run, now: datetime) -> None:
@@ -51,7 +52,7 @@ def close_series(run: Run, now: datetime) -> None:
     kept = ResourceSeries.objects.filter(run=run, epoch=run.epoch).first()
     if kept is not None and kept.tail:
         _pack(run, kept, now, last=True)
-        kept.save()
+        kept.save(update_fields=_MAY_CHANGE)
 
 
 def _begun(run: Run, said: Said, now: datetime) -> ResourceSeries:
