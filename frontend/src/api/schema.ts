@@ -6921,6 +6921,7 @@ export interface components {
              * @example kill
              */
             command: string | null;
+            /** @description When the next report is due; later where very many runs report. */
             next_report_s: number;
             /** @description What the job is to do; it may have grown since the launch. */
             total_steps: number;
