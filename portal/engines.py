@@ -23,6 +23,7 @@ def read_ray_options(data: Path) -> dict[str, Any]:
         "emulated": env.flag("EVENKEEL_RAY_EMULATED"),
         "token_file": env.text("EVENKEEL_RAY_TOKEN_FILE"),
         "store_module": module_for_nodes(),
+        "data_cache_dir": env.text("EVENKEEL_DATA_CACHE_DIR"),
         "fence_s": env.number("EVENKEEL_RAY_FENCE_S", 75, minimum=0, maximum=3_600),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
     }
@@ -42,6 +43,7 @@ def read_slurm_options(data: Path) -> dict[str, Any]:
         "emulated": env.flag("EVENKEEL_SLURM_EMULATED"),
         "gpu_memory_mib": env.integer("EVENKEEL_SLURM_GPU_MEMORY_MIB", 0, minimum=0, maximum=10_000_000),
         "store_module": module_for_nodes(),
+        "data_cache_dir": env.text("EVENKEEL_DATA_CACHE_DIR"),
         "end_signal_s": env.integer("EVENKEEL_SLURM_END_SIGNAL_S", 120, minimum=10, maximum=65_535),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
     }

@@ -7,6 +7,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
+from portal.datasets import read_data_settings
 from portal.engines import read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.stores import read_checkpoint_store
@@ -26,8 +27,13 @@ EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
 EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
 EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
+EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
 EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
-    "local": {"data_dir": EVENKEEL_DATA, "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS},
+    "local": {
+        "data_dir": EVENKEEL_DATA,
+        "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS,
+        "data_cache_dir": EVENKEEL_DATASETS.cache_dir,
+    },
     "ray": read_ray_options(EVENKEEL_DATA),
     "slurm": read_slurm_options(EVENKEEL_DATA),
 }

@@ -124,19 +124,20 @@ def _credentials(protocol: str) -> dict[str, Any]:
         raise env.BadSetting("EVENKEEL_CHECKPOINT_CREDENTIALS_FILE and EVENKEEL_CHECKPOINT_KEY: give one of the two")
     if key:
         return {"key": key, "secret": secret}
-    return _from_file(Path(file)) if file else {}
+    name, form = "EVENKEEL_CHECKPOINT_CREDENTIALS_FILE", 'as {"key": ..., "secret": ...}'
+    return read_private_object(name, Path(file), form) if file else {}
 
 
-def _from_file(path: Path) -> dict[str, Any]:
-    name = "EVENKEEL_CHECKPOINT_CREDENTIALS_FILE"
+def read_private_object(name: str, path: Path, form: str) -> dict[str, Any]:
+    """The JSON object in the file that the variable `name` names, which only its owner may read."""
     try:
         mode, content = path.stat().st_mode, json.loads(path.read_bytes())
     except OSError as error:
         raise env.BadSetting(f"{name} cannot be read: {error.strerror}: {path}") from None
     except ValueError:
-        raise env.BadSetting(f'{name} must hold a JSON object, as {{"key": ..., "secret": ...}}: {path}') from None
+        raise env.BadSetting(f"{name} must hold a JSON object, {form}: {path}") from None
     if not isinstance(content, dict):
-        raise env.BadSetting(f'{name} must hold a JSON object, as {{"key": ..., "secret": ...}}: {path}')
+        raise env.BadSetting(f"{name} must hold a JSON object, {form}: {path}")
     if stat.S_IMODE(mode) & 0o077:
         raise env.BadSetting(f"{name} may be read by others: chmod 600 {path}")
     return content

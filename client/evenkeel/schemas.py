@@ -243,6 +243,14 @@ class CurvePoint(TypedDict):
     relative_error: float | None
 
 
+class DataUse(TypedDict):
+    name: str
+    path: NotRequired[str | None]
+    url: NotRequired[str | None]
+    secret: NotRequired[str | None]
+    read_only: NotRequired[bool]
+
+
 class DependencyWish(TypedDict):
     type: NotRequired[Literal["afterok", "afterany", "afternotok", "singleton"]]
     job: NotRequired[int | str | None]
@@ -2534,6 +2542,7 @@ class Job(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    fetching: str | None
     model_type: str | None
     command: str | None
     total_steps: int
@@ -2636,6 +2645,7 @@ class JobFile(TypedDict):
     max_duration: NotRequired[float | str | None]
     env: NotRequired[dict[str, str]]
     secrets: NotRequired[list[SecretUse]]
+    data: NotRequired[list[DataUse]]
     artifacts: NotRequired[ArtifactRule | None]
     labels: NotRequired[dict[str, str]]
     retry: NotRequired[Retry]
@@ -2746,6 +2756,7 @@ class LiveJob(TypedDict):
         "CANCELLED",
     ]
     reason: LiveJobReason
+    fetching: NotRequired[str]
     model_type: NotRequired[str]
     command: NotRequired[str]
     total_steps: int
@@ -2989,6 +3000,7 @@ class Report(TypedDict):
     notices: NotRequired[list[str]]
     links: NotRequired[dict[str, str]]
     sdk: NotRequired[bool | None]
+    fetching: NotRequired[str | None]
     exit: NotRequired[dict[str, Any] | None]
 
 
@@ -3367,6 +3379,7 @@ class JobDetail(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    fetching: str | None
     model_type: str | None
     command: str | None
     total_steps: int

@@ -104,6 +104,13 @@ class Run:
         place.mkdir(parents=True, exist_ok=True)
         return place
 
+    def data(self, name: str) -> Path:
+        """The file or folder that the job file names so under `data`; outside the cluster `./data/<name>`."""
+        place = (self._settings.data_dir or Path("data")) / name
+        if not place.exists():
+            raise FileNotFoundError(f"there is no data {name!r}: {place} is not there")
+        return place
+
     @property
     def is_main(self) -> bool:
         return self.rank == 0

@@ -130,6 +130,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "state": people_state(run),
         "run_state": run.state,
         "reason": {"token": run.reason_token, "text": run.reason_text, "slurm": waiting_word(job, run)},
+        "fetching": run.fetching if state is State.LAUNCHING and run.fetching else None,
         "model_type": job.model_type.name if job.model_type else None,
         "command": job.spec.get("command"),
         "total_steps": job.total_steps,

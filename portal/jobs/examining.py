@@ -1,4 +1,5 @@
-"""What `manage.py doctor` says of where checkpoints go: a shared directory, a store, and what of it nodes keep."""
+"""What `manage.py doctor` says of where checkpoints go and data comes from: a shared directory, a store, and what of it
+nodes keep."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from django.conf import settings
 from evenkeel.store import StoreError
 
-from portal.jobs import checkpoint_store
+from portal.jobs import checkpoint_store, data
 from scheduling.executors.base import Finding
 
 MIB = 1 << 20
@@ -42,6 +43,15 @@ def examine_stores() -> Iterator[Finding]:
     if store.cache_dir:
         bound = f"at most {store.cache_bytes // MIB:,} MiB" if store.cache_bytes else "without a bound"
         yield Finding("cache", True, f"{store.cache_dir} of each node, {bound}")
+
+
+def examine_data() -> Iterator[Finding]:
+    """Which data jobs may name; of URLs the executor says it, for each node."""
+    files, where = settings.EVENKEEL_JOB_FILES, data.configured()
+    shared = f"any that nodes have; {files} is shared by all of them" if files else "any of this machine"
+    yield Finding("data by path", True, f"{shared}, as far as the job's account may read")
+    bound = f"at most {where.cache_bytes // MIB:,} MiB" if where.cache_bytes else "as much as the disk has"
+    yield Finding("data of a project", True, f"{bound} on each node")
 
 
 def _fix(error: str) -> str:

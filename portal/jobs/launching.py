@@ -7,7 +7,7 @@ from collections import defaultdict
 from django.conf import settings
 from django.db.models import Sum
 
-from portal.jobs import checkpoint_store, profiles, reporting, run_tokens
+from portal.jobs import checkpoint_store, data, profiles, reporting, run_tokens
 from portal.jobs.models import Accelerator, Hold, Job, Run
 from portal.material import environments, secrets
 from portal.material.models import RunMaterial
@@ -60,8 +60,9 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         code_subdir=code.get("subdir") or "" if code.get("git") or code.get("bundle") else None,
         environment=environment.digest if environment else None,
         environment_owner=environments.owner_of(environment) if environment else None,
-        secrets=(*secrets.given_to(job), *checkpoint_store.secrets()),
+        secrets=(*secrets.given_to(job), *checkpoint_store.secrets(), *data.secrets(job)),
         checkpoint_store=checkpoint_store.of_run(run),
+        data=data.of_job(job),
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
         gpu_share_percent=job.gpu_share_percent,
         gpu_memory_mib=job.gpu_memory_mib or None,

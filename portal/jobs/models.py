@@ -324,6 +324,8 @@ class Run(models.Model):
     reason_token = models.CharField(max_length=60, blank=True, default="")
     reason_text = models.TextField(blank=True, default="")
     reason_detail = models.JSONField(default=dict, blank=True)
+    #: While it launches: how far its data is, as its runner said last.
+    fetching = models.CharField(max_length=200, blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
     not_before = models.DateTimeField(null=True)
     epoch = models.PositiveIntegerField(default=0)

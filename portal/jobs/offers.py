@@ -117,9 +117,9 @@ def _occupants(
         "accelerator_id", "share_percent", "run__state", *_OF_OTHERS
     )
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for gpu, share_percent, state, *job in rows:
-        kind = KINDS.get(State(state), "moving")
-        found[gpu].append({"job": _others(*job, project_ids), "kind": kind, "share_percent": share_percent})
+    for gpu, share_percent, state, number, name, project_id, project in rows:
+        job, kind = _others(number, name, project_id, project, project_ids), KINDS.get(State(state), "moving")
+        found[gpu].append({"job": job, "kind": kind, "share_percent": share_percent})
     return found
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 import yaml
+from evenkeel.store import DATA_PROTOCOLS
 from evenkeel.yaml_loader import Loader
 from pydantic import (
     AfterValidator,
@@ -177,6 +179,68 @@ class SecretUse(Part):
         return self
 
 
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise ValueError("must be an absolute path, without ..")
+    return no_control(path)
+
+
+def _data_url(url: str) -> str:
+    try:
+        parts = urlsplit(no_control(url))
+    except ValueError:
+        raise ValueError("is no URL") from None
+    if "://" not in url or parts.scheme not in DATA_PROTOCOLS or "::" in url:
+        raise ValueError(f"must be a URL of {', '.join(DATA_PROTOCOLS)}, as s3://bucket/folder")
+    if "@" in parts.netloc:
+        raise ValueError("must hold neither user nor password: they belong in a secret of the project, named by secret")
+    if "?" in url or "#" in url or any(part in (".", "..") for part in parts.path.split("/")):
+        raise ValueError("must have no ?, no #, no . and no .. in its path")
+    if parts.scheme == "file" and (parts.netloc or not parts.path.strip("/")):
+        raise ValueError("must be written as file:///path")
+    if parts.scheme != "file" and not parts.netloc:
+        raise ValueError("names no bucket or host")
+    return url
+
+
+class DataUse(Part):
+    """What the job reads as EVENKEEL_DATA_DIR/<name>: a path of its nodes, or a URL that is fetched to them first."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")] = Field(examples=["imagenet"])
+    path: Annotated[str, Field(max_length=1_000), AfterValidator(_absolute)] | None = Field(
+        None, description="A file or folder of each node, opened as the job's account.", examples=["/shared/imagenet"]
+    )
+    url: Annotated[str, Field(max_length=1_000), AfterValidator(_data_url)] | None = Field(
+        None,
+        description="A file or folder in a store, kept in the node's cache.",
+        examples=["s3://datasets/imagenet"],
+    )
+    secret: SecretName | None = Field(
+        None, description="Secret of the project: a JSON object of the store's options, as key and secret."
+    )
+    read_only: bool = Field(True, description="False: of a path, the job's account must be able to write there, too.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> DataUse:
+        if bool(self.path) == bool(self.url):
+            raise ValueError("give either path or url")
+        if self.url and not self.read_only:
+            raise ValueError("read_only: false is for a path; what comes from a URL is a copy that others read, too")
+        if self.secret and (not self.url or self.url.startswith("file:")):
+            raise ValueError("secret is for the url of a store")
+        if self.variable == "DIR":
+            raise ValueError("EVENKEEL_DATA_DIR is the folder of all of them: choose another name")
+        return self
+
+    @property
+    def variable(self) -> str:
+        """The end of its variable's name."""
+        return self.name.upper().replace("-", "_")
+
+
+MAX_DATA = 16
+
+
 class ArtifactRule(Part):
     """Which files that a run leaves in EVENKEEL_ARTIFACT_DIR are kept, and for how long."""
 
@@ -252,6 +316,7 @@ class JobFile(Part):
     max_duration: Seconds | None = Field(None, description="Longest time in training, as 6h or seconds.")
     env: dict[str, Text] = Field({}, max_length=200)
     secrets: list[SecretUse] = Field([], max_length=50)
+    data: list[DataUse] = Field([], max_length=MAX_DATA, description="What it reads, by path or URL.")
     artifacts: ArtifactRule | None = None
     labels: dict[str, Line] = Field({}, max_length=50)
     retry: Retry = Retry()
@@ -280,6 +345,9 @@ class JobFile(Part):
         names = [use.env or f"file {use.file}" for use in self.secrets] + list(self.env)
         if doubled := [name for name, count in Counter(names).items() if count > 1]:
             raise ValueError(f"secrets: {doubled[0]} is given twice")
+        variables = Counter(use.variable for use in self.data)
+        if doubled := [name for name, count in variables.items() if count > 1]:
+            raise ValueError(f"data: EVENKEEL_DATA_{doubled[0]} would stand for two of them")
         return self
 
 
@@ -359,6 +427,8 @@ def hint_at(name: str, known: list[str]) -> str:
 
 def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:
     for part in path:
+        if part.isdecimal():  # of a list
+            continue
         annotation = model.model_fields[part].annotation if part in model.model_fields else None
         inner = [
             one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)

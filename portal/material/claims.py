@@ -24,11 +24,12 @@ def needs_preparation(spec: dict[str, Any]) -> bool:
 def find_problems(project: Project, job_file: JobFile) -> list[FieldProblem]:
     """What of it the project does not have or may not use."""
     problems = _code_problems(project, job_file)
-    missing = secrets.missing(project, [use.name for use in job_file.secrets])
-    for number, use in enumerate(job_file.secrets):
-        if use.name in missing:
-            said = f"{project.name} has no secret {use.name!r}."
-            problems.append(FieldProblem(f"secrets.{number}.name", said, "invalid"))
+    named = [(f"secrets.{number}.name", use.name) for number, use in enumerate(job_file.secrets)]
+    named += [(f"data.{number}.secret", use.secret) for number, use in enumerate(job_file.data) if use.secret]
+    missing = secrets.missing(project, [name for _, name in named])
+    for place, name in named:
+        if name in missing:
+            problems.append(FieldProblem(place, f"{project.name} has no secret {name!r}.", "invalid"))
     if job_file.environment:
         try:
             environments.find(project, job_file.environment.model_dump())
@@ -76,7 +77,8 @@ def _storage_problems(project: Project) -> list[FieldProblem]:
 
 def belongs_to_project(spec: dict[str, Any]) -> str | None:
     """What of a job another project does not have, in a word for people."""
-    if spec.get("secrets") or spec.get("code", {}).get("token_secret"):
+    of_data = any(use.get("secret") for use in spec.get("data", []))
+    if of_data or spec.get("secrets") or spec.get("code", {}).get("token_secret"):
         return "secrets"
     if spec.get("code", {}).get("git") or spec.get("code", {}).get("bundle"):
         return "code"

@@ -56,8 +56,13 @@ def _unsupported(spec: dict[str, Any], executor: Executor) -> str | None:
         (code.get("bundle"), executor.supports_bundles, "uploaded code"),
         (spec.get("environment"), executor.supports_environments, "an environment of its own"),
         (spec.get("secrets"), executor.supports_secrets, "secrets"),
+        (_fetches_data(spec), settings.EVENKEEL_DATASETS.cache_dir, "data by URL (EVENKEEL_DATA_CACHE_DIR is not set)"),
     )
     return next((words for asked, supported, words in wanted if asked and not supported), None)
+
+
+def _fetches_data(spec: dict[str, Any]) -> bool:
+    return any(use.get("url") for use in spec.get("data", []))
 
 
 def _wants_code(spec: dict[str, Any]) -> bool:

@@ -21,12 +21,14 @@ MIN_BYTES = SHORTEST_BYTES
 MAX_BYTES = 48 << 10  # an environment variable may have 128 KiB, name and all
 MAX_SECRETS = 200
 MAX_USERS = 20
-#: Names in job files: of secrets to inject, and of the token for the code. What is put in here are names of tables.
+#: Names in job files: of secrets to inject, of options for data, and of the token for the code. What is put in
+#: here are names of tables.
 _USERS = f"""
     SELECT used.name, (array_agg(job.number ORDER BY job.number))[1:%s]
     FROM {Job._meta.db_table} job JOIN {Run._meta.db_table} run ON run.id = job.run_id,
     LATERAL (
         SELECT jsonb_path_query(job.spec, '$.secrets[*].name') #>> '{{}}' AS name
+        UNION SELECT jsonb_path_query(job.spec, '$.data[*].secret') #>> '{{}}'
         UNION SELECT job.spec #>> '{{code,token_secret}}'
     ) used
     WHERE job.project_id = %s AND run.state = ANY(%s) AND used.name = ANY(%s)

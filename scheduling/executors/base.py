@@ -62,6 +62,29 @@ class CheckpointStore:
 
 
 @dataclass(frozen=True, slots=True)
+class DataEntry:
+    """What a job reads under `name`: a `path` of the node, or an fsspec `url`, fetched to the node first."""
+
+    name: str
+    path: str | None = None
+    url: str | None = None
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Options of the drivers, by name, travel as the secret `evenkeel.store.DATA_SECRET`. `cache_dir` is a directory of
+    each node's own, with `%n` for its name (empty: there is none, and no URL can be had); below it each project has
+    one, of at most `cache_bytes` (0: any number). `fetch_s`: how long a launch may take for all of it."""
+
+    entries: tuple[DataEntry, ...]
+    project_key: str
+    cache_dir: str = ""
+    cache_bytes: int = 0
+    fetch_s: float = 21_600.0
+
+
+@dataclass(frozen=True, slots=True)
 class Preparation:
     """Work on a project's files beside its runs, by its account: idempotent by (kind, key, attempt).
 
@@ -153,6 +176,7 @@ class LaunchRequest:
     resume_job_id: str | None = None
     resume_step: int | None = None
     checkpoint_store: CheckpointStore | None = None
+    data: Data | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +202,7 @@ class ExitInfo:
 
     reason: `done` (all steps), `stopped` (checkpointed as told), `user_error` (non-zero exit code),
     `signal` (killed by `signal`), `out_of_memory`, `time_limit`, `runner_lost`, `launch_failed`,
-    `not_prepared` (its code or environment cannot be had).
+    `not_prepared` (its code or environment cannot be had), `data_unavailable` (data that it names cannot be had).
     """
 
     reason: str
@@ -188,6 +212,8 @@ class ExitInfo:
     message: str = ""
     #: Whether the node, and neither the program nor somebody, brought it about; None: as its reason says.
     nodes_fault: bool | None = None
+    #: Trying again changes nothing, whatever its reason.
+    permanent: bool = False
 
     @property
     def is_nodes_fault(self) -> bool:
@@ -196,7 +222,7 @@ class ExitInfo:
     @property
     def retryable(self) -> bool:
         """A user program's own error is retried too (up to the job's limit); a time limit is not."""
-        return self.reason not in ("done", "stopped", "time_limit", "not_prepared")
+        return not self.permanent and self.reason not in ("done", "stopped", "time_limit", "not_prepared")
 
 
 class Executor(Protocol):

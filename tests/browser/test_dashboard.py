@@ -180,7 +180,7 @@ def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_porta
     page.get_by_role("radio", name=re.compile("digits_mlp")).click()
     page.get_by_label("Name", exact=True).fill("swept")
     page.get_by_label("Steps", exact=True).fill("50,000")
-    page.get_by_text("Array, environment, code").click()
+    page.get_by_text("Array, code, data").click()
     page.get_by_label("Array", exact=True).fill("0-5%1")
     page.keyboard.press("Control+Enter")
     expect(page).to_have_url(re.compile(r"/jobs\?array=\d+$"))

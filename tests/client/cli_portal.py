@@ -25,6 +25,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "state": "queued",
         "run_state": "WAITING_FOR_INITIAL_RESOURCE",
         "reason": {"token": "waiting", "text": "waits for GPUs", "slurm": "Resources"},
+        "fetching": None,
         "model_type": "resnet50",
         "command": None,
         "total_steps": 2000,

@@ -30,6 +30,7 @@ class Door:
     def __init__(self, behind: int) -> None:
         self._behind, self.port = behind, free_port()
         self.shut, self.bytes_per_s, self.carried = False, 0, 0
+        self.answers_bytes_per_s = 0  # of each connection
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
         self._open: list[socket.socket] = []
         threading.Thread(target=self._serve, daemon=True).start()
@@ -68,6 +69,8 @@ class Door:
                         self.carried += len(data)
                         if self.bytes_per_s:
                             time.sleep(len(data) / self.bytes_per_s)
+                    elif self.answers_bytes_per_s:
+                        time.sleep(len(data) / self.answers_bytes_per_s)
                     (store if one is client else client).sendall(data)
 
 

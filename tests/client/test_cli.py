@@ -334,3 +334,23 @@ class TestDependencies:
         assert result.exit_code == 1
         assert "afterok:12:13" in result.stderr
         assert not portal.submitted
+
+
+class TestData:
+    def test_options_name_data_beside_the_file_or_in_its_place(self, run: Run, portal: Portal, tmp_path: Path) -> None:
+        file = tmp_path / "job.yaml"
+        data = "[{name: a, url: s3://x/a, secret: KEY}, {name: b, path: /b}]"
+        file.write_text(f"total_steps: 5\nmodel_type: resnet50\ndata: {data}\n")
+        assert run("submit", str(file), "--data", "a=s3://y/a=1", "--data", "c=/c").exit_code == 0
+        assert portal.submitted[-1]["data"] == [
+            {"name": "a", "secret": "KEY", "url": "s3://y/a=1"},
+            {"name": "b", "path": "/b"},
+            {"name": "c", "path": "/c"},
+        ]
+
+    @pytest.mark.parametrize("text", ["a", "a=", "=/a"])
+    def test_what_is_not_of_that_form_is_refused(self, run: Run, portal: Portal, text: str) -> None:
+        result = run("submit", "--model", "resnet50", "--steps", "5", "--data", text)
+        assert result.exit_code == 1
+        assert "NAME=PATH or NAME=URL" in result.stderr
+        assert not portal.submitted

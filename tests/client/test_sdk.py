@@ -353,3 +353,15 @@ def test_a_rank_without_a_share_trains_on_one_sample_that_weighs_nothing() -> No
 
 def test_metrics_that_are_not_finite_are_null() -> None:
     assert [number(value) for value in (float("nan"), torch.tensor(2.5), float("inf"))] == [None, 2.5, None]
+
+
+def test_a_program_finds_its_data_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data" / "numbers").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with evenkeel.training(total_steps=1) as alone:
+        assert alone.data("numbers") == Path("data/numbers")
+    settings = Cluster(tmp_path).settings(EVENKEEL_DATA_DIR=tmp_path / "data")
+    with evenkeel.training(settings=settings) as run:
+        assert run.data("numbers") == tmp_path / "data" / "numbers"
+        with pytest.raises(FileNotFoundError, match="there is no data 'others'"):
+            run.data("others")

@@ -144,6 +144,7 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
                 ("Reason", clean(found["reason"]["text"])),
+                ("Launch", clean(found["fetching"] or "")),
                 ("Program", clean(found["model_type"] or found["command"] or "")),
                 ("Steps", f"{progress_text(found)} ({found['progress']:.0%})"),
                 ("GPUs", gpus_text(found)),

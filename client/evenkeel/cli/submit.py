@@ -52,6 +52,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--name", help="What the job is called."),
         click.option("--dependency", metavar="LIST", help="Queue after other jobs, as afterok:12:13 or singleton."),
         click.option("--array", metavar="INDICES", help="One job for each index, as 0-15 or 0-15%4: 4 at once."),
+        click.option("--data", multiple=True, metavar="NAME=PATH|URL", help="Data that it reads, by path or URL."),
         click.option(
             "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5."
         ),
@@ -96,6 +97,7 @@ def submit(
       evenkeel submit --steps 500 --name mine --code . -- python train.py --lr 0.1
       evenkeel submit evaluate.yaml --dependency afterok:12
       evenkeel submit sweep.yaml --array 0-15%4
+      evenkeel submit job.yaml --data imagenet=s3://datasets/imagenet
       generate-job | evenkeel submit - --idempotency-key "$CI_PIPELINE_ID"
     """
     job = job_file_of(command=ctx.meta.get(COMMAND_KEY), **parts)
@@ -151,6 +153,7 @@ def job_file_of(
     name: str | None,
     dependency: str | None,
     array: str | None,
+    data: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> Json:
     if file is None and model is None and command is None:
@@ -168,6 +171,8 @@ def job_file_of(
         job["gpus"] = {key: value for key, value in kept.items() if key not in ("min", "max", "share")} | _gpus(gpus)
     if dependency is not None:
         job["dependencies"] = _dependencies(dependency)
+    if data:
+        job["data"] = _data(job.get("data"), data)
     for setting in settings:
         set_value(job, setting)
     return job
@@ -182,6 +187,19 @@ def _dependencies(text: str) -> list[Json]:
             raise click.UsageError(f"--dependency: {part!r} is not of the form afterok:12:13")
         found += [{"type": kind, "job": int(job) if job.isdecimal() else job} for job in jobs] or [{"type": kind}]
     return found
+
+
+def _data(before: object, given: tuple[str, ...]) -> list[Json]:
+    """What the file names, and what options name beside it or in its place; the file's other keys stay."""
+    listed = before if isinstance(before, list) else []
+    found = {str(one.get("name")): dict(one) for one in listed if isinstance(one, dict)}
+    for text in given:
+        name, _, place = text.partition("=")
+        if not name or not place:
+            raise click.BadParameter(f"{text!r} is not NAME=PATH or NAME=URL", param_hint="--data")
+        kept = {key: value for key, value in found.get(name, {}).items() if key not in ("path", "url")}
+        found[name] = {"name": name} | kept | {"url" if "://" in place else "path": place}
+    return list(found.values())
 
 
 def read_job_file(file: str) -> Json:

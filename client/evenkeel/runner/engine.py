@@ -13,10 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.bringing import LOG_EVERY_S, Bringing, DataUnavailable, GivenUp
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
 from evenkeel.runner.leading import JOIN_S, Follower, NodesMissing, Party, RemoteWorker, understand
 from evenkeel.runner.listening import Listener
+from evenkeel.runner.output import RotatingLog
 from evenkeel.runner.processes import (
     Process,
     descendants,
@@ -71,8 +73,10 @@ class Runner:
         can_fork: bool,
         secrets: Secrets | None = None,
         storing: Storing | None = None,
+        data: Bringing | None = None,
     ) -> None:
-        self._dir, self._spec, self._can_fork, self._storing = epoch_dir, spec, can_fork, storing
+        self._dir, self._spec, self._can_fork, self._storing, self._data = epoch_dir, spec, can_fork, storing, data
+        self._fetching, self._logged_at = "", time.monotonic()
         self._secrets = secrets or Secrets()
         self._redactor = self._secrets.redactor()
         self._started = time.monotonic()
@@ -116,12 +120,19 @@ class Runner:
             self._finish(Verdict("stopped", "stopped before it started"))
             return
         try:
+            self._bring_data()
             self._settle_checkpoint()
             self._workers = self._start_workers()
         except StoreError as error:
             self._finish(self._not_gathered(f"the checkpoint to begin with cannot be had: {error}"))
             return
-        except NodesMissing as error:
+        except DataUnavailable as error:
+            verdict = Verdict(
+                "data_unavailable", str(error), permanent=error.permanent, nodes_fault=error.nodes_fault or None
+            )
+            self._finish(self._not_gathered(verdict))
+            return
+        except (NodesMissing, GivenUp) as error:
             self._finish(self._not_gathered(str(error)))
             return
         except OSError as error:
@@ -144,13 +155,51 @@ class Runner:
         verdict = judge(self._workers, self._heard, self._order, limits, self._oom, in_group)
         self._finish(replace(verdict, message="; ".join(filter(None, (verdict.message, unsaved)))))
 
+    def _bring_data(self) -> None:
+        """What the job names is on all of its nodes, or DataUnavailable; the portal hears how far it is."""
+        if self._data is None:
+            return
+        if self._party:
+            self._party.gather(self._is_over)
+        variables = self._data.bring(self._dir / "data", self._tell_progress, self._is_over)
+        for text in self._data.notices:
+            self._write_log(text)
+        while self._party and (words := self._party.tend_data()):
+            self._tell_progress(words)
+            if self._is_over():
+                raise GivenUp
+            time.sleep(TICK_S)
+        self._spec = self._spec.with_variables(variables)
+        self._fetching, self._started = "", time.monotonic()
+
+    def _is_over(self) -> bool:
+        return self._asked_to_stop() or self._ordered is not None
+
+    def _tell_progress(self, words: str) -> None:
+        """In reports, and in the logs, where people look for what a launch does."""
+        if self._party:
+            self._party.tend_data()
+        self._fetching = words
+        if (now := time.monotonic()) - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            log.info("%s", words)
+            self._write_log(words)
+        if now >= self._report_at:
+            self._report_when_due(False)
+            self._reporter.send_now()
+
+    def _write_log(self, words: str) -> None:
+        first = RotatingLog(self._dir / "logs" / "rank0.log", self._spec.log_bytes)
+        first.write(self._redactor.clean_text(f"[evenkeel] {words}\n").encode())
+        first.close()
+
     def _settle_checkpoint(self) -> None:
         """With a store: the checkpoint to begin with is on this node, or StoreError."""
         if self._storing is None:
             return
         self._spec = self._spec.with_checkpoints_in(self._storing.directory)
         most_s = JOIN_S / 2 if self._party else float("inf")  # the other nodes wait
-        self._storing.settle(lambda: self._asked_to_stop() or self._ordered is not None, most_s)
+        self._storing.settle(self._is_over, most_s)
         self._reporter.answered_at = time.monotonic()  # nothing was asked of the portal meanwhile
 
     def _await_store(self) -> str:
@@ -165,13 +214,13 @@ class Runner:
 
     def _below(self) -> list[Process]:
         """The program's processes: what carries checkpoints is ours."""
-        carrier = self._storing.pid if self._storing else None
-        return [process for process in descendants(os.getpid()) if process.pid != carrier]
+        ours = {one.pid for one in (self._storing, self._data) if one}
+        return [process for process in descendants(os.getpid()) if process.pid not in ours]
 
     def _start_workers(self) -> list[Worker]:
         if self._party is None:
             return start_workers(self._spec, self._dir / "logs", self._can_fork, self._secrets)
-        self._party.gather(lambda: self._asked_to_stop() or self._ordered is not None)
+        self._party.gather(self._is_over)
         place, others = self._party.start(self._storing.chosen if self._storing else None)
         try:
             return [*start_workers(self._spec, self._dir / "logs", False, self._secrets, place), *others]
@@ -179,13 +228,14 @@ class Runner:
             self._party.dismiss()
             raise
 
-    def _not_gathered(self, why: str) -> Verdict:
+    def _not_gathered(self, why: str | Verdict) -> Verdict:
         if self._party:
             self._party.dismiss()
         if self._ordered is Order.KILL:
             return Verdict("signal", "killed on request", signal=int(signal.SIGKILL))
-        early = self._ordered is not None or self._asked_to_stop()
-        return Verdict("stopped", "stopped before it started") if early else Verdict("launch_failed", why)
+        if self._is_over():
+            return Verdict("stopped", "stopped before it started")
+        return why if isinstance(why, Verdict) else Verdict("launch_failed", why)
 
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector, woken_by_signals() as signals:
@@ -412,11 +462,16 @@ class Runner:
             # Of several nodes only one's own is known.
             "gpu_utilisation": None if self._party else self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
             "resources": self._sampler.take(),
-            "notices": [*self._heard.take_notices(), *(self._storing.take_notices() if self._storing else ())],
+            "notices": self._take_notices(),
+            "fetching": self._fetching or None,
             "links": self._heard.links,
             "sdk": self._speaks_sdk(ended=exit_record is not None),
             "exit": exit_record,
         }
+
+    def _take_notices(self) -> list[str]:
+        others = [one.take_notices() for one in (self._storing, self._data) if one]
+        return [*self._heard.take_notices(), *(notice for notices in others for notice in notices)]
 
     def _finish(self, verdict: Verdict) -> None:
         record = {
@@ -425,8 +480,11 @@ class Runner:
             "signal": verdict.signal,
             "step": self._heard.step,
             "message": self._redactor.clean_text(verdict.message),
+            "permanent": verdict.permanent,
+            "nodes_fault": verdict.nodes_fault,
             "at": time.time(),
         }
+        self._fetching = ""
         log.info("ended: %s %s", record["reason"], record["message"])
         self._reporter.put(self._redactor.clean_object(self._report(record)), urgent=True)
         if not self._workers:

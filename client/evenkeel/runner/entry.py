@@ -11,6 +11,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from evenkeel.runner import bringing
+from evenkeel.runner.bringing import Bringing
 from evenkeel.runner.engine import Runner
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.following import FollowingRunner
@@ -70,9 +72,10 @@ def follow_epoch(epoch_dir: Path, node: str) -> None:
         set_name(f"ek-runner-{spec.epoch}")
         adopt_orphans()
         forbid_new_privileges()
-        limit_resources(spec.limits)
         secrets = read_secrets(epoch_dir)
-        runner = FollowingRunner(epoch_dir, spec, node, secrets)
+        data = _bringing(spec, secrets, node)
+        limit_resources(spec.limits)
+        runner = FollowingRunner(epoch_dir, spec, node, secrets, data)
         signal.signal(signal.SIGTERM, lambda *_: runner.ask_to_end())
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, lambda *_: None)
@@ -95,6 +98,11 @@ def read_secrets(epoch_dir: Path) -> Secrets:
         return Secrets()
 
 
+def _bringing(spec: LaunchSpec, secrets: Secrets, node: str = "") -> Bringing | None:
+    terms = bringing.Terms.of(spec, secrets, node)
+    return Bringing(terms) if terms else None
+
+
 def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     spec = LaunchSpec.read(epoch_dir)
     set_name(f"ek-runner-{spec.epoch}")
@@ -103,8 +111,9 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     secrets = Secrets.read(handed.secrets) if handed.secrets is not None else read_secrets(epoch_dir)
     terms = Terms.of(spec, secrets)
     storing = Storing(terms) if terms else None  # its process is not the job's: before the limits
+    data = _bringing(spec, secrets)
     limit_resources(spec.limits)
-    runner = Runner(epoch_dir, spec, can_fork=can_fork, secrets=secrets, storing=storing)
+    runner = Runner(epoch_dir, spec, can_fork=can_fork, secrets=secrets, storing=storing, data=data)
     signal.signal(signal.SIGTERM, lambda *_: runner.order(Order.STOP))
     signal.signal(signal.SIGUSR1, lambda *_: runner.order(Order.KILL))
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
@@ -121,6 +130,8 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     finally:
         if storing:
             storing.close()
+        if data:
+            data.close()
         (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
 
 

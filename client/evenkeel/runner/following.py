@@ -15,6 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from evenkeel.runner.bringing import Bringing, DataUnavailable, GivenUp
 from evenkeel.runner.channel import Channel, Message, join
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.leading import HEAD_FILE, JOIN_S, SILENCE_S
@@ -36,8 +37,10 @@ LAST_WORDS_S = 0.3
 
 
 class FollowingRunner:
-    def __init__(self, epoch_dir: Path, spec: LaunchSpec, node: str, secrets: Secrets) -> None:
-        self._dir, self._node, self._secrets = epoch_dir, node, secrets
+    def __init__(
+        self, epoch_dir: Path, spec: LaunchSpec, node: str, secrets: Secrets, data: Bringing | None = None
+    ) -> None:
+        self._dir, self._node, self._secrets, self._data = epoch_dir, node, secrets, data
         self._own = epoch_dir / f"node-{node}"
         (self._own / "sdk").mkdir(mode=0o700, parents=True, exist_ok=True)
         self._spec = spec
@@ -45,7 +48,7 @@ class FollowingRunner:
         self._workers: list[Worker] = []
         self._ended: list[tuple[float, Worker, int]] = []  # and not told yet
         self._leave = self._asked_to_end = False
-        self._errors_told, self._usage_at = 0, 0.0
+        self._errors_told, self._usage_at, self._progress_at = 0, 0.0, 0.0
         self._oom_kills = kernel_oom_kills()
 
     def ask_to_end(self) -> None:
@@ -54,7 +57,11 @@ class FollowingRunner:
 
     def run(self) -> None:
         self._channel = self._join()
+        if not self._bring_data():
+            return
         start = self._channel.wait(JOIN_S)
+        while start is not None and start.get("kind") == "beat":  # the others still fetch their data
+            start = self._channel.wait(JOIN_S)
         if start is None or start.get("kind") != "start":
             log.info("the first node's runner is gone")
             return
@@ -69,6 +76,27 @@ class FollowingRunner:
             self._channel.send({"kind": "failed", "text": f"the program could not be started on {self._node}: {error}"})
         self._watch()
         self._end_descendants()
+
+    def _bring_data(self) -> bool:
+        """What the job names is on this node, too; False where it cannot be had, which the first node is told."""
+        if self._data is None:
+            return True
+        try:
+            variables = self._data.bring(self._own / "data", self._tell_progress, lambda: not self._is_wanted())
+        except DataUnavailable as error:
+            self._channel.send({"kind": "no_data", "text": str(error), "permanent": error.permanent,
+                                "nodes_fault": error.nodes_fault})  # fmt: skip
+            return False
+        except GivenUp:
+            return False
+        self._spec = self._spec.with_variables(variables)
+        self._channel.send({"kind": "data", "done": True})
+        return True
+
+    def _tell_progress(self, words: str) -> None:
+        if (now := time.monotonic()) >= self._progress_at:
+            self._progress_at = now + USAGE_S
+            self._channel.send({"kind": "data", "text": words, "done": False})
 
     def _bring(self, chosen: Message | None) -> bool:
         """With a store: the checkpoint that the first node begins with is here, too. Signs of life are given meanwhile;

@@ -30,6 +30,7 @@ from evenkeel.runner.processes import (
 )
 from evenkeel.runner.reports import write_atomically
 from evenkeel.store import DRIVERS
+from evenkeel.store.offers import offers
 
 PLAN = "plan.json"
 KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
@@ -183,9 +184,10 @@ def _has_mark(pid: int, epoch_dir: str) -> bool:
     return False
 
 
-def probe(shared: str, nonce: str, api_url: str) -> dict[str, Any]:
+def probe(shared: str, nonce: str, api_url: str, data_cache_dir: str, node: str) -> dict[str, Any]:
     """What an administrator wants to know of a node: versions, clock, account, whether it sees the shared files and
-    reaches the portal. Leaves a file `NONCE.HOST.PID` beside that named NONCE, for the asking side to see."""
+    reaches the portal, which data it can have. Leaves a file `NONCE.HOST.PID` beside that named NONCE, for the asking
+    side to see."""
     found: dict[str, Any] = {
         "at": time.time(),
         "host": socket.gethostname(),
@@ -195,6 +197,7 @@ def probe(shared: str, nonce: str, api_url: str) -> dict[str, Any]:
         "evenkeel": evenkeel.__version__,
         "torch": importlib.util.find_spec("torch") is not None,
         "drivers": [name for name in DRIVERS if importlib.util.find_spec(name) is not None],
+        "data": offers(data_cache_dir, node),
         "wrote": f"{nonce}.{socket.gethostname()}.{os.getpid()}",
     }
     try:

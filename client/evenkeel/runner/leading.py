@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.bringing import DataUnavailable
 from evenkeel.runner.channel import Channel, Door, Message
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.reports import write_atomically
@@ -58,6 +60,8 @@ class Follower:
     channel: Channel
     workers: list[RemoteWorker] = field(default_factory=list)
     usage: dict[str, float] = field(default_factory=dict)
+    fetching: str = ""  # how far it is with its data
+    has_data: bool = False
     problem: str = ""  # why it could not begin, in its words
 
 
@@ -83,6 +87,8 @@ class Party:
 
     def gather(self, given_up: Callable[[], bool]) -> None:
         """Until every node has come; NodesMissing where one does not, or where waiting is given up."""
+        if self.followers:
+            return
         give_up_at, came = time.monotonic() + JOIN_S, dict[str, Channel]()
         while missing := sorted(self._others.keys() - came.keys()):
             if given_up() or time.monotonic() > give_up_at:
@@ -97,6 +103,36 @@ class Party:
                 channel.close()
         self._door.close()
         self.followers = [Follower(node, came[node]) for node in self._others]
+
+    def tend_data(self) -> str:
+        """While data is fetched: signs of life, and how far the others are; empty once all have theirs. Raises
+        NodesMissing, and DataUnavailable in the words of the one that cannot have it."""
+        now, words = time.monotonic(), ""
+        if now >= self._beat_at:
+            self._beat_at = now + BEAT_S
+            for follower in self.followers:
+                follower.channel.send({"kind": "beat"})
+        for follower in self.followers:
+            channel = follower.channel
+            while channel.open and select.select([channel], [], [], 0)[0]:
+                for message in channel.receive():
+                    self._hear_of_data(message, follower)
+            if not follower.has_data:
+                words = words or f"{follower.fetching or 'waiting'} on {follower.node}"
+                if not channel.open or now - channel.heard_at > SILENCE_S:
+                    raise NodesMissing(f"node {follower.node} was lost while data was fetched")
+        return words
+
+    @staticmethod
+    def _hear_of_data(message: Message, follower: Follower) -> None:
+        match message.get("kind"):
+            case "data":
+                follower.fetching, follower.has_data = str(message.get("text"))[:200], bool(message.get("done"))
+            case "no_data":
+                text = f"{str(message.get('text'))[:400]} (on {follower.node})"
+                raise DataUnavailable(
+                    text, permanent=bool(message.get("permanent")), nodes_fault=bool(message.get("nodes_fault"))
+                )
 
     def start(self, chosen: dict[str, Any] | None = None) -> tuple[Place, list[RemoteWorker]]:
         """Where our own workers stand, and those that the others are told to start; `chosen`: the checkpoint that they

@@ -58,6 +58,10 @@ class Reporter:
     def start(self) -> None:
         threading.Thread(target=self._send_forever, name="reports", daemon=True).start()
 
+    def send_now(self) -> None:
+        """Before `start`: there is no thread yet that could do it."""
+        self._send_all()
+
     def put(self, report: dict[str, Any], *, urgent: bool) -> None:
         self._seq += 1
         content = report | {"seq": self._seq, "sent_at": time.time()}

@@ -13,7 +13,10 @@ from typing import Any
 
 from evenkeel.runner.files import create_private
 from evenkeel.runner.redaction import Redactor
-from evenkeel.store import STORE_SECRET
+from evenkeel.store import DATA_SECRET, STORE_SECRET
+
+#: Options of drivers that are no secrets.
+PLAIN_OPTIONS = frozenset({"endpoint_url", "region_name", "username", "host"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Secrets:
     variables: dict[str, str] = field(default_factory=dict, repr=False)
     files: dict[str, str] = field(default_factory=dict, repr=False)
     store: dict[str, Any] = field(default_factory=dict, repr=False)  # options of the checkpoint store's driver
+    data: dict[str, Any] = field(default_factory=dict, repr=False)  # name of data -> options of its driver
     _hidden: tuple[str, ...] = field(default=(), repr=False)  # those of its values that are credentials
 
     @classmethod
@@ -31,13 +35,15 @@ class Secrets:
         with os.fdopen(fd, "rb") as file:
             file.seek(0)
             entries = json.load(file)
-        stores = (json.loads(entry["value"]) for entry in entries if entry["name"] == STORE_SECRET)
-        store: dict[str, Any] = next(stores, {"options": {}, "credentials": {}})
+        ours = {entry["name"]: entry["value"] for entry in entries if entry["name"] in (STORE_SECRET, DATA_SECRET)}
+        store = json.loads(ours.get(STORE_SECRET, '{"options": {}, "credentials": {}}'))
+        data = json.loads(ours.get(DATA_SECRET, "{}"))
         return cls(
             {entry["env"]: entry["value"] for entry in entries if entry["env"]},
             {entry["file"]: entry["value"] for entry in entries if entry["file"]},
             {**store["options"], **store["credentials"]},
-            tuple(_strings(store["credentials"])),
+            data,
+            (*_strings(store["credentials"]), *_strings(data)),
         )
 
     def redactor(self) -> Redactor:
@@ -60,8 +66,10 @@ class Secrets:
 
 
 def _strings(value: Any) -> Iterator[str]:
+    """What a log may not repeat: all but the address, which says what is wrong."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner)
+        for name, inner in value.items():
+            if name not in PLAIN_OPTIONS:
+                yield from _strings(inner)

@@ -68,6 +68,7 @@ class LaunchSpec:
     addresses: Mapping[str, str] = field(default_factory=dict)  # of nodes that the engine may choose
     engine_picks_devices: bool = False  # which GPUs it is comes in the runner's own CUDA_VISIBLE_DEVICES
     checkpoint_store: Mapping[str, Any] | None = None  # scheduling.executors.base.CheckpointStore; None: there is none
+    data: Mapping[str, Any] | None = None  # scheduling.executors.base.Data, and project_key; None: it names none
     lease_s: float | None = None  # without the portal's answer for so long it checkpoints and stops; None: never
 
     @classmethod
@@ -102,7 +103,10 @@ class LaunchSpec:
         return os.environ.get("EVENKEEL_NODE") or (self.nodes[0]["name"] if self.nodes else socket.gethostname())
 
     def with_checkpoints_in(self, directory: Path) -> LaunchSpec:
-        return replace(self, environment=self.environment | {"EVENKEEL_CHECKPOINT_DIR": str(directory)})
+        return self.with_variables({"EVENKEEL_CHECKPOINT_DIR": str(directory)})
+
+    def with_variables(self, variables: Mapping[str, str]) -> LaunchSpec:
+        return replace(self, environment=self.environment | dict(variables))
 
     def alone(self, port: int) -> Place:
         return Place(0, self.workers, "127.0.0.1", port)

@@ -33,6 +33,8 @@ class Verdict:
     message: str = ""
     exit_code: int | None = None
     signal: int | None = None
+    permanent: bool = False  # trying again changes nothing
+    nodes_fault: bool | None = None
 
 
 def judge(

@@ -24,6 +24,7 @@ class Settings:
     distributed_timeout_s: float
     artifact_dir: Path | None = None
     gpu_memory_mib: int | None = None  # None: no limit
+    data_dir: Path | None = None
     local_world_size: int | None = None  # None: all ranks are on this node
 
     @property
@@ -60,5 +61,6 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         distributed_timeout_s=float(env.get("EVENKEEL_DISTRIBUTED_TIMEOUT_S") or 300),
         artifact_dir=path("EVENKEEL_ARTIFACT_DIR"),
         gpu_memory_mib=integer("EVENKEEL_GPU_MEMORY_MIB", 0) or None,
+        data_dir=path("EVENKEEL_DATA_DIR"),
         local_world_size=integer("LOCAL_WORLD_SIZE", 0) or None,
     )

@@ -2,7 +2,7 @@
 
 JSON lines on stdin and stdout. The first says where the store is, with its credentials: these are in no argument and
 no environment. Each further one asks for something and is answered by one line with `ok`; while something is carried,
-lines with `bytes` are signs of life.
+lines with `bytes` are signs of life. For data the first line is empty, and each question says where it lies.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any
 
 from evenkeel.runner.processes import die_with_parent, prctl
 from evenkeel.runner.redaction import Redactor
-from evenkeel.store import StoreError, TakenOver
+from evenkeel.store import Denied, NodeFault, TakenOver, in_words
 from evenkeel.store.cache import make_room
+from evenkeel.store.data import Wish, bring_data, look_at_path
 from evenkeel.store.objects import Store, Stored
 from evenkeel.store.settling import Wanted, bring, note_base, settle
 
 TELL_S = 0.5
 PR_SET_DUMPABLE = 4
+_KINDS = {"taken_over": TakenOver, "denied": Denied, "node": NodeFault}
 
 
 class Service:
@@ -86,6 +88,26 @@ class Service:
         return {"stored": asdict(stored), "seconds": seconds}
 
 
+class DataService:
+    """What it brought stays locked against eviction for as long as the process lives."""
+
+    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
+        self._say = say
+        self._held: list[int] = []
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        match asked["ask"]:
+            case "path":
+                return {"place": look_at_path(str(asked["path"]), writable=bool(asked["writable"]))}
+            case "data":
+                wish = Wish(asked["url"], asked["options"], Path(asked["cache"]), asked["cache_bytes"], asked["wait_s"])
+                brought, held = bring_data(wish, self._say)
+                self._held.append(held)
+                return asdict(brought)
+            case other:
+                raise ValueError(f"nobody knows how to {other!r}")
+
+
 def _stored(content: dict[str, Any]) -> Stored:
     files = tuple((str(name), int(size), str(sha)) for name, size, sha in content["files"])
     return Stored(int(content["step"]), str(content["id"]), files, float(content["written_at"]))
@@ -101,12 +123,6 @@ def _room(asked: dict[str, Any]) -> Callable[[int], None]:
     return make
 
 
-def in_words(error: Exception) -> str:
-    if isinstance(error, StoreError):
-        return str(error)
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:400].rstrip(": ")
-
-
 def main() -> None:
     die_with_parent(os.getppid())
     prctl(PR_SET_DUMPABLE, 0)  # what runs as the same account cannot read the credentials out of this process
@@ -117,22 +133,22 @@ def main() -> None:
         out.write(json.dumps(answer) + "\n")
         out.flush()
 
-    opened: Service | Exception | None = None
+    opened: Service | DataService | Exception | None = None
     redactor = Redactor(())
     for line in sys.stdin:
         asked = json.loads(line)
-        if opened is None:
+        if "options" in asked:
             redactor = Redactor(_values(asked["options"]))
         try:
             if opened is None:
-                opened = _open(asked, say)
-            elif isinstance(opened, Service):
-                say({"ok": True, **opened.answer(asked)})
-            else:
+                opened = _open(asked, say) if asked else DataService(say)
+            elif isinstance(opened, Exception):
                 raise opened
+            else:
+                say({"ok": True, **opened.answer(asked)})
         except Exception as error:
-            words = redactor.clean_text(in_words(error))
-            say({"ok": False, "error": words, "taken_over": isinstance(error, TakenOver)})
+            kind = next((name for name, of in _KINDS.items() if isinstance(error, of)), "")
+            say({"ok": False, "error": redactor.clean_text(in_words(error)), "kind": kind})
 
 
 def _values(options: dict[str, Any]) -> Iterator[str]:

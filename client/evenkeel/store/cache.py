@@ -1,4 +1,5 @@
-"""The checkpoints of jobs on a node, `CACHE/<job>/`, within a bound of bytes: the least recently used job's go first.
+"""What a node keeps, within a bound of bytes: checkpoints of jobs, `CACHE/<job>/`, and data, `CACHE/<key>/`. The least
+recently used go first.
 
 What is in use is locked and stays. What never reached the store goes like the rest once it is the oldest.
 """
@@ -9,9 +10,14 @@ import contextlib
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+from evenkeel.store import StoreError
+
 LOCK = ".lock"
+RESERVED = ".reserved"  # how many bytes a directory is about to have
+ROOM = ".room"  # locked by whoever reckons
 
 
 def use(directory: Path) -> int:
@@ -41,6 +47,35 @@ def make_room(cache: Path, bound: int, wanted: int = 0) -> list[str]:
     return removed
 
 
+def reserve(cache: Path, place: Path, bound: int, wanted: int) -> None:
+    """Room for `wanted` bytes more in `place`, which is in use, within `bound` (0: none) and on the disk. StoreError
+    where there is none without what is in use."""
+    with _reckoning(cache):
+        unreserve(place)
+        most = sum(map(_on_disk, _directories(cache))) + shutil.disk_usage(cache).free
+        most = min(most, bound) if bound else most
+        make_room(cache, most, wanted)
+        left = most - sum(map(_size, _directories(cache)))
+        if wanted > left:
+            free = f"{max(left, 0):,} of {most:,} are not in use"
+            raise StoreError(f"{wanted:,} bytes more do not fit into {cache}: {free}")
+        (place / RESERVED).write_text(str(_size(place) + wanted))
+
+
+def unreserve(place: Path) -> None:
+    (place / RESERVED).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _reckoning(cache: Path) -> Iterator[None]:
+    fd = os.open(cache / ROOM, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)  # for as long as listing takes
+        yield
+    finally:
+        os.close(fd)
+
+
 def _directories(cache: Path) -> list[Path]:
     with contextlib.suppress(FileNotFoundError):
         return [path for path in cache.iterdir() if (path / LOCK).is_file() and not path.is_symlink()]
@@ -54,6 +89,13 @@ def _used_at(path: Path) -> float:
 
 
 def _size(path: Path) -> int:
+    """What it has, or is about to have."""
+    with contextlib.suppress(OSError, ValueError):
+        return max(_on_disk(path), int((path / RESERVED).read_text()))
+    return _on_disk(path)
+
+
+def _on_disk(path: Path) -> int:
     total = 0
     for place, _, names in os.walk(path):
         for name in names:

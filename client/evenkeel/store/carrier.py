@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenkeel.store import StoreError, TakenOver
+from evenkeel.store import Denied, NodeFault, StoreError, TakenOver
 
 STALL_S = 120.0  # without a sign of life it hangs
 MAX_LINE = 1 << 20
+_ERRORS = {"taken_over": TakenOver, "denied": Denied, "node": NodeFault}
 #: Of our own environment only these reach the process: how to find the way out, and what a site gives its machines.
 _PASSED = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY",
            "LD_LIBRARY_PATH")  # fmt: skip
@@ -35,8 +36,11 @@ class Address:
 
 
 class Carrier:
-    def __init__(self, address: Address, stall_s: float = STALL_S) -> None:
+    """`address` None: of data, where each question says where it lies."""
+
+    def __init__(self, address: Address | None, stall_s: float = STALL_S) -> None:
         self._stall_s, self._buffer = stall_s, b""
+        self.told: dict[str, Any] = {}  # the last sign of life
         kept = {name: os.environ[name] for name in _PASSED if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "evenkeel.store"],
@@ -48,11 +52,12 @@ class Carrier:
         )
         self.pid = self._process.pid
         self.idle, self._heard_at = True, time.monotonic()
-        self._send({"url": address.url, "options": dict(address.options), "prefix": address.prefix})
+        opening = {"url": address.url, "options": dict(address.options), "prefix": address.prefix} if address else {}
+        self._send(opening)
 
     def ask(self, what: str, **more: Any) -> None:
         """Begins; `poll` or `wait` give the answer."""
-        self.idle, self._heard_at = False, time.monotonic()
+        self.idle, self._heard_at, self.told = False, time.monotonic(), {}
         self._send({"ask": what, **more})
 
     def poll(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
@@ -76,10 +81,11 @@ class Carrier:
         for line in lines:
             answer: dict[str, Any] = json.loads(line)
             if "ok" not in answer:
+                self.told = answer
                 continue
             self.idle = True
             if not answer["ok"]:
-                raise (TakenOver if answer.get("taken_over") else StoreError)(str(answer["error"]))
+                raise _ERRORS.get(answer.get("kind", ""), StoreError)(str(answer["error"]))
             return answer
         return None
 

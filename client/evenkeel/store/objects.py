@@ -51,12 +51,8 @@ class Store:
     """`url` with the driver's `options`; everything below `prefix` is one job's. Raises whatever the driver does."""
 
     def __init__(self, url: str, options: Mapping[str, Any], prefix: str, tell: Callable[[int], None] = lambda _: None):
-        import fsspec
-
-        protocol = fsspec.utils.get_protocol(url)
+        protocol, self._fs, self._root = open_driver(url, options)
         self._flat = protocol in _OBJECT_STORES
-        self._fs, root = fsspec.core.url_to_fs(url, **_complete(protocol, options))
-        self._root = root.rstrip("/")
         self._base = f"{self._root}/{prefix}" if prefix else self._root
         self.tell = tell  # of bytes carried or looked at: a sign of life
 
@@ -271,6 +267,15 @@ class Store:
         except (FileNotFoundError, ValueError):
             return None
         return content if isinstance(content, dict) else None
+
+
+def open_driver(url: str, options: Mapping[str, Any]) -> tuple[str, Any, str]:
+    """Protocol, the driver's file system, and the path in it."""
+    import fsspec
+
+    protocol = fsspec.utils.get_protocol(url)
+    fs, root = fsspec.core.url_to_fs(url, **_complete(protocol, options))
+    return protocol, fs, root.rstrip("/")
 
 
 def _complete(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:

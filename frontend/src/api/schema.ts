@@ -3965,6 +3965,33 @@ export interface components {
             /** @description Of an estimate: nine of ten such estimates are off by no more; 0.3 is 30 % either way. */
             relative_error: number | null;
         };
+        /** @description What the job reads as EVENKEEL_DATA_DIR/<name>: a path of its nodes, or a URL that is fetched to them first. */
+        DataUse: {
+            /** @example imagenet */
+            name: string;
+            /**
+             * @description A file or folder of each node, opened as the job's account.
+             * @default null
+             * @example /shared/imagenet
+             */
+            path: string | null;
+            /**
+             * @description A file or folder in a store, kept in the node's cache.
+             * @default null
+             * @example s3://datasets/imagenet
+             */
+            url: string | null;
+            /**
+             * @description Secret of the project: a JSON object of the store's options, as key and secret.
+             * @default null
+             */
+            secret: string | null;
+            /**
+             * @description False: of a path, the job's account must be able to write there, too.
+             * @default true
+             */
+            read_only: boolean;
+        };
         Delayed: {
             job: components["schemas"]["OthersJob"];
             /** @description So much later the middle of its expected start would be. */
@@ -4767,6 +4794,11 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /**
+             * @description While it launches and data is fetched: how far that is.
+             * @example fetching data imagenet: 1.2 of 4.0 GiB
+             */
+            fetching: string | null;
             model_type: string | null;
             command: string | null;
             total_steps: number;
@@ -4909,6 +4941,11 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /**
+             * @description While it launches and data is fetched: how far that is.
+             * @example fetching data imagenet: 1.2 of 4.0 GiB
+             */
+            fetching: string | null;
             model_type: string | null;
             command: string | null;
             total_steps: number;
@@ -5098,6 +5135,11 @@ export interface components {
             };
             /** @default [] */
             secrets: components["schemas"]["SecretUse"][];
+            /**
+             * @description What it reads, by path or URL.
+             * @default []
+             */
+            data: components["schemas"]["DataUse"][];
             /** @default null */
             artifacts: components["schemas"]["ArtifactRule"] | null;
             /** @default {} */
@@ -5406,6 +5448,7 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["LiveJobReason"];
+            fetching?: string;
             model_type?: string;
             command?: string;
             total_steps: number;
@@ -6866,6 +6909,8 @@ export interface components {
             /** @default null */
             sdk: boolean | null;
             /** @default null */
+            fetching: string | null;
+            /** @default null */
             exit: {
                 [key: string]: unknown;
             } | null;
@@ -6876,6 +6921,7 @@ export interface components {
              * @example kill
              */
             command: string | null;
+            /** @description When the next report is due; later where very many runs report. */
             next_report_s: number;
             /** @description What the job is to do; it may have grown since the launch. */
             total_steps: number;

@@ -5,6 +5,7 @@ export function fullJob(job: LiveJob): Job {
   return {
     ...job,
     owner: job.owner ?? null,
+    fetching: job.fetching ?? null,
     model_type: job.model_type ?? null,
     command: job.command ?? null,
     gpus: { ...job.gpus, max: job.gpus.max ?? null, memory_mib: job.gpus.memory_mib ?? null },

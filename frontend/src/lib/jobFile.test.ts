@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { gpusOf, halfOf, parseDependencies, parsePairs, parseYaml, partAsked, readPath, showDependencies, showPairs, toYaml, wholeOf, writePath } from "./jobFile";
+import { dataOf, gpusOf, halfOf, parseData, parseDependencies, parsePairs, parseYaml, partAsked, readPath, showData, showDependencies, showPairs, toYaml, wholeOf, writePath } from "./jobFile";
 
 describe("a job file", () => {
   it("goes through YAML and back unchanged", () => {
@@ -75,4 +75,20 @@ describe("aliases", () => {
     expect(problems[0]?.message).toContain("alias");
   });
   it("reads one that does not", () => expect(parseYaml("a: &x [1]\nb: *x\n").file).toEqual({ a: [1], b: [1] }));
+});
+
+describe("data of a job file", () => {
+  const file = [{ name: "images", url: "s3://datasets/images", secret: "STORE" }, { name: "labels", path: "/shared/labels", read_only: false }];
+
+  it("is a line each, and what a line does not say stays", () => {
+    expect(showData(file)).toBe("images=s3://datasets/images\nlabels=/shared/labels");
+    expect(parseData(showData(file), file)).toEqual(file);
+    expect(parseData("images=s3://other/images\n\nnew = /a=b\n", file)).toEqual([{ name: "images", url: "s3://other/images", secret: "STORE" }, { name: "new", path: "/a=b" }]);
+  });
+
+  it("is none where nothing is named, and left to the portal where it is something else", () => {
+    expect(parseData("\n", file)).toBeUndefined();
+    expect([dataOf(undefined), dataOf("x"), dataOf([1, { path: "/a" }])]).toEqual([[], [], [{ name: "", path: "/a" }]]);
+    expect(parseData("images", undefined)).toEqual([{ name: "images", path: "" }]);
+  });
 });

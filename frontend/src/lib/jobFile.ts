@@ -53,7 +53,7 @@ export function wholeOf({ share: _share, memory: _memory, ...gpus }: JobFile): J
 
 export const ORDER = [
   "name", "project", "model_type", "command", "code", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
-  "priority", "nice", "qos", "partition", "deadline", "max_cost", "max_duration", "env", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
+  "priority", "nice", "qos", "partition", "deadline", "max_cost", "max_duration", "env", "secrets", "data", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
 ];
 
 export function toYaml(file: JobFile): string {
@@ -153,4 +153,25 @@ export function showDependencies(value: unknown): string {
   const jobs = new Map<string, string[]>();
   for (const { type = "afterok", job } of value as { type?: string; job?: unknown }[]) jobs.set(type, [...(jobs.get(type) ?? []), ...(job == null ? [] : [String(job)])]);
   return [...jobs].map(([type, named]) => (named.length > 0 ? `${type}:${named.join(",")}` : type)).join(" ");
+}
+
+/** What a job file names under `data`, an object each; what is none of that is left to the portal's word. */
+export function dataOf(value: unknown): { name: string; path?: string; url?: string; secret?: string; read_only?: boolean }[] {
+  return Array.isArray(value) ? value.filter((one) => typeof one === "object" && one !== null).map((one) => ({ ...one, name: String((one as JobFile).name ?? "") })) : [];
+}
+
+/** "images=s3://datasets/images", a line each, and back; what else the file says of a name stays with it. */
+export function parseData(text: string, before: unknown): JobFile[] | undefined {
+  const known = new Map(dataOf(before).map((one) => [one.name, one]));
+  const found = text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
+    const at = line.indexOf("=");
+    const [name, place] = at < 0 ? [line, ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+    const { path: _path, url: _url, ...kept } = known.get(name) ?? { name };
+    return { ...kept, [place.includes("://") ? "url" : "path"]: place };
+  });
+  return found.length > 0 ? found : undefined;
+}
+
+export function showData(value: unknown): string {
+  return dataOf(value).map((one) => `${one.name}=${one.url ?? one.path ?? ""}`).join("\n");
 }

@@ -82,6 +82,7 @@ export function lossWords(job: Job, checkpoints: Checkpoint[]): string {
 /** The one sentence under the title. */
 export function reasonSentence(job: Job, now: Date): string {
   if (job.exit && hasEnded(job.state) && job.state !== "succeeded") return job.exit.message || `Ended: ${job.exit.reason}.`;
+  if (job.fetching) return `${job.fetching.charAt(0).toUpperCase()}${job.fetching.slice(1)}.`;
   if (job.reason?.text) return job.reason.text;
   if (job.state === "succeeded") return `All ${integer(job.total_steps)} steps are done${job.finished_at ? ` since ${clock(new Date(job.finished_at))}` : ""}.`;
   if (job.state === "queued") return `Waits since ${moment(new Date(job.submitted_at), now)}.`;

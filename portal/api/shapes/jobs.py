@@ -152,6 +152,10 @@ class Job(Shape):
     state: JobState
     run_state: RunState
     reason: JobReason
+    fetching: str | None = Field(
+        description="While it launches and data is fetched: how far that is.",
+        examples=["fetching data imagenet: 1.2 of 4.0 GiB"],
+    )
     model_type: str | None
     command: str | None
     total_steps: int

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from pydantic import ValidationError
 
 from accounts import ledger
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 _LEAVING = (State.CHECKPOINTING, State.STOPPING)
 #: Why of a run whose code or environment is on its way; that has time limits of its own.
 PREPARING = "PREPARING"
+#: A run that fetches data may launch for as long as its runner says so, which it does every two minutes at least; it
+#: has a limit of its own.
+FETCHING_SILENCE = timedelta(seconds=300)
 
 
 def record_fact(fact: Fact) -> None:
@@ -206,6 +209,8 @@ def explain_exit(info: ExitInfo) -> str:
             return f"It trained for as long as its max_duration allows. Resubmit it with resume_from to go on.{said}"
         case "not_prepared":
             return info.message or "Its code or environment cannot be had."
+        case "data_unavailable":
+            return f"Its data cannot be had: {info.message}"
         case "launch_failed":
             return f"It could not be started.{said}"
         case "runner_lost":
@@ -226,7 +231,8 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
         if state is State.CHECKPOINTING:
             limit_s += upload_s()
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
-        for run in overdue.exclude(reason_token=PREPARING):
+        fetches = ~Q(fetching="") & Q(last_report_at__gte=now - FETCHING_SILENCE)
+        for run in overdue.exclude(reason_token=PREPARING).exclude(fetches):
             _overdue(run, event, limit_s, now)
 
 

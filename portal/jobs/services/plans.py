@@ -221,6 +221,7 @@ def _launch(run: Run, now: datetime) -> bool:
                 detail={"gpus": [{"node": g.node.name, "index": g.index} for g in gpus]},
                 emulated=any(g.node.emulated for g in gpus),
                 last_report_seq=-1,
+                fetching="",
                 ready_at=None,
                 pace_missed=False,
                 launched_steps=run.job.total_steps,

@@ -78,6 +78,7 @@ class Report(_Part):
         {}, max_length=20
     )
     sdk: bool | None = None
+    fetching: str | None = Field(None, max_length=400)
     exit: dict[str, Any] | None = None
 
 
@@ -114,6 +115,7 @@ def _command(run: Run) -> str | None:
 
 def _take(run: Run, report: Report, now: datetime) -> None:
     columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
+    columns["fetching"] = (report.fetching or "")[:200]
     if report.sdk is not None:
         columns["uses_sdk"] = report.sdk
     links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}

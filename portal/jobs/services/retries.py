@@ -16,6 +16,7 @@ _ENDINGS = {
     "signal": "signal",
     "out_of_memory": "out_of_memory",
     "launch_failed": "launch_failed",
+    "data_unavailable": "launch_failed",
     "runner_lost": "node_failure",
 }
 #: Endings that are not the job's fault do not use up its limit; this bounds them.

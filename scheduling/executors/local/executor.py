@@ -7,12 +7,14 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
+from evenkeel.store.offers import offers
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
@@ -35,6 +37,7 @@ from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.zygotes import Zygotes
+from scheduling.executors.offering import data_findings
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class LocalExecutor:
         warm_idle_s: float = 1800.0,
         preload: tuple[str, ...] = PRELOAD,
         cgroup: str = NAME,
+        data_cache_dir: str = "",
     ) -> None:
         if isolation not in ISOLATION:
             raise ExecutorError(f"isolation is one of {', '.join(ISOLATION)}, not {isolation!r}", permanent=True)
@@ -81,6 +85,7 @@ class LocalExecutor:
         )
         self._cgroups = Cgroups(find_parents(name=cgroup))
         self._swept: set[Path] = set()
+        self._data_cache_dir = data_cache_dir
 
     def _find_isolation_problem(self, separate: bool) -> str | None:
         if separate and os.geteuid() != 0:
@@ -111,6 +116,8 @@ class LocalExecutor:
                 self._layout.remember(record)
                 self._end_earlier(record, request.epoch)
                 launching.make_job_dir(self._layout, record.job_id, account)
+                with _as_executor_error("prepare"):
+                    launching.make_cache_dir(request.data, account)
                 with _as_executor_error("prepare"), account.files():
                     launching.prepare(self._layout, request, devices, epoch_dir)
                 with _as_executor_error("begin"):
@@ -189,6 +196,7 @@ class LocalExecutor:
         words = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
         fix = "install the NVIDIA driver, or declare virtual ones: EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6"
         yield Finding("accelerators", bool(counts), words or "there are none", fix)
+        yield from data_findings(offers(self._data_cache_dir, socket.gethostname()))
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
         return list(check_node(self._layout, self.inventory(), wish))

@@ -23,7 +23,17 @@ MAX_CODE = 2**31 - 1
 #: What no database takes, and what steers a terminal; tabs and ends of lines stay.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 REASONS = frozenset(
-    {"done", "stopped", "user_error", "signal", "out_of_memory", "time_limit", "runner_lost", "launch_failed"}
+    {
+        "done",
+        "stopped",
+        "user_error",
+        "signal",
+        "out_of_memory",
+        "time_limit",
+        "runner_lost",
+        "launch_failed",
+        "data_unavailable",
+    }
 )
 
 
@@ -42,6 +52,8 @@ def read_exit(epoch_dir: Path) -> ExitInfo | None:
         signal=_integer(content.get("signal"), MAX_CODE),
         step=_integer(content.get("step"), MAX_STEP),
         message=_text(content.get("message")),
+        nodes_fault=True if content.get("nodes_fault") is True else None,
+        permanent=content.get("permanent") is True,
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -20,11 +21,11 @@ from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import AcceleratorInfo, LaunchRequest, Secret
+from scheduling.executors.base import AcceleratorInfo, Data, LaunchRequest, Secret
 from scheduling.executors.local import sharing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.admitting import limits_in_words
-from scheduling.executors.local.layout import Layout
+from scheduling.executors.local.layout import Layout, checked_name
 from scheduling.executors.local.preparing import code_dir, environment_dir
 from scheduling.executors.local.resuming import bring_checkpoint
 from scheduling.executors.local.zygotes import Zygotes
@@ -115,6 +116,20 @@ def make_job_dir(layout: Layout, job_id: str, account: Account) -> None:
     path = layout.job_dir(job_id)
     path.mkdir(mode=0o700, exist_ok=True)
     account.take_over(path)
+
+
+def make_cache_dir(data: Data | None, account: Account) -> None:
+    """The project's cache of data is its account's alone, below a directory that all may pass; where all is one
+    account the runner makes it."""
+    if account.uid is None or data is None or not data.cache_dir:
+        return
+    above = Path(data.cache_dir.replace("%n", socket.gethostname()))
+    if not above.exists():
+        above.mkdir(parents=True)
+        above.chmod(0o711)  # whatever our umask
+    place = above / checked_name(data.project_key)
+    place.mkdir(mode=0o700, exist_ok=True)
+    account.adopt(place)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -222,7 +222,7 @@ class Calls:
     # Checking
 
     def probe(
-        self, shared: str, nonce: str, api_url: str, timeout_s: float, only: str | None = None
+        self, shared: str, nonce: str, api_url: str, timeout_s: float, data_cache_dir: str, only: str | None = None
     ) -> list[dict[str, Any]]:
         """What each living node, or the one with the id `only`, says of itself, with when it was asked and answered;
         `problem` where it does not."""
@@ -231,7 +231,7 @@ class Calls:
         refs = {
             self._probe.options(
                 num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(row["id"], soft=False)
-            ).remote(shared, nonce, api_url): row
+            ).remote(shared, nonce, api_url, data_cache_dir, row["name"]): row
             for row in rows
         }
         give_up_at, found, waiting = time.monotonic() + timeout_s * 0.8, [], list(refs)

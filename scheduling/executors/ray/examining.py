@@ -17,6 +17,7 @@ from evenkeel.runner.files import create_private
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, NodeCheck
+from scheduling.executors.offering import data_findings
 from scheduling.executors.ray.inventory import (
     TYPE_LABEL,
     UNKNOWN_TYPE,
@@ -33,7 +34,7 @@ MAX_SKEW_S = 2.0
 Row = Mapping[str, Any]
 
 
-def examine(link: Link, own: Path, api_url: str, store_module: str = "") -> Iterator[Finding]:
+def examine(link: Link, own: Path, api_url: str, store_module: str = "", data_cache_dir: str = "") -> Iterator[Finding]:
     """One finding after another; the first that makes the rest pointless ends it."""
     yield from _files(link)
     try:
@@ -55,7 +56,7 @@ def examine(link: Link, own: Path, api_url: str, store_module: str = "") -> Iter
         "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
     )
     yield from _gpus(living)
-    yield from _probe(link, own, api_url, store_module)
+    yield from _probe(link, own, api_url, store_module, data_cache_dir)
 
 
 def _files(link: Link) -> Iterator[Finding]:
@@ -86,7 +87,9 @@ def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
         yield Finding("node names", False, f"{', '.join(double)}: several nodes", "ray start --node-name, one each")
 
 
-def check_node(link: Link, own: Path, wish: NodeCheck, store_module: str) -> Iterator[Finding]:
+def check_node(
+    link: Link, own: Path, wish: NodeCheck, store_module: str, data_cache_dir: str = ""
+) -> Iterator[Finding]:
     """Of one node: what Ray declares of it, and what it says of itself."""
     began = time.monotonic()
     row, info = nodes_of(link.ask("nodes", wish.timeout_s / 2, ends_on_timeout=True)).get(wish.node, (None, None))
@@ -98,7 +101,7 @@ def check_node(link: Link, own: Path, wish: NodeCheck, store_module: str) -> Ite
     yield Finding("GPUs", True, f"{len(info.accelerators)} × {info.accelerators[0].type}")
     left_s = max(2.0, wish.timeout_s - (time.monotonic() - began) - 1.0)
     prefix = f"node {row['name']}"
-    for finding in _probe(link, own, wish.api_url, store_module, left_s, only=str(row["id"])):
+    for finding in _probe(link, own, wish.api_url, store_module, data_cache_dir, left_s, only=str(row["id"])):
         subject = finding.subject.removeprefix(prefix).removeprefix(": ") or "answer"
         bare = subject == "PyTorch" and not finding.ok  # it runs commands
         yield replace(finding, subject=subject, ok=finding.ok or bare, known=not bare)
@@ -109,6 +112,7 @@ def _probe(
     own: Path,
     api_url: str,
     store_module: str,
+    data_cache_dir: str,
     timeout_s: float = PROBE_TIMEOUT_S,
     only: str | None = None,
 ) -> Iterator[Finding]:
@@ -121,7 +125,7 @@ def _probe(
             yield Finding("shared storage", False, f"{own} cannot be written here: {error.strerror}", "repair it")
             return
         try:
-            wanted: dict[str, Any] = {} if only is None else {"only": only}
+            wanted: dict[str, Any] = {"data_cache_dir": data_cache_dir} | ({} if only is None else {"only": only})
             said = link.ask("probe", timeout_s, shared=str(own), nonce=nonce, api_url=api_url, **wanted)
         except ExecutorError as error:
             yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
@@ -130,6 +134,8 @@ def _probe(
             yield from of_node(node, nonce, own)
             if store_module and gpu_count(node) and "problem" not in node:
                 yield _driver(node, store_module)
+            if gpu_count(node) and "data" in node:
+                yield from data_findings(node["data"], f"node {node['name']}: ")
     finally:
         for path in own.glob(f"{nonce}*"):
             path.unlink(missing_ok=True)

@@ -79,6 +79,7 @@ class RayExecutor:
         shared_dir: str | Path | None = None,
         emulated: bool = False,
         store_module: str = "",
+        data_cache_dir: str = "",
         fence_s: float = FENCE_S,
         lease_s: float | None = LEASE_S,
     ) -> None:
@@ -95,7 +96,7 @@ class RayExecutor:
         self.connection = Connection(address, namespace, node_address, tls_cert, tls_key, tls_ca, token_file)
         self._link = Link(here.own, self.connection)
         self._fence_s, self._lease_s, self._emulated = fence_s, lease_s, emulated
-        self._store_module = store_module
+        self._store_module, self._data_cache_dir = store_module, data_cache_dir
 
     # The executor contract
 
@@ -183,10 +184,10 @@ class RayExecutor:
         self._link.end()
 
     def examine(self, api_url: str) -> Iterable[Finding]:
-        return examine(self._link, self._layout.own, api_url, self._store_module)
+        return examine(self._link, self._layout.own, api_url, self._store_module, self._data_cache_dir)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
-        found = list(check_node(self._link, self._layout.own, wish, self._store_module))
+        found = list(check_node(self._link, self._layout.own, wish, self._store_module, self._data_cache_dir))
         return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
 
     # Launching

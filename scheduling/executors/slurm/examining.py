@@ -15,6 +15,7 @@ from typing import Any
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, NodeCheck
+from scheduling.executors.offering import data_findings
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
@@ -45,6 +46,11 @@ except Exception as error:
 for module in filter(None, ["evenkeel.store", sys.argv[3] and "fsspec", sys.argv[3]]):
     if importlib.util.find_spec(module) is None:
         found["store"] = "no module named " + module
+try:
+    from evenkeel.store.offers import offers
+    found["data"] = offers(sys.argv[4], found["node"] or "")
+except Exception as error:
+    found["data_error"] = str(error) or type(error).__name__
 if importlib.util.find_spec("torch") is None:
     found["torch"] = "no module named torch"
 try:
@@ -175,6 +181,7 @@ def _probe(
             "srun", *options.arguments(), f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
             f"--nodelist={names}", f"--immediate={wait_s}", "--mem=64M", "--time=2", "--job-name=evenkeel-doctor",
             "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, options.store_module,
+            options.data_cache_dir,
             timeout_s=timeout_s,
         )  # fmt: skip
         ended = time.time()
@@ -218,3 +225,6 @@ def _judge(
         ("checkpoint store", "store", f"nodes have {options.store_module or 'the client'} for it", FIX_STORE),
     ):
         yield finding(subject, [one for one in found if key in one], key, well, fix)
+    for one in found:
+        if "data" in one:
+            yield from data_findings(one["data"], f"{one['node']}: ")

@@ -31,6 +31,7 @@ class Options:
     conf: str = ""
     emulated: bool = False
     store_module: str = ""  # which nodes must have for their checkpoint store; empty: none beside the client
+    data_cache_dir: str = ""  # where nodes keep data of URLs, with `%n`; empty: nowhere
     gpu_memory_mib: int = 0
     lease_s: float = 600.0
     skew_s: float = 30.0

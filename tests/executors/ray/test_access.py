@@ -103,6 +103,7 @@ def test_doctor_examines_every_node(executor: RayExecutor) -> None:
     assert wrong == {"node ray-1: portal", "node ray-2: portal"}  # nobody listens there
     assert all(found[subject].fix for subject in wrong)
     assert found["node ray-2: shared storage"].seen.endswith("seen from both sides")
+    assert found["node ray-2: data by URL"].seen.startswith("file://")
 
 
 def test_doctor_names_what_keeps_it_from_connecting(place: Path) -> None:

@@ -14,6 +14,7 @@ import { TopBar } from "../../shell/TopBar";
 import { CostCard } from "./CostCard";
 import { Figures } from "./Figures";
 import { ArtifactsCard } from "./ArtifactsCard";
+import { DataCard } from "./DataCard";
 import { EnvironmentCard } from "./EnvironmentCard";
 import { Checkpoints, HeldNow, Links, Runs } from "./SideCards";
 import { JobHeader } from "./JobHeader";
@@ -105,6 +106,7 @@ function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }
           <Checkpoints job={job} />
           <ArtifactsCard job={job} />
           <EnvironmentCard job={job} />
+          <DataCard job={job} />
           <Runs job={job} />
           <HeldNow job={job} />
         </div>

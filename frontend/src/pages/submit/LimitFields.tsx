@@ -4,7 +4,7 @@ import { useProjects } from "../../api/hooks";
 import { useCluster } from "../../lib/liveContext";
 import { timeZone } from "../../lib/format";
 import { levelsOf } from "../../lib/levels";
-import { parseDependencies, parsePairs, showArray, showDependencies, showPairs } from "../../lib/jobFile";
+import { parseData, parseDependencies, parsePairs, showArray, showData, showDependencies, showPairs } from "../../lib/jobFile";
 import { Field, NumberField, TextField, type FieldError } from "./fields";
 import type { Draft } from "./useDraft";
 
@@ -34,14 +34,15 @@ export function LimitFields({ draft, errors }: Props) {
         </div>
       </div>
       <details className="block" style={{ display: "block" }}>
-        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, environment, code, longest duration</summary>
+        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, data, environment, longest duration</summary>
         <div style={{ display: "grid", gap: 14, marginTop: 14 }}>
           <ArrayField draft={draft} errors={errors} />
           <div className="g2">
             <TextField draft={draft} errors={errors} label="Code directory" path="code.path" placeholder="on shared storage" />
             <TextField draft={draft} errors={errors} label="Longest duration" path="max_duration" placeholder="6h30m" />
           </div>
-          <Pairs draft={draft} errors={errors} label="Environment, a line each" path="env" separator={"\n"} placeholder="DATA_ROOT=/data/imagenet" lines />
+          <DataField draft={draft} errors={errors} />
+          <Pairs draft={draft} errors={errors} label="Environment, a line each" path="env" separator={"\n"} placeholder="NCCL_DEBUG=WARN" lines />
           <label style={{ display: "flex", gap: 8, alignItems: "center", fontWeight: 400 }}>
             <input type="checkbox" checked={draft.get("restartable") !== false} onChange={(event) => draft.set("restartable", event.target.checked ? undefined : false)} />
             It may be stopped at a checkpoint and go on elsewhere
@@ -100,6 +101,20 @@ function Deadline({ draft, errors }: Props) {
   return (
     <Field label="Deadline" path="deadline" errors={errors} hint={`In your time zone, ${timeZone(at ?? new Date())}.`}>
       {(props) => <input {...props} type="datetime-local" className="in" value={local} onChange={(event) => draft.set("deadline", event.target.value ? new Date(event.target.value).toISOString() : undefined)} />}
+    </Field>
+  );
+}
+
+function DataField({ draft, errors }: Props) {
+  const [text, setText] = useState<string | null>(null);
+  const before = draft.get("data");
+  const onChange = (typed: string) => {
+    setText(typed);
+    draft.set("data", parseData(typed, before));
+  };
+  return (
+    <Field label="Data, a line each" path="data" errors={errors} hint="A path of its nodes or a URL, found as EVENKEEL_DATA_DIR/name; a store's secret is named on the YAML tab.">
+      {(props) => <textarea {...props} className="in mono" rows={3} style={{ fontSize: 12 }} placeholder="imagenet=s3://datasets/imagenet" value={text ?? showData(before)} onChange={(event) => onChange(event.target.value)} onBlur={() => setText(null)} />}
     </Field>
   );
 }

@@ -1,5 +1,5 @@
-"""Whether the executor can run jobs: connection, versions, GPUs, clocks, shared storage, the checkpoint store; and what
-to put right."""
+"""Whether the executor can run jobs: connection, versions, GPUs, clocks, shared storage, the checkpoint store, data;
+and what to put right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from portal.jobs.examining import examine_stores
+from portal.jobs.examining import examine_data, examine_stores
 from portal.jobs.tasks import executor_for
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding
@@ -25,7 +25,7 @@ class Command(BaseCommand):
                 wrong += self._say(finding)
         except ExecutorError as error:
             raise CommandError(f"the executor cannot be used: {error}") from error
-        for finding in examine_stores():
+        for finding in (*examine_stores(), *examine_data()):
             wrong += self._say(finding)
         if wrong:
             raise CommandError(f"{wrong} to put right")

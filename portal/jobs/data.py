@@ -1,0 +1,51 @@
+"""The data that a job names, as a launch is told of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.conf import settings
+from evenkeel.store import DATA_SECRET
+
+from portal.datasets import DataSettings
+from portal.jobs.models import Job
+from portal.material.secrets import value_of
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Data, DataEntry, Secret
+
+
+def configured() -> DataSettings:
+    found: DataSettings = settings.EVENKEEL_DATASETS
+    return found
+
+
+def of_job(job: Job) -> Data | None:
+    named, where = job.spec.get("data"), configured()
+    if not named:
+        return None
+    entries = tuple(
+        DataEntry(use["name"], use.get("path"), use.get("url"), bool(use.get("read_only", True))) for use in named
+    )
+    return Data(entries, job.project.key, where.cache_dir, where.cache_bytes, where.fetch_s)
+
+
+def secrets(job: Job) -> tuple[Secret, ...]:
+    """Options of the stores' drivers on their way to the runner, by the way of all secrets."""
+    options = {use["name"]: _options(job, use) for use in job.spec.get("data", []) if use.get("url")}
+    given = {name: found for name, found in options.items() if found}
+    return (Secret(DATA_SECRET, value=json.dumps(given)),) if given else ()
+
+
+def _options(job: Job, use: dict[str, Any]) -> dict[str, Any]:
+    if not use.get("secret"):
+        return configured().options_for(use["url"])
+    name = use["secret"]
+    try:
+        options = json.loads(value_of(job.project, name))
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        text = f"Secret {name!r} of data {use['name']} must hold a JSON object of the store's options."
+        raise ExecutorError(text, permanent=True)
+    return options
