@@ -119,7 +119,7 @@ def test_each_part_of_the_portal_is_a_process_that_may_die(spread: Spread) -> No
     assert spread.state("web one", second) == "queued"  # nobody decides, and nothing is lost
     spread.start("rounds")
     spread.start("web two")
-    for number in (first, second):
-        spread.wait(f"#{number} to end", lambda number=number: spread.state("web two", number) == "succeeded")
+    spread.wait("the first to end", lambda: spread.state("web two", first) == "succeeded")
+    spread.wait("the second to end", lambda: spread.state("web two", second) == "succeeded")
     with spread.api("web two") as api:
         assert api.get(f"jobs/{first}").raise_for_status().json()["step"] == 400
