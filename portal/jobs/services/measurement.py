@@ -21,7 +21,10 @@ _AT_FIRST_S, _EVERY_S = 300.0, 60.0
 
 
 def is_due(run: Run, heard_at: datetime | None, now: datetime) -> bool:
-    """Whether a report is to be measured; `heard_at`: when the one before it came."""
+    """Whether a report is to be measured; `heard_at`: when the one before it came. With neighbours, who come and go,
+    each is."""
+    if run.job.gpu_share_percent < WHOLE_PERCENT:
+        return True
     if heard_at is None or run.ready_at is None or (now - run.ready_at).total_seconds() < _AT_FIRST_S:
         return True
     return now.timestamp() // _EVERY_S != heard_at.timestamp() // _EVERY_S
