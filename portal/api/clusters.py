@@ -24,6 +24,7 @@ from portal.api.shapes.jobs import EventPage
 from portal.api.shapes.live import Live
 from portal.api.shapes.previews import PolicyPreview
 from portal.jobs import live, offers, policies
+from portal.jobs.clusters import default_cluster
 from portal.jobs.drains import describe_with_drains
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Cluster, Node
@@ -67,14 +68,14 @@ class ModelTypesView(APIView):
     @operation("list_model_types", shapes.ModelTypes, access=Access.SIGNED_IN, tag="catalogue")
     def get(self, request: Request, query: Query) -> Response:
         """The catalogue, with what each program's throughput is known to be."""
-        return Response(offers.describe_model_types(timezone.now()))
+        return Response(offers.describe_model_types(default_cluster(), timezone.now()))
 
 
 class AcceleratorTypesView(APIView):
     @operation("list_accelerator_types", shapes.AcceleratorTypes, access=Access.SIGNED_IN, tag="catalogue")
     def get(self, request: Request, query: Query) -> Response:
         """Accelerator types of the cluster and their prices."""
-        return Response(offers.describe_accelerator_types(timezone.now()))
+        return Response(offers.describe_accelerator_types(default_cluster(), timezone.now()))
 
 
 class NodesView(APIView):
@@ -112,13 +113,13 @@ class PolicyView(APIView):
     @operation("get_policy", shapes.Policy, access=Access.SIGNED_IN, tag="policy")
     def get(self, request: Request, query: Query) -> Response:
         """The policy in force."""
-        return Response(policies.describe_policy(Cluster.objects.get()))
+        return Response(policies.describe_policy(default_cluster()))
 
     @operation("set_policy", shapes.Policy, access=Access.ADMIN, tag="policy", body=PolicyChoice, problems=(403,))
     def put(self, request: Request, query: Query, body: PolicyChoice) -> Response:
         """Choose a policy and its parameters, from the next round on."""
         _check_name(body)
-        cluster = Cluster.objects.get()
+        cluster = default_cluster()
         set_policy(actor=signed_in(request), cluster=cluster, name=body.name, parameters=body.parameters)
         cluster.refresh_from_db()
         return Response(policies.describe_policy(cluster))
@@ -138,7 +139,7 @@ class PolicyPreviewView(APIView):
     def post(self, request: Request, query: Query, body: PolicyChoice) -> Response:
         """What the next round would do by another policy or parameters, beside those in force. It changes nothing."""
         _check_name(body)
-        return Response(preview_policy(signed_in(request), Cluster.objects.get(), body.name, body.parameters))
+        return Response(preview_policy(signed_in(request), default_cluster(), body.name, body.parameters))
 
 
 class UndoPolicyView(APIView):
@@ -147,7 +148,7 @@ class UndoPolicyView(APIView):
     @operation("undo_policy", shapes.Policy, access=Access.ADMIN, tag="policy", problems=(403, 409))
     def post(self, request: Request, query: Query) -> Response:
         """Back to the policy before. 409 where there is none."""
-        cluster = Cluster.objects.get()
+        cluster = default_cluster()
         undo_policy(actor=signed_in(request), cluster=cluster)
         cluster.refresh_from_db()
         return Response(policies.describe_policy(cluster))
@@ -157,6 +158,6 @@ class PolicyHistoryView(APIView):
     @operation("list_policy_changes", shapes.PolicyChangePage, access=Access.SIGNED_IN, tag="policy", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
         """Who chose what, newest first."""
-        rows = Cluster.objects.get().policy_changes.select_related("changed_by")
+        rows = default_cluster().policy_changes.select_related("changed_by")
         changes, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [policies.describe_change(change) for change in changes]})

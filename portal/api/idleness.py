@@ -17,9 +17,9 @@ from portal.api.operations import operation, signed_in
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.clusters import IdleRule
 from portal.api.shapes.jobs import Job
+from portal.jobs.clusters import default_cluster
 from portal.jobs.describe import describe_jobs
 from portal.jobs.idleness import rule_of
-from portal.jobs.models import Cluster
 from portal.jobs.models import IdleRule as IdleRuleRow
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.selectors import access_job
@@ -50,7 +50,7 @@ class IdleRuleView(APIView):
     @operation("get_idle_rule", IdleRule, access=Access.SIGNED_IN, tag="cluster")
     def get(self, request: Request, query: Query) -> Response:
         """When a job that holds GPUs counts as idle, and what is done then."""
-        return Response(_describe(rule_of(Cluster.objects.select_related("idle_rule").get())))
+        return Response(_describe(rule_of(default_cluster())))
 
     @operation(
         "set_idle_rule",
@@ -66,7 +66,7 @@ class IdleRuleView(APIView):
         if body.release_after_s is not None and body.release_after_s < body.warn_after_s:
             message = f"must be at least warn_after_s ({body.warn_after_s:g}): whoever is parked is warned first"
             raise Problems([FieldProblem("release_after_s", message, "too_early")])
-        rule = set_idle_rule(actor=signed_in(request), cluster=Cluster.objects.get(), values=body.model_dump())
+        rule = set_idle_rule(actor=signed_in(request), cluster=default_cluster(), values=body.model_dump())
         return Response(_describe(rule))
 
 

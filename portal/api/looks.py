@@ -24,8 +24,8 @@ from portal.dashboard.history import cluster_history
 from portal.dashboard.metrics import job_metrics
 from portal.dashboard.resources import job_resources
 from portal.dashboard.timelines import cluster_timeline, job_timeline
+from portal.jobs.clusters import default_cluster
 from portal.jobs.explain import explain_job
-from portal.jobs.models import Cluster
 from portal.jobs.schema import FieldProblem
 from portal.jobs.selectors import access_job
 
@@ -107,4 +107,4 @@ class HistoryView(APIView):
     @operation("get_history", History, access=Access.SIGNED_IN, tag="cluster", query=HistoryQuery)
     def get(self, request: Request, query: HistoryQuery) -> Response:
         """The cluster's last minutes in at most 500 points."""
-        return Response(cluster_history(Cluster.objects.get(), query.minutes, timezone.now()))
+        return Response(cluster_history(default_cluster(), query.minutes, timezone.now()))

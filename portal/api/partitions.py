@@ -20,7 +20,7 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.nodes import Partition, PartitionPage
-from portal.jobs.models import Cluster
+from portal.jobs.clusters import default_cluster
 from portal.jobs.models import Partition as PartitionRow
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.partitions import COLUMNS, remove_partition, set_partition, visible_partitions
@@ -81,6 +81,7 @@ class PartitionView(APIView):
         user = signed_in(request)
         row, made = set_partition(
             actor=user,
+            cluster=default_cluster(),
             name=partition,
             values=body.model_dump(include=set(COLUMNS)),
             projects=body.projects,
@@ -106,7 +107,7 @@ class PartitionView(APIView):
 def describe(user: User, rows: Sequence[PartitionRow]) -> list[dict[str, object]]:
     """Of the projects that may use one, the reader's own."""
     mine = set(visible_projects(user).values_list("pk", flat=True))
-    cluster = Cluster.objects.get()
+    cluster = default_cluster()
     nodes = nodes_of(cluster)
     described = []
     for row in rows:

@@ -20,8 +20,8 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes import shares as shapes
 from portal.jobs import priorities
+from portal.jobs.clusters import default_cluster
 from portal.jobs.describe import iso
-from portal.jobs.models import Cluster
 from portal.jobs.priorities import in_tree_order
 from portal.jobs.selectors import access_job
 from portal.jobs.share_history import points_of
@@ -42,7 +42,7 @@ class PrioritiesView(APIView):
     def get(self, request: Request, query: TreeQuery) -> Response:
         """My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is."""
         user, now = signed_in(request), timezone.now()
-        found = priorities.priorities_of(user, Cluster.objects.get(), now, project=_top(user, query))
+        found = priorities.priorities_of(user, default_cluster(), now, project=_top(user, query))
         rows, links = _page(request, query, found.rows)
         results = priorities.describe_priorities(found, rows)
         return Response({**links, "in_force": found.in_force, "at": iso(now), "results": results})
@@ -53,7 +53,7 @@ class SharesView(APIView):
     def get(self, request: Request, query: TreeQuery) -> Response:
         """My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is."""
         user, now = signed_in(request), timezone.now()
-        found = priorities.shares_of(user, Cluster.objects.get(), now, project=_top(user, query))
+        found = priorities.shares_of(user, default_cluster(), now, project=_top(user, query))
         rows, links = _page(request, query, found.rows)
         head = {"in_force": found.in_force, "at": iso(now), "form": found.form}
         return Response({**links, **head, "results": priorities.describe_shares(found, rows)})

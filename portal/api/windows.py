@@ -23,6 +23,7 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.nodes import Window, WindowPage
+from portal.jobs.clusters import default_cluster
 from portal.jobs.describe import iso
 from portal.jobs.models import NodeWindow
 from portal.jobs.services.windows import Wish, add_window, remove_window
@@ -84,7 +85,7 @@ class WindowsView(APIView):
     def post(self, request: Request, query: Query, body: WantedWindow) -> Response:
         """Keep nodes free for a time. No job is started that would run into it."""
         user, now = signed_in(request), timezone.now()
-        window = add_window(actor=user, wish=Wish(**body.model_dump()), now=now)
+        window = add_window(actor=user, cluster=default_cluster(), wish=Wish(**body.model_dump()), now=now)
         return Response(describe(user, [window], now)[0], status=201)
 
 

@@ -10,6 +10,7 @@ from django.db.models import Case, QuerySet, When
 from django.db.models.functions import Coalesce
 
 from accounts.models import Project, User
+from portal.jobs.clusters import default_cluster
 from portal.jobs.describe import array_place, describe_jobs, iso
 from portal.jobs.fairness import (
     EVERYBODY,
@@ -22,7 +23,7 @@ from portal.jobs.fairness import (
     standings,
 )
 from portal.jobs.fairness_history import Asked, Series, points_of, series_of
-from portal.jobs.models import Cluster, Job
+from portal.jobs.models import Job
 from portal.jobs.selectors import visible_jobs, waiting_for_gpus
 
 MAX_ROWS, MAX_JOBS = 200, 20
@@ -30,7 +31,7 @@ MAX_ROWS, MAX_JOBS = 200, 20
 
 def fairness_now(user: User, projects: QuerySet[Project], now: datetime) -> dict[str, Any]:
     """The cluster's figures, which everybody may see, and those of `projects` with their people and jobs."""
-    cluster = Cluster.objects.get()
+    cluster = default_cluster()
     measured = measured_lately(cluster)
     found = standings(cluster, measured)
     bound, everybody = bound_of(cluster), found[EVERYBODY]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -115,6 +116,10 @@ class ClusterAdmin(AuditedAdmin[Cluster]):
     fields = ("name", "policy_name", "policy_parameters", *readonly_fields)
     inlines = (PolicyChangeInline,)
     actions_detail = ("undo_policy",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """With a file of clusters that is what names them."""
+        return (*self.readonly_fields, "name") if settings.EVENKEEL_CLUSTERS else self.readonly_fields
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

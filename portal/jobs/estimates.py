@@ -63,10 +63,10 @@ def known_of(wish: Wish, now: datetime) -> Known:
 def known_of_job(job: Job, now: datetime) -> Known:
     """Of what is left of a job, stored or not."""
     assert job.run is not None
-    types = gpus_by_type(job.partition)
-    measured = profiles.measured_numbers(profiles.workloads_of(job))
+    types = gpus_by_type(job.cluster_id, job.partition)
+    measured = profiles.measured_numbers(profiles.workloads_of(job), job.cluster_id)
     known = dict(sorted(profiles.profiles_of(job, types, measured).items()))
-    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), _largest_nodes(), now)
+    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), _largest_nodes(job.cluster_id), now)
 
 
 def estimate(wish: Wish, known: Known) -> dict[str, Any]:
@@ -95,10 +95,10 @@ def estimate(wish: Wish, known: Known) -> dict[str, Any]:
     }
 
 
-def _largest_nodes() -> dict[str, int]:
+def _largest_nodes(cluster_id: int) -> dict[str, int]:
     """GPUs of the largest node of each type."""
     sizes: dict[tuple[str, int], int] = {}
-    present = Accelerator.objects.filter(present=True, node__lost=False)
+    present = Accelerator.objects.filter(node__cluster=cluster_id, present=True, node__lost=False)
     for kind, node in present.values_list("node__accelerator_type", "node_id"):
         sizes[kind, node] = sizes.get((kind, node), 0) + 1
     largest: dict[str, int] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.conf import settings
 from evenkeel.store import StoreError
 
 from portal.jobs import checkpoint_store
+from portal.jobs.clusters import engine_of
 from scheduling.executors.base import Finding
 
 MIB = 1 << 20
@@ -24,16 +24,17 @@ _FIXES = (
 )
 
 
-def examine_stores() -> Iterator[Finding]:
+def examine_stores(cluster_id: int) -> Iterator[Finding]:
     """From this machine; nodes use the same URL and key."""
-    files = settings.EVENKEEL_JOB_FILES
-    yield Finding("job files", True, f"{files} (shared by all nodes)" if files else "on this machine")
-    store = checkpoint_store.configured()
+    engine = engine_of(cluster_id)
+    files = "on this machine" if engine.executor == "local" else f"{engine.job_files} (shared by all nodes)"
+    yield Finding("job files", True, files)
+    store = engine.checkpoint_store
     if store is None:
         yield Finding("checkpoints", True, "with the job files; EVENKEEL_CHECKPOINT_URL sends them to a store as well")
         return
     try:
-        speed = checkpoint_store.probe()
+        speed = checkpoint_store.probe(cluster_id)
     except StoreError as error:
         yield Finding("checkpoints", False, f"{store.url}: {error}", _fix(str(error)))
         return

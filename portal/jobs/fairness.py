@@ -62,7 +62,7 @@ def measure(cluster: Cluster) -> list[Measured]:
     jobs = list(_jobs(cluster, in_states(LIVE - WAITING)).select_related("run").prefetch_related("model_type"))
     if not jobs:
         return []
-    types = cluster_types()
+    types = cluster_types(cluster.pk)
     known, gpus = job_profiles(jobs, types), _gangs(cluster)
     found = []
     for job in jobs:

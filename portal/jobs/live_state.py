@@ -19,7 +19,7 @@ from accounts.models import Project
 from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal import logs
-from portal.jobs import profiles
+from portal.jobs.clusters import active_clusters, is_emulated, speedup
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, settled_times, variance
 from portal.jobs.gang_words import gpus_of
 from portal.jobs.holding import product_of
@@ -44,7 +44,7 @@ KINDS = {
 
 def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
     """stream -> state, for all streams or one; a handful of queries whatever the number of jobs."""
-    cluster = Cluster.objects.first()
+    cluster = active_clusters().first()
     if cluster is None:
         return {}
     live = list(described_jobs().filter(in_states(LIVE)))
@@ -123,8 +123,8 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
     return {
         "cluster": {
             "name": cluster.name,
-            "speedup": profiles.speedup(),
-            "emulated": profiles.is_emulated(),
+            "speedup": speedup(cluster.pk),
+            "emulated": is_emulated(cluster.pk),
             "currency": CURRENCY,
             "round": cluster.round_epoch,
             "policy": {

@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 from accounts.ledger import PriceBook
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
+from portal.jobs.clusters import default_cluster
 from portal.jobs.dependencies import Waits
 from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.estimates import Known, describe_price, known_of, known_of_job
@@ -186,7 +187,7 @@ def _option(known: Known, gang: Gang, refused: list[str], waits_for: list[str]) 
 
 def what_if_node(user: User, project: Project, kind: str) -> dict[str, Any]:
     """For the project and what of it the user may see below. Raises Problems where no node has the type."""
-    cluster, now = Cluster.objects.get(), timezone.now()
+    cluster, now = default_cluster(), timezone.now()
     basis = basis_of(cluster)
     snapshot = basis.planned.snapshot
     more = with_node(snapshot, kind)

@@ -144,7 +144,7 @@ def test_an_option_of_unknown_speed_says_nothing_more(world: World) -> None:
 
 
 def test_partitions_bound_a_job(world: World) -> None:
-    partition = Partition.objects.create(name="small", nodes=["a"], max_gpus=1)
+    partition = Partition.objects.create(cluster=world.cluster, name="small", nodes=["a"], max_gpus=1)
     partition.projects.add(world.project)
     said = Api(world.user).post("jobs/what-if?gpus=1,2", DRAFT | {"partition": "small"}).json
     assert said["options"][0]["barred"] == []

@@ -61,7 +61,7 @@ def _is_overdue(job: Job, run: Run, now: datetime) -> bool:
     limit_s = job.max_duration_s
     if limit_s is None:  # patched meanwhile
         return False
-    slack = timedelta(seconds=DURATION_SLACK_S + upload_s() + 2 * settings.EVENKEEL_REPORT_INTERVAL_S)
+    slack = timedelta(seconds=DURATION_SLACK_S + upload_s(job.cluster_id) + 2 * settings.EVENKEEL_REPORT_INTERVAL_S)
     earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
     if run.state_since + timedelta(seconds=limit_s - earlier_s) + slack > now:
         return False

@@ -19,11 +19,11 @@ from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
 from portal.jobs import events, wakeups
+from portal.jobs.clusters import default_cluster
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
 from portal.jobs.models import (
     Assignment,
-    Cluster,
     Command,
     Hold,
     IdempotencyKey,
@@ -111,13 +111,13 @@ def understand(user: User, job_file: JobFile, *, again: bool = False) -> Wish:
     """Raises Problems naming the fields. `again`: it was submitted before, and its deadline may have passed since."""
     check_deadline(job_file.deadline, timezone.now(), again=again)
     project, model_type = resolve(user, job_file)
-    cluster = Cluster.objects.get()
+    cluster = default_cluster()
     start = find_start(user, project, job_file)
     dependencies = find_dependencies(user, job_file)
     qos = choose_qos(project, job_file.qos)
     partition = choose_partition(project, cluster, job_file.partition)
     placed = {"cluster": cluster, "qos": qos, "partition": partition} | limits_of(job_file, partition)
-    placed |= parts_of(job_file.gpus, partition)
+    placed |= parts_of(job_file.gpus, cluster.pk, partition)
     return Wish(user, job_file, project, model_type, start, dependencies, placed)
 
 
