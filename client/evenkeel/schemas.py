@@ -542,6 +542,11 @@ class JobCheckpoints(TypedDict):
     kept: int
 
 
+class JobCluster(TypedDict):
+    name: str
+    choice: str | None
+
+
 class JobDifference(TypedDict):
     job: str
     project: str
@@ -586,6 +591,7 @@ class JobsFilter(TypedDict):
     array: NotRequired[int | None]
     search: NotRequired[str | None]
     model_type: NotRequired[str | None]
+    cluster: NotRequired[str | None]
     partition: NotRequired[str | None]
     label: NotRequired[list[LabelItem]]
     held: NotRequired[bool | None]
@@ -637,6 +643,11 @@ class LiveJobAllocation(TypedDict):
     epoch: int
     gpus: list[GpuRef]
     share_percent: int
+
+
+class LiveJobCluster(TypedDict):
+    name: str
+    choice: NotRequired[str]
 
 
 class LiveJobHold(TypedDict):
@@ -2517,6 +2528,7 @@ class Job(TypedDict):
     number: int
     name: str
     project: ProjectRef
+    cluster: JobCluster
     owner: Person | None
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
     run_state: Literal[
@@ -2630,6 +2642,7 @@ class JobFile(TypedDict):
     priority: NotRequired[int]
     nice: NotRequired[int]
     qos: NotRequired[str | None]
+    cluster: NotRequired[str | None]
     partition: NotRequired[str | None]
     deadline: NotRequired[str | None]
     max_cost: NotRequired[float | str | None]
@@ -2729,6 +2742,7 @@ class LiveJob(TypedDict):
     number: int
     name: str
     project: LiveProjectRef
+    cluster: LiveJobCluster
     owner: NotRequired[LivePerson]
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
     run_state: Literal[
@@ -3350,6 +3364,7 @@ class JobDetail(TypedDict):
     number: int
     name: str
     project: ProjectRef
+    cluster: JobCluster
     owner: Person | None
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
     run_state: Literal[
@@ -3467,6 +3482,7 @@ class Preview(TypedDict):
     effects: list[Effect]
     affected: int
     variance: VarianceChange
+    cluster: JobCluster
     verdict: Literal["now", "later", "never"]
     reason: Reason
     would_change: str | None

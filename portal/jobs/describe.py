@@ -134,6 +134,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "number": job.number,
         "name": job.name,
         "project": {"key": job.project.key, "name": job.project.name},
+        "cluster": {"name": job.cluster.name, "choice": job.cluster_choice or None},
         "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
         "state": people_state(run),
         "run_state": run.state,

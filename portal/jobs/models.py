@@ -207,6 +207,8 @@ class Job(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(unique=True, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="jobs")
+    #: Why the portal chose that one, where the choice was left to it.
+    cluster_choice = models.CharField(max_length=500, blank=True, default="")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="jobs")
     name = models.CharField(max_length=120)

@@ -22,16 +22,16 @@ from redis.exceptions import RedisError
 from accounts.ledger import PriceBook
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
+from portal.jobs.choosing import choose
 from portal.jobs.clusters import default_cluster
 from portal.jobs.dependencies import Waits
 from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.estimates import Known, describe_price, known_of, known_of_job
 from portal.jobs.gang_words import gang_words
 from portal.jobs.models import Cluster, Job, Partition
-from portal.jobs.previews import Basis, basis_of, drafted
+from portal.jobs.preview_basis import Basis, basis_of, drafted
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.admission import Asked, foresee
-from portal.jobs.services.submission import understand
 from portal.jobs.snapshots import newcomers_of
 from scheduling import domain
 from scheduling.domain import Gang, Snapshot
@@ -74,7 +74,7 @@ Question = JobQuestion | NodeQuestion
 def what_if_draft(user: User, job_file: JobFile, counts: Sequence[int], types: Sequence[str]) -> dict[str, Any]:
     """Of one that is not submitted. Raises Problems naming the fields."""
     now = timezone.now()
-    wish = understand(user, job_file)
+    wish = choose(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
     basis, known = basis_of(cluster), _on_any_type(known_of(wish, now).job, now)
     packs = getattr(load_policy(*basis.policy), "packs", False)

@@ -19,7 +19,6 @@ from portal.jobs.models import Cluster, Command, Hold, Job, Partition
 from portal.jobs.services import administration
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, NodeInfo
-from scheduling.lifecycle import State
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -90,7 +89,7 @@ def _job_on(name: str) -> Job:
     world.cluster = Cluster.objects.get(name=name)
     Job.objects.filter(pk=job.pk).update(cluster=world.cluster)
     Cluster.objects.filter(name="test").update(retired_at=timezone.now())
-    return job
+    return Job.objects.get(pk=job.pk)
 
 
 def test_one_whose_jobs_hold_gpus_is_not_retired(named: Any) -> None:
@@ -221,9 +220,8 @@ def test_partitions_are_of_their_cluster(world: World) -> None:
     for cluster in (world.cluster, other):
         Partition.objects.create(cluster=cluster, name="day", nodes=["a"])
     Cluster.objects.filter(pk=other.pk).update(default_partition=other.partitions.get())
-    job = world.submit()
-    assert job.partition is None
-    assert world.state(job) is State.WAITING_FOR_INITIAL_CONTACT
+    assert world.submit(cluster="test").partition is None
+    assert world.submit(cluster="other").partition == other.partitions.get()
 
 
 def test_names_are_looked_up_once(named: Any, django_assert_num_queries: Any) -> None:

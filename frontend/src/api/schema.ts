@@ -4761,6 +4761,7 @@ export interface components {
             number: number;
             name: string;
             project: components["schemas"]["ProjectRef"];
+            cluster: components["schemas"]["JobCluster"];
             owner: components["schemas"]["Person"] | null;
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
@@ -4897,12 +4898,21 @@ export interface components {
              */
             kept: number;
         };
+        JobCluster: {
+            name: string;
+            /**
+             * @description Where the job file left it to the portal: why that one.
+             * @example Cluster lab: would end 14 min earlier than on a100s.
+             */
+            choice: string | null;
+        };
         JobDetail: {
             /** Format: uuid */
             id: string;
             number: number;
             name: string;
             project: components["schemas"]["ProjectRef"];
+            cluster: components["schemas"]["JobCluster"];
             owner: components["schemas"]["Person"] | null;
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
@@ -5076,6 +5086,11 @@ export interface components {
              */
             qos: string | null;
             /**
+             * @description Name of a cluster, or the portal's choice by expected end (`earliest`, `auto`; the default) or by cost (`cheapest`).
+             * @default null
+             */
+            cluster: string | null;
+            /**
              * @description Set of nodes; by default the cluster's default one, if any.
              * @default null
              */
@@ -5242,6 +5257,11 @@ export interface components {
              */
             model_type: string | null;
             /**
+             * @description Name of a cluster, a retired one too.
+             * @default null
+             */
+            cluster: string | null;
+            /**
              * @description Name of a partition.
              * @default null
              */
@@ -5400,6 +5420,7 @@ export interface components {
             number: number;
             name: string;
             project: components["schemas"]["LiveProjectRef"];
+            cluster: components["schemas"]["LiveJobCluster"];
             owner?: components["schemas"]["LivePerson"];
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
@@ -5475,6 +5496,10 @@ export interface components {
              * @example 100
              */
             share_percent: number;
+        };
+        LiveJobCluster: {
+            name: string;
+            choice?: string;
         };
         LiveJobHold: {
             /**
@@ -6335,6 +6360,8 @@ export interface components {
             /** @description How many others would have other GPUs. */
             affected: number;
             variance: components["schemas"]["VarianceChange"];
+            /** @description On which it would run. */
+            cluster: components["schemas"]["JobCluster"];
             /** @enum {string} */
             verdict: "now" | "later" | "never";
             /** @description Why; `refused` where a hard limit would refuse it at submission. */
@@ -8291,6 +8318,7 @@ export interface components {
              *       "array": null,
              *       "search": null,
              *       "model_type": null,
+             *       "cluster": null,
              *       "partition": null,
              *       "label": [],
              *       "held": null,
@@ -10078,6 +10106,8 @@ export interface operations {
                 array?: number;
                 /** @description `first`: of each array only its first job. */
                 arrays?: "jobs" | "first";
+                /** @description Name of a cluster, a retired one too. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Held jobs only, or those that are not. */
@@ -12107,6 +12137,8 @@ export interface operations {
                 array?: number;
                 /** @description `first`: of each array only its first job. */
                 arrays?: "jobs" | "first";
+                /** @description Name of a cluster, a retired one too. */
+                cluster?: string;
                 /** @description Held jobs only, or those that are not. */
                 held?: boolean;
                 /** @description `key:value`, or `key` alone; all of them. */
