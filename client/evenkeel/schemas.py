@@ -1055,6 +1055,7 @@ class PatchedProjectChange(TypedDict):
     name: NotRequired[str | None]
     parent: NotRequired[str | None]
     share_weight: NotRequired[float | None]
+    cluster_shares: NotRequired[dict[str, float | None]]
     inner_rule: NotRequired[Literal["fairness", "fifo"] | None]
     priority: NotRequired[int | None]
 
@@ -1188,6 +1189,7 @@ class ProjectDetail(TypedDict):
     inherited_from: str | None
     created_at: str
     share_weight: float
+    cluster_shares: dict[str, float]
     inner_rule: Literal["fairness", "fifo"]
     priority: int | None
 
@@ -1295,6 +1297,7 @@ class Rate(TypedDict):
     id: int
     resource: Literal["gpu", "cpu", "memory"]
     accelerator_type: str | None
+    cluster: str | None
     price_per_hour: str
     currency: str
     valid_from_at: str
@@ -1310,6 +1313,7 @@ class RatePage(TypedDict):
 class RateWish(TypedDict):
     resource: NotRequired[Literal["gpu", "cpu", "memory"]]
     accelerator_type: NotRequired[str | None]
+    cluster: NotRequired[str | None]
     price_per_hour: float | str
     valid_from_at: NotRequired[str | None]
 
@@ -1613,6 +1617,11 @@ class SessionCluster(TypedDict):
     name: str
     nodes: int
     gpus: int
+
+
+class SessionClusterRef(TypedDict):
+    name: str
+    stream: str
 
 
 class SessionProject(TypedDict):
@@ -3124,6 +3133,7 @@ class Session(TypedDict):
     projects: list[SessionProject]
     more_projects: bool
     cluster: SessionCluster
+    clusters: list[SessionClusterRef]
     single_trust_mode: bool
     emulated: bool
     speedup: float

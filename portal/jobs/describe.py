@@ -315,6 +315,7 @@ def product_per_us(job: Job, ctx: Context) -> int:
         gpu_hundredths=job.gpu_share_percent * len(gpus),
         cpus=nodes * int(job.spec.get("cpus") or 0),
         memory_mib=nodes * int(job.spec.get("memory") or 0),
+        cluster=job.cluster.name,
     )
 
 

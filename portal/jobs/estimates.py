@@ -25,10 +25,12 @@ from scheduling.throughput import Profile
 _LONGEST_S = 50 * 365 * 86_400.0
 
 
-def describe_price(book: PriceBook, project_id: int, accelerator_type: str, at: datetime) -> dict[str, Any]:
+def describe_price(
+    book: PriceBook, project_id: int, accelerator_type: str, at: datetime, cluster: str
+) -> dict[str, Any]:
     """The prices of a moment, each before the discount."""
-    gpu, kept = book.price_at(project_id, "gpu", accelerator_type, at)
-    cpu, memory = (book.price_at(project_id, resource, "", at)[0] for resource in ("cpu", "memory"))
+    gpu, kept = book.price_at(project_id, "gpu", accelerator_type, at, cluster)
+    cpu, memory = (book.price_at(project_id, resource, "", at, cluster)[0] for resource in ("cpu", "memory"))
     return {
         "per_gpu_hour": str(from_micro(gpu)),
         "per_cpu_hour": str(from_micro(cpu)),
@@ -125,12 +127,14 @@ def _option(known: Known, kind: str, count: int, profile: Profile) -> dict[str, 
     nodes = -(-count // known.node_sizes.get(kind, 1))
     cpus, memory = (nodes * int(job.spec.get(name) or 0) for name in ("cpus", "memory"))
     hundredths = count * job.gpu_share_percent
-    per_us = book.product_per_us(job.project_id, kind, now, gpu_hundredths=hundredths, cpus=cpus, memory_mib=memory)
+    where = job.cluster.name
+    asked = {"gpu_hundredths": hundredths, "cpus": cpus, "memory_mib": memory}
+    per_us = book.product_per_us(job.project_id, kind, now, cluster=where, **asked)
     number = profile.numbers.get(count)
     source = number.source if number else profile.curve.source
     cost = Decimal(per_us) * int(duration_s * 10**6)
     spread = Decimal(str(SPREAD.get(source, 0.3)))
-    price = describe_price(book, job.project_id, kind, now)
+    price = describe_price(book, job.project_id, kind, now, where)
     off = f" less {price['discount_percent']} %" if Decimal(price["discount_percent"]) else ""
     words = gang_words(count, kind, job.gpu_share_percent)
     return {

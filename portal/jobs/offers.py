@@ -80,7 +80,7 @@ def known_accelerator_types() -> set[str]:
 
 
 def describe_accelerator_types(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
-    prices = current_prices(now)
+    prices = current_prices(now, cluster.name)
     groups: dict[str, list[Accelerator]] = defaultdict(list)
     for gpu in Accelerator.objects.filter(node__cluster=cluster, present=True).select_related("node"):
         groups[gpu.node.accelerator_type].append(gpu)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from accounts.ledger import current_prices
-from accounts.models import Project
+from accounts.models import ClusterShare, Project
 from portal import logs
 from portal.jobs import profiles, quota_use
 from portal.jobs.application_profiles import with_histories
@@ -87,11 +87,11 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         limits=limits,
         guarantees=guarantees,
         pairs=pairs_for([view for view in views if not view.held], types, cluster.pk) if packs else {},
-        entities=project_tree(),
+        entities=project_tree(cluster.name),
         qos=qos_levels(),
         partitions=partitions,
         windows=windows_of(cluster.pk, nodes, now),
-        prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
+        prices={kind: price / 10**6 for kind, price in current_prices(now, cluster.name).items()},
         members=fair.members if fair else {},
         usage=fair.usage if fair else {},
         usage_at=fair.usage_at if fair else 0.0,
@@ -271,9 +271,11 @@ def deadline_of(job: Job) -> datetime | None:
     return datetime.fromisoformat(given) if given else None
 
 
-def project_tree() -> dict[str, domain.Entity]:
+def project_tree(cluster: str) -> dict[str, domain.Entity]:
+    """With the weights that projects have on this cluster."""
     rows = Project.objects.values_list("key", "parent__key", "share_weight", "inner_rule", "priority")
-    return {key: domain.Entity(parent, weight, rule, own) for key, parent, weight, rule, own in rows}
+    there = dict(ClusterShare.objects.filter(cluster=cluster).values_list("project__key", "weight"))
+    return {key: domain.Entity(parent, there.get(key, weight), rule, own) for key, parent, weight, rule, own in rows}
 
 
 def qos_levels() -> dict[str, domain.Qos]:

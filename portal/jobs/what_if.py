@@ -23,7 +23,6 @@ from accounts.ledger import PriceBook
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.jobs.choosing import choose
-from portal.jobs.clusters import default_cluster
 from portal.jobs.dependencies import Waits
 from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.estimates import Known, describe_price, known_of, known_of_job
@@ -185,9 +184,9 @@ def _option(known: Known, gang: Gang, refused: list[str], waits_for: list[str]) 
 # A node ----------------------------------------------------------------------------------------------
 
 
-def what_if_node(user: User, project: Project, kind: str) -> dict[str, Any]:
+def what_if_node(user: User, cluster: Cluster, project: Project, kind: str) -> dict[str, Any]:
     """For the project and what of it the user may see below. Raises Problems where no node has the type."""
-    cluster, now = default_cluster(), timezone.now()
+    now = timezone.now()
     basis = basis_of(cluster)
     snapshot = basis.planned.snapshot
     more = with_node(snapshot, kind)
@@ -196,7 +195,7 @@ def what_if_node(user: User, project: Project, kind: str) -> dict[str, Any]:
         raise Problems([FieldProblem("type", f"no node here has {kind}; there are {there}", "unknown")])
     inside = visible_projects(user).filter(ancestry__contains=[project.pk]).values_list("key", flat=True)
     gpus = next(len(node.gpu_ids) for node in more.nodes if node.name == NEW_NODE)
-    price = describe_price(PriceBook(now), project.pk, kind, now)
+    price = describe_price(PriceBook(now), project.pk, kind, now, cluster.name)
     nodes = [node for node in snapshot.nodes if node.type == kind]
     question = NodeQuestion(user.pk, cluster.pk, kind, frozenset({project.key, *inside}))
     return {

@@ -6212,6 +6212,13 @@ export interface components {
              */
             share_weight: number | null;
             /**
+             * @description Its part on a cluster, by the cluster's name; null: its share_weight there too.
+             * @default {}
+             */
+            cluster_shares: {
+                [key: string]: number | null;
+            };
+            /**
              * @description How its own jobs divide its part.
              * @default null
              */
@@ -6525,6 +6532,10 @@ export interface components {
             created_at: string;
             /** @description Its part of what the project above gets, against its siblings' weights. */
             share_weight: number;
+            /** @description Its part on clusters where it is another, by their names. */
+            cluster_shares: {
+                [key: string]: number;
+            };
             /** @enum {string} */
             inner_rule: "fairness" | "fifo";
             /** @description Of its jobs, against other projects'; null: that of the project above. */
@@ -6738,6 +6749,8 @@ export interface components {
             resource: "gpu" | "cpu" | "memory";
             /** @description Of GPUs only. */
             accelerator_type: string | null;
+            /** @description On which it holds, before the one for all clusters. Null: on all. */
+            cluster: string | null;
             /**
              * @description Of one GPU, one CPU or one GiB of memory.
              * @example 12.50
@@ -6765,6 +6778,11 @@ export interface components {
              * @default null
              */
             accelerator_type: string | null;
+            /**
+             * @description On which it holds, before the one for all clusters. Null: for all that have none of their own.
+             * @default null
+             */
+            cluster: string | null;
             /**
              * @description Of one GPU, one CPU or one GiB of memory.
              * @example 0.60
@@ -7501,7 +7519,10 @@ export interface components {
             projects: components["schemas"]["SessionProject"][];
             /** @description There are more of them: GET projects lists all. */
             more_projects: boolean;
+            /** @description The first. */
             cluster: components["schemas"]["SessionCluster"];
+            /** @description All, in their order; retired ones are not among them. */
+            clusters: components["schemas"]["SessionClusterRef"][];
             /** @description Jobs of all projects run under the portal's own account. */
             single_trust_mode: boolean;
             emulated: boolean;
@@ -7513,6 +7534,15 @@ export interface components {
             name: string;
             nodes: number;
             gpus: number;
+        };
+        SessionClusterRef: {
+            name: string;
+            /**
+             * @description Its live stream.
+             * @example cluster
+             * @example cluster:lab
+             */
+            stream: string;
         };
         SessionProject: {
             key: string;
@@ -8575,7 +8605,10 @@ export type $defs = Record<string, never>;
 export interface operations {
     list_accelerator_types: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9423,6 +9456,8 @@ export interface operations {
     get_fairness: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Key of a project: it and all below it. */
                 project?: string;
             };
@@ -9493,6 +9528,8 @@ export interface operations {
     list_ended_slowdown: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description By default 30 days before `to_at`. */
@@ -9575,6 +9612,8 @@ export interface operations {
             query?: {
                 /** @description `cluster` is for everybody. */
                 by?: "cluster" | "project" | "user";
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description By default a day before `to_at`. */
@@ -9718,6 +9757,8 @@ export interface operations {
     get_history: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 minutes?: number;
             };
             header?: never;
@@ -9777,7 +9818,10 @@ export interface operations {
     };
     get_idle_rule: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9837,7 +9881,10 @@ export interface operations {
     };
     set_idle_rule: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -12464,7 +12511,10 @@ export interface operations {
     };
     list_model_types: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12522,7 +12572,10 @@ export interface operations {
     };
     list_nodes: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12580,7 +12633,10 @@ export interface operations {
     };
     get_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12650,7 +12706,10 @@ export interface operations {
     };
     check_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12720,7 +12779,10 @@ export interface operations {
     };
     drain_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12813,6 +12875,8 @@ export interface operations {
     preview_drain: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Nobody is to be on the node any more then; without it: now. */
                 deadline_at?: string;
                 /** @description Or how soon, in seconds. */
@@ -12887,7 +12951,10 @@ export interface operations {
     };
     resume_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12957,7 +13024,10 @@ export interface operations {
     };
     use_node_anyway: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -13740,6 +13810,8 @@ export interface operations {
     list_partitions: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -13802,7 +13874,10 @@ export interface operations {
     };
     get_partition: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the partition. */
@@ -13874,7 +13949,10 @@ export interface operations {
     };
     set_partition: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -13986,7 +14064,10 @@ export interface operations {
     };
     remove_partition: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -14457,7 +14538,10 @@ export interface operations {
     };
     get_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14517,7 +14601,10 @@ export interface operations {
     };
     set_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -14610,6 +14697,8 @@ export interface operations {
     list_policy_changes: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -14672,7 +14761,10 @@ export interface operations {
     };
     preview_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14752,7 +14844,10 @@ export interface operations {
     };
     undo_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14890,6 +14985,8 @@ export interface operations {
     list_priorities: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -18202,7 +18299,10 @@ export interface operations {
     };
     what_if_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Key of the project. */
@@ -19064,6 +19164,8 @@ export interface operations {
         parameters: {
             query?: {
                 accelerator_type?: string;
+                /** @description Name of a cluster; empty: those of all clusters. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description False: those in force and to come; true: those that were. */
@@ -19289,6 +19391,8 @@ export interface operations {
     list_rollouts: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -19353,7 +19457,10 @@ export interface operations {
     };
     start_rollout: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of `policy` as you read it. 412 where the policy in force was changed since. */
                 "If-Match"?: string;
@@ -19827,7 +19934,10 @@ export interface operations {
     };
     promote_rollout: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of `policy` as you read it. 412 where the policy in force was changed since. */
                 "If-Match"?: string;
@@ -20020,6 +20130,8 @@ export interface operations {
     propose_rollout: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 guard_s?: number;
                 /** @description Instead: one whose prediction is there already. */
                 rollout?: string;
@@ -20093,6 +20205,8 @@ export interface operations {
     list_rounds: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Those from then on. */
@@ -20161,7 +20275,10 @@ export interface operations {
     };
     get_round: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Number of the round. */
@@ -20231,7 +20348,10 @@ export interface operations {
     };
     export_round_case: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Number of the round. */
@@ -20301,7 +20421,10 @@ export interface operations {
     };
     replay_round: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Number of the round. */
@@ -20881,6 +21004,8 @@ export interface operations {
     list_shares: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -20955,6 +21080,8 @@ export interface operations {
     list_share_history: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description How far back. */
@@ -22448,6 +22575,8 @@ export interface operations {
     get_timeline: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description By default an hour before `to_at`. */
                 from_at?: string;
                 /** @description By default now. */
@@ -23472,6 +23601,8 @@ export interface operations {
     list_windows: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -23536,7 +23667,10 @@ export interface operations {
     };
     add_window: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

@@ -127,7 +127,7 @@ def _store_node(cluster: Cluster, node: Node | None, info: NodeInfo, now: dateti
         node = Node.objects.create(cluster=cluster, name=info.name, last_seen_at=now, **values)
         count = len(info.accelerators)
         text = f"{node.name} joined with {count} × {first.type}"
-        events.append(kind="node_joined", text=text, at=now, detail={"node": node.name})
+        events.append(kind="node_joined", text=text, at=now, detail=events.about(node))
         if check_first:
             open_check(node, NodeCheck.Cause.JOINED, now, withhold=True)
     elif any(getattr(node, k) != v for k, v in values.items()):
@@ -172,5 +172,5 @@ def _set_lost(node: Node, lost: bool, now: datetime) -> None:
     Node.objects.filter(pk=node.pk).update(lost=lost)
     node.lost = lost
     kind, text = ("node_lost", f"{node.name} is lost") if lost else ("node_back", f"{node.name} is back")
-    events.append(kind=kind, text=text, at=now, detail={"node": node.name})
+    events.append(kind=kind, text=text, at=now, detail=events.about(node))
     transaction.on_commit(wakeups.wake)

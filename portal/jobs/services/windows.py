@@ -96,7 +96,8 @@ def _tell(actor: User | None, window: NodeWindow, action: str, word: str, now: d
         "all_nodes": window.all_nodes,
     }
     record_audit(actor=actor, action=action, target=f"window {window.pk}", detail=detail)
-    events.append(kind="notice", text=f"A {window.kind} window, {span}, {word}", at=now)
+    where = {"cluster": window.cluster.name}
+    events.append(kind="notice", text=f"A {window.kind} window, {span}, {word}", at=now, detail=where)
     transaction.on_commit(wakeups.wake)
 
 
