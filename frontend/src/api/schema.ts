@@ -8329,7 +8329,7 @@ export interface components {
             /** @example -number */
             ordering: string;
             /** @description Of the page's table; empty: the reader's usual ones. */
-            columns: ("state" | "project" | "owner" | "program" | "partition" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
+            columns: ("state" | "project" | "owner" | "program" | "partition" | "cluster" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
             /** Format: date-time */
             changed_at: string;
         };
@@ -8367,7 +8367,7 @@ export interface components {
              * @description Of the page's table, in the page's order; empty: the reader's usual ones.
              * @default []
              */
-            columns: ("state" | "project" | "owner" | "program" | "partition" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
+            columns: ("state" | "project" | "owner" | "program" | "partition" | "cluster" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
         };
         WantedDrain: {
             /**
