@@ -280,7 +280,8 @@ class Things:
 
     def _fairness(self, i: int) -> FairnessSample:
         project, at = Project.objects.create(key=f"f{i}", name=f"F{i}"), timezone.now() - timedelta(hours=1)
-        return FairnessSample.objects.create(project=project, at=at, known_samples=0, holding=0, waiting=1)
+        whose = {"cluster": self.world.cluster, "project": project}
+        return FairnessSample.objects.create(at=at, known_samples=0, holding=0, waiting=1, **whose)
 
     def _finished(self, i: int) -> None:
         job = self.world.submit()
