@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import yaml
-from evenkeel.store import DATA_PROTOCOLS
+from evenkeel.store import DATA_PROTOCOLS, variable_of
 from evenkeel.yaml_loader import Loader
 from pydantic import (
     AfterValidator,
@@ -228,14 +228,9 @@ class DataUse(Part):
             raise ValueError("read_only: false is for a path; what comes from a URL is a copy that others read, too")
         if self.secret and (not self.url or self.url.startswith("file:")):
             raise ValueError("secret is for the url of a store")
-        if self.variable == "DIR":
+        if variable_of(self.name) == "EVENKEEL_DATA_DIR":
             raise ValueError("EVENKEEL_DATA_DIR is the folder of all of them: choose another name")
         return self
-
-    @property
-    def variable(self) -> str:
-        """The end of its variable's name."""
-        return self.name.upper().replace("-", "_")
 
 
 MAX_DATA = 16
@@ -345,9 +340,9 @@ class JobFile(Part):
         names = [use.env or f"file {use.file}" for use in self.secrets] + list(self.env)
         if doubled := [name for name, count in Counter(names).items() if count > 1]:
             raise ValueError(f"secrets: {doubled[0]} is given twice")
-        variables = Counter(use.variable for use in self.data)
+        variables = Counter(variable_of(use.name) for use in self.data)
         if doubled := [name for name, count in variables.items() if count > 1]:
-            raise ValueError(f"data: EVENKEEL_DATA_{doubled[0]} would stand for two of them")
+            raise ValueError(f"data: {doubled[0]} would stand for two of them")
         return self
 
 

@@ -16,13 +16,24 @@ T = TypeVar("T")
 
 
 class ByCurves(Generic[T]):
-    """By a job's curves and the gangs that it allows."""
+    """By a job's curves and the gangs that it allows; first by the job itself, as many rounds are shown the same."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: dict[Hashable, tuple[Mapping[str, Curve], T]] = {}
+        self.jobs: dict[str, tuple[Job, T]] = {}
 
     def get(self, job: Job, make: Callable[[Job], T]) -> T:
+        known = self.jobs.get(job.id)
+        if known is not None and known[0] is job:
+            return known[1]
+        if len(self.jobs) >= self._most:
+            self.jobs.clear()
+        value = self._by_curves(job, make)
+        self.jobs[job.id] = job, value
+        return value
+
+    def _by_curves(self, job: Job, make: Callable[[Job], T]) -> T:
         curves = job.curves
         key = (id(curves), job.min_gpus, job.max_gpus, job.types)
         entry = self._entries.get(key)
@@ -35,34 +46,19 @@ class ByCurves(Generic[T]):
         return value
 
 
-class ByJob(ByCurves[T]):
-    """The same, and first by the job itself (`jobs`): many rounds are shown the same object."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self.jobs: dict[str, tuple[Job, T]] = {}
-
-    def get(self, job: Job, make: Callable[[Job], T]) -> T:
-        if len(self.jobs) >= self._most:
-            self.jobs.clear()
-        value = super().get(job, make)
-        self.jobs[job.id] = job, value
-        return value
-
-
 class ByShape(Generic[T]):
     """The same for each of a few shapes: all else that values depend on."""
 
     def __init__(self, most: int, shapes: int = 8) -> None:
         self._most, self._shapes = most, shapes
-        self._known: dict[Hashable, ByJob[T]] = {}
+        self._known: dict[Hashable, ByCurves[T]] = {}
 
-    def of(self, shape: Hashable) -> ByJob[T]:
+    def of(self, shape: Hashable) -> ByCurves[T]:
         found = self._known.get(shape)
         if found is None:
             if len(self._known) >= self._shapes:
                 del self._known[next(iter(self._known))]
-            found = self._known[shape] = ByJob(self._most)
+            found = self._known[shape] = ByCurves(self._most)
         return found
 
 

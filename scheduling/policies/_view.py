@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
-from scheduling.policies._known import ByJob, ByShape, fleet
+from scheduling.policies._known import ByCurves, ByShape, fleet
 from scheduling.throughput import effective, trial_curve
 
 
@@ -52,12 +52,11 @@ class View:
     limits: Mapping[str, Limit]
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
-    spans_of: ByJob[Spans] = field(default_factory=lambda: ByJob(0), compare=False, repr=False)
+    spans_of: ByCurves[Spans] = field(default_factory=lambda: ByCurves(0), compare=False, repr=False)
 
     def spans(self, job: Job) -> Spans:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
-        known = self.spans_of.jobs.get(job.id)
-        return known[1] if known is not None and known[0] is job else self.spans_of.get(job, self._spans)
+        return self.spans_of.get(job, self._spans)
 
     def _spans(self, job: Job) -> Spans:
         spans = Spans()

@@ -386,6 +386,20 @@ class TestReally:
         found = {row["subject"]: row["result"] for row in NodeCheck.objects.filter(node__name="one")[0].findings}
         assert found == {"job directory": "passed", "free space": "passed", "runner": "passed", "devices": "unknown"}
 
+    def test_those_that_are_left_have_a_task_of_their_own(
+        self, real: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[tuple[int]] = []
+        monkeypatch.setattr(check_tasks, "BATCH", 1)
+        monkeypatch.setattr(check_tasks.check_nodes, "apply_async", lambda arguments, **_: asked.append(arguments))
+        pk, count = Cluster.objects.get().pk, Node.objects.count()
+        assert count > 1
+        for number in range(count):
+            assert sum(one.schedulable for one in Node.objects.all()) == number
+            check_tasks.check_nodes(pk)
+        assert asked == [(pk,)] * (count - 1)
+        assert all(one.schedulable for one in Node.objects.all())
+
     def test_a_job_directory_that_cannot_be_written_and_a_full_disk_keep_them_from_work(
         self, real: LocalExecutor, tmp_path: Path, settings: Any
     ) -> None:

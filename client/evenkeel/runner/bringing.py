@@ -17,7 +17,7 @@ from typing import Any
 
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
-from evenkeel.store import Denied, NodeFault, StoreError, cache
+from evenkeel.store import Denied, NodeFault, StoreError, cache, variable_of
 from evenkeel.store.carrier import Carrier
 
 log = logging.getLogger(__name__)
@@ -179,10 +179,6 @@ def _link(link: Path, target: str) -> Path:
     except OSError as error:
         raise DataUnavailable(f"data {link.name} cannot be linked: {error}", nodes_fault=True) from error
     return link
-
-
-def variable_of(name: str) -> str:
-    return f"EVENKEEL_DATA_{name.upper().replace('-', '_')}"
 
 
 def _progress(name: str, told: Mapping[str, Any]) -> str:

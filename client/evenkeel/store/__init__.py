@@ -44,8 +44,17 @@ class NodeFault(StoreError):
     """The node's own disk is why it failed, not the store."""
 
 
+#: Between the process that carries and the one that asks.
+ERRORS: dict[str, type[StoreError]] = {"taken_over": TakenOver, "denied": Denied, "node": NodeFault}
+
+
 class Damaged(Exception):
     """What was read is not what its marker, or its manifest, says."""
+
+
+def variable_of(name: str) -> str:
+    """Of data with this name."""
+    return f"EVENKEEL_DATA_{name.upper().replace('-', '_')}"
 
 
 def in_words(error: Exception) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from evenkeel.runner.processes import die_with_parent, prctl
 from evenkeel.runner.redaction import Redactor
-from evenkeel.store import Denied, NodeFault, TakenOver, in_words
+from evenkeel.store import ERRORS, in_words
 from evenkeel.store.cache import make_room
 from evenkeel.store.data import Wish, bring_data, look_at_path
 from evenkeel.store.objects import Store, Stored
@@ -26,7 +26,6 @@ from evenkeel.store.settling import Wanted, bring, note_base, settle
 
 TELL_S = 0.5
 PR_SET_DUMPABLE = 4
-_KINDS = {"taken_over": TakenOver, "denied": Denied, "node": NodeFault}
 
 
 class Service:
@@ -147,7 +146,7 @@ def main() -> None:
             else:
                 say({"ok": True, **opened.answer(asked)})
         except Exception as error:
-            kind = next((name for name, of in _KINDS.items() if isinstance(error, of)), "")
+            kind = next((name for name, of in ERRORS.items() if isinstance(error, of)), "")
             say({"ok": False, "error": redactor.clean_text(in_words(error)), "kind": kind})
 
 

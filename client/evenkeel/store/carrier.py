@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenkeel.store import Denied, NodeFault, StoreError, TakenOver
+from evenkeel.store import ERRORS, StoreError
 
 STALL_S = 120.0  # without a sign of life it hangs
 MAX_LINE = 1 << 20
-_ERRORS = {"taken_over": TakenOver, "denied": Denied, "node": NodeFault}
 #: Of our own environment only these reach the process: how to find the way out, and what a site gives its machines.
 _PASSED = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY",
            "LD_LIBRARY_PATH")  # fmt: skip
@@ -85,7 +84,7 @@ class Carrier:
                 continue
             self.idle = True
             if not answer["ok"]:
-                raise _ERRORS.get(answer.get("kind", ""), StoreError)(str(answer["error"]))
+                raise ERRORS.get(answer.get("kind", ""), StoreError)(str(answer["error"]))
             return answer
         return None
 

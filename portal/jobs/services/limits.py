@@ -46,21 +46,21 @@ def enforce(*, cluster_id: int, now: datetime) -> None:
 def end_overdue(*, cluster_id: int, now: datetime) -> None:
     """Runners end what has trained for its max_duration. One that does not is ended from here."""
     training = [state.value for state in TRAINING]
+    slack = timedelta(seconds=DURATION_SLACK_S + upload_s() + 2 * reporting.interval_s())
     found = Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)
     for pk in found.values_list("pk", flat=True):
         with contextlib.suppress(StaleRun), transaction.atomic():
             job, run = lock_current(pk)
-            if State(run.state) in TRAINING and _is_overdue(job, run, now):
+            if State(run.state) in TRAINING and _is_overdue(job, run, slack, now):
                 text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
                 fail(run, ExitInfo("time_limit", step=run.checkpoint_step, message=text), now)
 
 
-def _is_overdue(job: Job, run: Run, now: datetime) -> bool:
+def _is_overdue(job: Job, run: Run, slack: timedelta, now: datetime) -> bool:
     """A limit that was changed counts from the change: the runner hears of it with its next report."""
     limit_s = job.max_duration_s
     if limit_s is None:  # patched meanwhile
         return False
-    slack = timedelta(seconds=DURATION_SLACK_S + upload_s() + 2 * reporting.interval_s())
     earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
     if run.state_since + timedelta(seconds=limit_s - earlier_s) + slack > now:
         return False
