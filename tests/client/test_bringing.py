@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evenkeel.runner.bringing import variable_of
+from evenkeel.store import variable_of
 
 from tests.client.s3 import KEY, S3, SECRET, s3_server
 from tests.client.test_runner import Portal, exit_of, launch, until
