@@ -38,6 +38,7 @@ class Held:
     gpu_hundredths: int = 100
     cpus: int = 0
     memory_mib: int = 0
+    cluster: str = ""
 
     def quantities(self) -> Iterator[tuple[str, int]]:
         yield Resource.GPU.value, self.gpu_hundredths
@@ -56,11 +57,11 @@ class PriceBook:
         self._known: dict[Any, list[Charge]] = {}
 
     @cached_property
-    def _prices(self) -> dict[tuple[str, str], list[Price]]:
-        prices: dict[tuple[str, str], list[Price]] = defaultdict(list)
+    def _prices(self) -> dict[tuple[str, str, str], list[Price]]:
+        prices: dict[tuple[str, str, str], list[Price]] = defaultdict(list)
         for rate in Rate.objects.filter(self._still):
             price = Price(rate.price_micro_per_hour, rate.valid_from, rate.valid_to)
-            prices[rate.resource, rate.accelerator_type].append(price)
+            prices[rate.resource, rate.accelerator_type, rate.cluster].append(price)
         return prices
 
     @cached_property
@@ -77,14 +78,22 @@ class PriceBook:
         return Levels.load() if self._reductions else Levels({})
 
     def charges(
-        self, project_id: int, resource: str, accelerator_type: str, from_at: datetime, to_at: datetime
+        self,
+        project_id: int,
+        resource: str,
+        accelerator_type: str,
+        from_at: datetime,
+        to_at: datetime,
+        cluster: str = "",
     ) -> list[Charge]:
         """The interval at the prices that the project pays; the GPUs of a gang share one answer."""
-        key = (project_id, resource, accelerator_type, from_at, to_at)
+        key = (project_id, resource, accelerator_type, from_at, to_at, cluster)
         if key not in self._known:
             kind = accelerator_type if resource == Resource.GPU else ""
             levels = [self._reductions[p] for p in reversed(self._levels.chain(project_id)) if p in self._reductions]
-            self._known[key] = charge(from_at, to_at, self._prices.get((resource, kind), []), levels)
+            prices = self._prices.get((resource, kind, ""), [])
+            own = self._prices.get((resource, kind, cluster), []) if cluster else []
+            self._known[key] = charge(from_at, to_at, prices, levels, own)
         return self._known[key]
 
     def product(self, held: Held, from_at: datetime | None = None) -> int:
@@ -95,13 +104,15 @@ class PriceBook:
         return sum(
             one.product(resource, quantity)
             for resource, quantity in held.quantities()
-            for one in self.charges(held.project_id, resource, held.accelerator_type, start, held.to_at)
+            for one in self.charges(held.project_id, resource, held.accelerator_type, start, held.to_at, held.cluster)
         )
 
-    def price_at(self, project_id: int, resource: str, accelerator_type: str, at: datetime) -> tuple[int, int]:
+    def price_at(
+        self, project_id: int, resource: str, accelerator_type: str, at: datetime, cluster: str = ""
+    ) -> tuple[int, int]:
         """Micro-units per hour before discount, and what the discount keeps of them."""
         later = datetime.max.replace(tzinfo=at.tzinfo)
-        one = self.charges(project_id, resource, accelerator_type, at, later)[0]
+        one = self.charges(project_id, resource, accelerator_type, at, later, cluster)[0]
         return one.price_micro_per_hour, one.kept_hundredths
 
     def discount_at(self, project_id: int, at: datetime) -> tuple[int, int] | None:
@@ -119,19 +130,21 @@ class PriceBook:
         gpu_hundredths: int,
         cpus: int = 0,
         memory_mib: int = 0,
+        cluster: str = "",
     ) -> int:
         """What a gang costs in a microsecond at the prices of `at`."""
         total = 0
         for resource, quantity in (("gpu", gpu_hundredths), ("cpu", cpus), ("memory", memory_mib)):
-            price, kept = self.price_at(project_id, resource, accelerator_type, at)
+            price, kept = self.price_at(project_id, resource, accelerator_type, at, cluster)
             total += quantity * price * kept * WEIGHTS[resource]
         return total
 
 
-def current_prices(now: datetime) -> dict[str, int]:
-    """List price in micro-units per GPU-hour by accelerator type."""
+def current_prices(now: datetime, cluster: str = "") -> dict[str, int]:
+    """List price in micro-units per GPU-hour by accelerator type, on a cluster its own before those of all."""
     rates = Rate.objects.filter(Q(valid_to=None) | Q(valid_to__gt=now), resource=Resource.GPU, valid_from__lte=now)
-    return {r.accelerator_type: r.price_micro_per_hour for r in rates.order_by("valid_from")}
+    rates = rates.filter(cluster__in={"", cluster}).order_by("cluster", "valid_from")  # nothing comes before a name
+    return {r.accelerator_type: r.price_micro_per_hour for r in rates}
 
 
 def lock_prices(*, exclusively: bool) -> None:
@@ -156,7 +169,8 @@ def record_holds(holds: Sequence[Held]) -> None:
 
 def _entries(book: PriceBook, held: Held) -> Iterator[LedgerEntry]:
     for resource, quantity in held.quantities():
-        for one in book.charges(held.project_id, resource, held.accelerator_type, held.from_at, held.to_at):
+        charges = book.charges(held.project_id, resource, held.accelerator_type, held.from_at, held.to_at, held.cluster)
+        for one in charges:
             if resource == Resource.GPU or one.price_micro_per_hour:
                 yield LedgerEntry(
                     project_id=held.project_id,

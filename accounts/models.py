@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.cluster_shares import ClusterShare as ClusterShare
 from accounts.guarantee import Guarantee as Guarantee
 from accounts.money import BudgetNotice as BudgetNotice
 from accounts.money import Discount as Discount

@@ -110,6 +110,8 @@ class Rate(models.Model):
 
     resource = models.CharField(max_length=10, choices=Resource, default=Resource.GPU)
     accelerator_type = models.CharField(max_length=60, blank=True, default="", help_text="Of GPUs only.")
+    #: Its name. While one of a cluster is valid it stands before the one for all.
+    cluster = models.CharField(max_length=60, blank=True, default="", help_text="Empty: of all clusters.")
     price_micro_per_hour = models.BigIntegerField(validators=[MinValueValidator(0)])
     valid_from = models.DateTimeField(default=timezone.now)
     valid_to = models.DateTimeField(null=True, blank=True)
@@ -126,7 +128,9 @@ class Rate(models.Model):
                 name="rate_type_of_gpus_only",
             ),
             models.UniqueConstraint(
-                fields=["resource", "accelerator_type"], condition=Q(valid_to=None), name="one_open_rate_per_type"
+                fields=["resource", "accelerator_type", "cluster"],
+                condition=Q(valid_to=None),
+                name="one_open_rate_per_type",
             ),
         ]
 

@@ -59,19 +59,24 @@ class Charge:
 
 
 def charge(
-    from_at: datetime, to_at: datetime, prices: Sequence[Price], levels: Sequence[Sequence[Reduction]] = ()
+    from_at: datetime,
+    to_at: datetime,
+    prices: Sequence[Price],
+    levels: Sequence[Sequence[Reduction]] = (),
+    own: Sequence[Price] = (),
 ) -> list[Charge]:
     """The interval split wherever a price or a discount changes; time that no price covers costs 0.
 
+    While one of `own`, the cluster's, is in force it stands before `prices`, those of all clusters.
     `levels` are the discounts of a project and its ancestors, nearest first: the nearest valid one counts.
     The stretches touch, never overlap, and together are exactly the interval.
     """
     cuts = {from_at, to_at}
-    rows: list[Price | Reduction] = [*prices, *itertools.chain(*levels)]
+    rows: list[Price | Reduction] = [*own, *prices, *itertools.chain(*levels)]
     for row in rows:
         cuts |= {edge for edge in (row.valid_from, row.valid_to) if edge and from_at < edge < to_at}
     return [
-        Charge(start, end, _price_at(start, prices), _kept_at(start, levels))
+        Charge(start, end, _price_at(start, own, prices), _kept_at(start, levels))
         for start, end in itertools.pairwise(sorted(cuts))
     ]
 
@@ -80,10 +85,12 @@ def _in_force(row: Price | Reduction, at: datetime) -> bool:
     return row.valid_from <= at and (row.valid_to is None or at < row.valid_to)
 
 
-def _price_at(at: datetime, prices: Sequence[Price]) -> int:
-    """Where validities overlap the one that began last counts."""
-    valid = [p for p in prices if _in_force(p, at)]
-    return max(valid, key=lambda p: p.valid_from).price_micro_per_hour if valid else 0
+def _price_at(at: datetime, *cards: Sequence[Price]) -> int:
+    """Of the first card that has one; where validities overlap the one that began last counts."""
+    for card in cards:
+        if valid := [p for p in card if _in_force(p, at)]:
+            return max(valid, key=lambda p: p.valid_from).price_micro_per_hour
+    return 0
 
 
 def _kept_at(at: datetime, levels: Sequence[Sequence[Reduction]]) -> int:

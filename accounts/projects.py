@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.db import transaction
 
 from accounts import guarantees
 from accounts.audit import record_audit
+from accounts.cluster_shares import ClusterShare, weights_of
 from accounts.models import MAX_DEPTH, Membership, Project, User
 from accounts.tree import ancestors, descendants
 
@@ -41,6 +43,21 @@ def set_share(*, actor: User, project: Project, weight: float, inner_rule: str, 
     project.full_clean(exclude=["key", "parent", "ancestry"])
     project.save(update_fields=list(after))
     record_audit(actor=actor, action="project.share", target=project.key, detail={"before": before, "after": after})
+
+
+@transaction.atomic
+def set_cluster_shares(*, actor: User, project: Project, weights: Mapping[str, float | None]) -> None:
+    """The project's weight on these clusters; None: the one that it has everywhere."""
+    before = weights_of(project.pk)
+    for cluster, weight in weights.items():
+        if weight is None:
+            ClusterShare.objects.filter(project=project, cluster=cluster).delete()
+        else:
+            ClusterShare.objects.update_or_create(project=project, cluster=cluster, defaults={"weight": weight})
+    after = weights_of(project.pk)
+    if before != after:
+        detail = {"before": before, "after": after}
+        record_audit(actor=actor, action="project.cluster_share", target=project.key, detail=detail)
 
 
 @transaction.atomic

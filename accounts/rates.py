@@ -45,6 +45,7 @@ def set_rate(
     price_micro_per_hour: int,
     resource: str = Resource.GPU,
     accelerator_type: str = "",
+    cluster: str = "",
     valid_from: datetime | None = None,
 ) -> Rate:
     """A new price; the one in force ends when it begins, and those that would have begun later are withdrawn.
@@ -53,20 +54,16 @@ def set_rate(
     """
     lock_prices(exclusively=True)
     now = timezone.now()  # no entry reaches beyond this: those that were being written have been
-    check_start(Rate, valid_from, now, resource=resource, accelerator_type=accelerator_type)
+    which = {"resource": resource, "accelerator_type": accelerator_type, "cluster": cluster}
+    check_start(Rate, valid_from, now, **which)
     start = valid_from or now
-    withdrawn = _begin(Rate.objects.filter(resource=resource, accelerator_type=accelerator_type), start)
-    rate = Rate.objects.create(
-        resource=resource,
-        accelerator_type=accelerator_type,
-        price_micro_per_hour=price_micro_per_hour,
-        valid_from=start,
-    )
+    withdrawn = _begin(Rate.objects.filter(**which), start)
+    rate = Rate.objects.create(**which, price_micro_per_hour=price_micro_per_hour, valid_from=start)
     detail = {
         "price_micro_per_hour": price_micro_per_hour,
         "valid_from": start.isoformat(),
         "withdrawn_from": withdrawn,
-    }
+    } | ({"cluster": cluster} if cluster else {})
     record_audit(actor=actor, action="rate.set", target=accelerator_type or str(resource), detail=detail)
     return rate
 

@@ -1,13 +1,52 @@
-"""Which executor runs jobs, and what it is told, from the environment; docs/executors.md lists the variables."""
+"""Which executor runs the jobs of a cluster, and what it is told, from the environment; docs/executors.md lists the
+variables."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from portal import env
-from portal.stores import module_for_nodes
+from portal.datasets import DataSettings, read_data_settings
+from portal.stores import StoreSettings, module_for_nodes, read_checkpoint_store
+
+EXECUTORS = ("local", "ray", "slurm")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How one cluster runs its jobs."""
+
+    executor: str
+    options: dict[str, Any]
+    #: Below it lie `jobs/`, what runs wrote, and `environments/`.
+    job_files: Path
+    checkpoint_store: StoreSettings | None
+    datasets: DataSettings
+    emulated: bool
+
+
+def read_engine(executor: str, data: Path, accounts_file: Path) -> Engine:
+    """`data`: where the cluster's files lie unless its settings say otherwise. `accounts_file`: of the whole machine,
+    so that no account is given to projects of two clusters."""
+    datasets = read_data_settings(executor, data)
+    if executor == "local":
+        own = {"accounts_file": accounts_file, "data_cache_dir": datasets.cache_dir}
+        options = read_local_options(data) | own
+        files, emulated = options["data_dir"], bool(options["virtual_accelerators"])
+    else:
+        options = read_ray_options(data) if executor == "ray" else read_slurm_options(data)
+        files, emulated = options["shared_dir"], bool(options["emulated"])
+    return Engine(executor, options, files, read_checkpoint_store(executor), datasets, emulated)
+
+
+def read_local_options(data: Path) -> dict[str, Any]:
+    return {
+        "data_dir": env.folder("EVENKEEL_LOCAL_DIR", data),
+        "virtual_accelerators": env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS"),
+    }
 
 
 def read_ray_options(data: Path) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
@@ -22,7 +26,34 @@ _env = environ.Env()
 _VIRTUAL_ITEM = re.compile(r"^(?:[A-Za-z0-9][A-Za-z0-9.-]*=)?[a-z0-9][a-z0-9_]*:[1-9][0-9]{0,4}$")
 
 
+@dataclass(slots=True)
+class Given:
+    """What was said of one cluster, and which of it was asked for."""
+
+    values: Mapping[str, str]
+    asked: set[str] = field(default_factory=set)
+
+
+_given: ContextVar[Given | None] = ContextVar("given", default=None)
+
+
+@contextmanager
+def before_environment(values: Mapping[str, str]) -> Iterator[Given]:
+    """Inside, these stand before what the environment says."""
+    given = Given(values)
+    token = _given.set(given)
+    try:
+        yield given
+    finally:
+        _given.reset(token)
+
+
 def text(name: str, default: str = "") -> str:
+    given = _given.get()
+    if given is not None:
+        given.asked.add(name)
+        if name in given.values:
+            return given.values[name]
     return str(_env.str(name, default=default))
 
 

@@ -7,13 +7,13 @@ no counter begins anew with one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, F, Min, Q, Sum
+from django.db.models import Count, F, Min, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -24,13 +24,15 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from portal.api.permissions import ADMINISTRATORS
-from portal.jobs.models import Accelerator, CheckState, Cluster, Command, Hold, Job, Node, Run
+from portal.jobs.clusters import active_clusters
+from portal.jobs.models import Accelerator, CheckState, Command, Hold, Job, Node, Run
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State, coarse_state
 
 #: Waits are those of jobs that started within so long.
 _WINDOW = timedelta(hours=1)
 _QUANTILES = (0.5, 0.9, 0.99)
+_BY = ["cluster"]
 
 
 class _Cluster(Collector):
@@ -38,89 +40,122 @@ class _Cluster(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("evenkeel_up", "The portal answers.", 1)
-        yield from _jobs()
+        names = list(active_clusters().values_list("name", flat=True))
+        yield from _jobs(names)
         yield _waits()
-        yield from _accelerators()
-        yield from _checks()
+        yield from _accelerators(names)
+        yield from _checks(names)
         yield from _rounds()
-        yield from _commands()
+        yield from _commands(names)
 
 
-def _jobs() -> Iterator[Metric]:
+def _jobs(names: Sequence[str]) -> Iterator[Metric]:
     rows = Run.objects.filter(job__run=F("pk"), state__in=[state.value for state in LIVE]).order_by()
-    live: Counter[str] = Counter(dict.fromkeys(("queued", "starting", "running", "rescaling"), 0))
-    for state, trained, count in rows.values_list("state", "has_trained").annotate(count=Count("pk")):
-        live[coarse_state(State(state), rescaling=trained)] += count
-    gauge = GaugeMetricFamily("evenkeel_jobs", "Jobs that have not ended, by state.", labels=["state"])
-    for state, count in sorted(live.items()):
-        gauge.add_metric([state], count)
+    states, by = ("queued", "starting", "running", "rescaling"), [*_BY, "state"]
+    live = Counter({(name, state): 0 for name in names for state in states})
+    columns = ("job__cluster__name", "state", "has_trained")
+    for name, state, trained, count in rows.values_list(*columns).annotate(count=Count("pk")):
+        live[name, coarse_state(State(state), rescaling=trained)] += count
+    gauge = GaugeMetricFamily("evenkeel_jobs", "Jobs that have not ended, by state.", labels=by)
+    for labels, count in sorted(live.items()):
+        gauge.add_metric(labels, count)
     yield gauge
     ended = Run.objects.filter(job__run=F("pk"), state__in=[state.value for state in TERMINAL]).order_by()
-    found = dict(ended.values_list("state").annotate(count=Count("pk")))
-    counter = CounterMetricFamily("evenkeel_jobs_ended", "Jobs that have ended, by how.", labels=["state"])
-    for one in sorted(TERMINAL, key=lambda state: state.value):
-        counter.add_metric([coarse_state(one, rescaling=False)], found.get(one.value, 0))
+    found = _counts(ended.values_list("job__cluster__name", "state").annotate(count=Count("pk")))
+    counter = CounterMetricFamily("evenkeel_jobs_ended", "Jobs that have ended, by how.", labels=by)
+    for name in names:
+        for one in sorted(TERMINAL, key=lambda state: state.value):
+            counter.add_metric([name, coarse_state(one, rescaling=False)], found.get((name, one.value), 0))
     yield counter
-    oldest = Job.objects.filter(in_states(WAITING), hold_kind="").aggregate(at=Min("submitted_at"))["at"]
-    age_s = max(0.0, (timezone.now() - oldest).total_seconds()) if oldest else 0.0
-    yield GaugeMetricFamily("evenkeel_oldest_wait_seconds", "Since the oldest job that waits was submitted.", age_s)
+    waiting = Job.objects.filter(in_states(WAITING), hold_kind="").order_by()
+    oldest = dict(waiting.values_list("cluster__name").annotate(at=Min("submitted_at")))
+    ages = GaugeMetricFamily(
+        "evenkeel_oldest_wait_seconds", "Since the oldest job that waits was submitted.", labels=_BY
+    )
+    for name in names:
+        at = oldest.get(name)
+        ages.add_metric([name], max(0.0, (timezone.now() - at).total_seconds()) if at else 0.0)
+    yield ages
+
+
+def _counts(rows: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str], int]:
+    return {(name, what): count for name, what, count in rows}
 
 
 def _waits() -> Metric:
     """Of those that first trained within the window."""
-    started = Run.objects.filter(attempt=1, first_started_at__gte=timezone.now() - _WINDOW)
-    waits = sorted(started.aggregate(waits=ArrayAgg("queueing_s", default=[]))["waits"])
-    gauge = GaugeMetricFamily(
-        "evenkeel_wait_seconds", "Time in the queue of the jobs that started in the last hour.", labels=["quantile"]
-    )
-    for quantile in _QUANTILES if waits else ():
-        gauge.add_metric([str(quantile)], waits[min(len(waits) - 1, int(quantile * len(waits)))])
+    started = Run.objects.filter(attempt=1, first_started_at__gte=timezone.now() - _WINDOW).order_by()
+    said = "Time in the queue of the jobs that started in the last hour."
+    gauge = GaugeMetricFamily("evenkeel_wait_seconds", said, labels=[*_BY, "quantile"])
+    rows = started.values_list("job__cluster__name").annotate(waits=ArrayAgg("queueing_s", order_by="queueing_s"))
+    for name, waits in rows.order_by("job__cluster__name"):
+        for quantile in _QUANTILES:
+            gauge.add_metric([name, str(quantile)], waits[min(len(waits) - 1, int(quantile * len(waits)))])
     return gauge
 
 
-def _accelerators() -> Iterator[Metric]:
+def _accelerators(names: Sequence[str]) -> Iterator[Metric]:
     """Each is in one state; one whose node is lost, drained or withheld by its check counts there even while held."""
-    labels = ["type", "state"]
+    labels = [*_BY, "type", "state"]
     gauge = GaugeMetricFamily("evenkeel_gpus", "Accelerators, by type and state.", labels=labels)
     held = set(Hold.objects.filter(during__upper_inf=True).values_list("accelerator", flat=True))
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     present = Accelerator.objects.filter(present=True)
-    columns = ("pk", "node__accelerator_type", "node__lost", "node__drained", "node__check_state")
-    for pk, kind, lost, drained, checked in present.values_list(*columns).order_by():
+    columns = (
+        "pk",
+        "node__cluster__name",
+        "node__accelerator_type",
+        "node__lost",
+        "node__drained",
+        "node__check_state",
+    )
+    for pk, name, kind, lost, drained, checked in present.values_list(*columns).order_by():
         for state in ("held", "free", "drained", "lost", "withheld"):
-            counts[kind, state] += 0
+            counts[name, kind, state] += 0
         closed = "lost" if lost else "drained" if drained else "withheld" if checked else None
-        counts[kind, closed or ("held" if pk in held else "free")] += 1
-    for (kind, state), count in sorted(counts.items()):
-        gauge.add_metric([kind, state], count)
+        counts[name, kind, closed or ("held" if pk in held else "free")] += 1
+    for key, count in sorted(counts.items()):
+        gauge.add_metric(key, count)
     yield gauge
-    usable = sum(count for (_, state), count in counts.items() if state in ("held", "free"))
-    busy = sum(count for (_, state), count in counts.items() if state == "held")
-    share = busy / usable if usable else 0.0
-    yield GaugeMetricFamily("evenkeel_gpu_allocation_ratio", "Held accelerators over those in service.", share)
+    shares = GaugeMetricFamily("evenkeel_gpu_allocation_ratio", "Held accelerators over those in service.", labels=_BY)
+    for name in names:
+        busy, free = (
+            sum(count for (where, _, state), count in counts.items() if (where, state) == (name, wanted))
+            for wanted in ("held", "free")
+        )
+        shares.add_metric([name], busy / (busy + free) if busy + free else 0.0)
+    yield shares
 
 
-def _checks() -> Iterator[Metric]:
-    sums = Node.objects.aggregate(passed=Sum("checks_passed", default=0), failed=Sum("checks_failed", default=0))
-    counter = CounterMetricFamily("evenkeel_node_checks", "Checks of nodes that ended, by result.", labels=["result"])
-    for result in ("passed", "failed"):
-        counter.add_metric([result], sums[result])
+def _checks(names: Sequence[str]) -> Iterator[Metric]:
+    nodes = Node.objects.order_by().values_list("cluster__name")
+    sums = {
+        name: (passed, failed)
+        for name, passed, failed in nodes.annotate(passed=Sum("checks_passed"), failed=Sum("checks_failed"))
+    }
+    said = "Checks of nodes that ended, by result."
+    counter = CounterMetricFamily("evenkeel_node_checks", said, labels=[*_BY, "result"])
+    for name in names:
+        for result, count in zip(("passed", "failed"), sums.get(name, (0, 0)), strict=True):
+            counter.add_metric([name, result], count)
     yield counter
-    gauge = GaugeMetricFamily("evenkeel_nodes_withheld", "Nodes kept from work by their check.", labels=["state"])
-    found = dict(Node.objects.order_by().values_list("check_state").annotate(count=Count("pk")))
-    for state in CheckState:
-        gauge.add_metric([state.value], found.get(state.value, 0))
+    said = "Nodes kept from work by their check."
+    gauge = GaugeMetricFamily("evenkeel_nodes_withheld", said, labels=[*_BY, "state"])
+    rows = Node.objects.order_by().values_list("cluster__name", "check_state")
+    found = _counts(rows.annotate(count=Count("pk")))
+    for name in names:
+        for state in CheckState:
+            gauge.add_metric([name, state.value], found.get((name, state.value), 0))
     yield gauge
 
 
 def _rounds() -> Iterator[Metric]:
-    by = ["cluster"]
-    rounds = SummaryMetricFamily("evenkeel_round_seconds", "Rounds decided, and how long that took.", labels=by)
-    last = GaugeMetricFamily("evenkeel_last_round_timestamp_seconds", "When a plan was last applied.", labels=by)
-    variance = GaugeMetricFamily("evenkeel_slowdown_variance", "Of relative throughput, by the last plan.", labels=by)
-    failed = GaugeMetricFamily("evenkeel_solver_failed", "The last round fell back, for the solver failed.", labels=by)
-    policy = GaugeMetricFamily("evenkeel_policy_info", "The policy in force.", labels=[*by, "policy"])
-    for cluster in Cluster.objects.all():
+    rounds = SummaryMetricFamily("evenkeel_round_seconds", "Rounds decided, and how long that took.", labels=_BY)
+    last = GaugeMetricFamily("evenkeel_last_round_timestamp_seconds", "When a plan was last applied.", labels=_BY)
+    variance = GaugeMetricFamily("evenkeel_slowdown_variance", "Of relative throughput, by the last plan.", labels=_BY)
+    failed = GaugeMetricFamily("evenkeel_solver_failed", "The last round fell back, for the solver failed.", labels=_BY)
+    policy = GaugeMetricFamily("evenkeel_policy_info", "The policy in force.", labels=[*_BY, "policy"])
+    for cluster in active_clusters():
         name = cluster.name
         rounds.add_metric([name], cluster.rounds, cluster.rounds_s)
         if cluster.last_round_at:
@@ -132,16 +167,21 @@ def _rounds() -> Iterator[Metric]:
     yield from (rounds, last, variance, failed, policy)
 
 
-def _commands() -> Iterator[Metric]:
+def _commands(names: Sequence[str]) -> Iterator[Metric]:
     """What executors were told and have not been seen to do."""
-    gauge = GaugeMetricFamily("evenkeel_open_commands", "Commands to executors that are not done.", labels=["verb"])
+    said = "Commands to executors that are not done."
+    gauge = GaugeMetricFamily("evenkeel_open_commands", said, labels=[*_BY, "verb"])
     opened = Command.objects.filter(closed_at=None).order_by()
-    found = dict(opened.values_list("verb").annotate(count=Count("pk")))
-    for verb in Command.Verb:
-        gauge.add_metric([verb.value], found.get(verb.value, 0))
-    yield gauge
-    retried = opened.aggregate(count=Count("pk", filter=Q(attempts__gt=1)))["count"]
-    yield GaugeMetricFamily("evenkeel_retried_commands", "Of those, the ones that were sent more than once.", retried)
+    found = _counts(opened.values_list("run__job__cluster__name", "verb").annotate(count=Count("pk")))
+    said = "Of those, the ones that were sent more than once."
+    again = GaugeMetricFamily("evenkeel_retried_commands", said, labels=_BY)
+    retried = opened.filter(attempts__gt=1).values_list("run__job__cluster__name").annotate(count=Count("pk"))
+    counts = dict(retried)
+    for name in names:
+        for verb in Command.Verb:
+            gauge.add_metric([name, verb.value], found.get((name, verb.value), 0))
+        again.add_metric([name], counts.get(name, 0))
+    yield from (gauge, again)
 
 
 def has_metrics_token(request: HttpRequest) -> bool:

@@ -7,6 +7,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal import env
+from portal.clusters_file import read_clusters
 from portal.datasets import read_data_settings
 from portal.engines import read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
@@ -40,6 +41,8 @@ EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
 #: Below it lie `jobs/`, what runs wrote, where that is not the data directory.
 EVENKEEL_JOB_FILES = EVENKEEL_EXECUTOR_OPTIONS[EVENKEEL_EXECUTOR].get("shared_dir")
 EVENKEEL_CHECKPOINT_STORE = read_checkpoint_store(EVENKEEL_EXECUTOR)
+#: By name, in the order of the file; empty: one cluster, as the settings above say. See portal.jobs.clusters.
+EVENKEEL_CLUSTERS = read_clusters(EVENKEEL_DATA)
 EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_REPORTS_PER_S = env.number("EVENKEEL_REPORTS_PER_S", 30.0, minimum=0.1, maximum=100_000)

@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
-from portal.jobs.models import Cluster
+from portal.jobs.clusters import active_clusters
 from portal.jobs.trust import single_trust_mode
 
 NOT_BUILT = "The front end is not built yet: run `make frontend`, then start again. The API is at /api/v1/.\n"
@@ -33,7 +33,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
 @ensure_csrf_cookie
 def api_docs(request: HttpRequest) -> HttpResponse:
     """The API's description to read and to try, all of it served from here."""
-    return render(request, "docs/api.html", {"single_trust_mode": single_trust_mode(Cluster.objects.first())})
+    return render(request, "docs/api.html", {"single_trust_mode": single_trust_mode(active_clusters().first())})
 
 
 @require_safe

@@ -550,6 +550,11 @@ class JobCheckpoints(TypedDict):
     kept: int
 
 
+class JobCluster(TypedDict):
+    name: str
+    choice: str | None
+
+
 class JobDifference(TypedDict):
     job: str
     project: str
@@ -594,6 +599,7 @@ class JobsFilter(TypedDict):
     array: NotRequired[int | None]
     search: NotRequired[str | None]
     model_type: NotRequired[str | None]
+    cluster: NotRequired[str | None]
     partition: NotRequired[str | None]
     label: NotRequired[list[LabelItem]]
     held: NotRequired[bool | None]
@@ -645,6 +651,11 @@ class LiveJobAllocation(TypedDict):
     epoch: int
     gpus: list[GpuRef]
     share_percent: int
+
+
+class LiveJobCluster(TypedDict):
+    name: str
+    choice: NotRequired[str]
 
 
 class LiveJobHold(TypedDict):
@@ -1052,6 +1063,7 @@ class PatchedProjectChange(TypedDict):
     name: NotRequired[str | None]
     parent: NotRequired[str | None]
     share_weight: NotRequired[float | None]
+    cluster_shares: NotRequired[dict[str, float | None]]
     inner_rule: NotRequired[Literal["fairness", "fifo"] | None]
     priority: NotRequired[int | None]
 
@@ -1185,6 +1197,7 @@ class ProjectDetail(TypedDict):
     inherited_from: str | None
     created_at: str
     share_weight: float
+    cluster_shares: dict[str, float]
     inner_rule: Literal["fairness", "fifo"]
     priority: int | None
 
@@ -1292,6 +1305,7 @@ class Rate(TypedDict):
     id: int
     resource: Literal["gpu", "cpu", "memory"]
     accelerator_type: str | None
+    cluster: str | None
     price_per_hour: str
     currency: str
     valid_from_at: str
@@ -1307,6 +1321,7 @@ class RatePage(TypedDict):
 class RateWish(TypedDict):
     resource: NotRequired[Literal["gpu", "cpu", "memory"]]
     accelerator_type: NotRequired[str | None]
+    cluster: NotRequired[str | None]
     price_per_hour: float | str
     valid_from_at: NotRequired[str | None]
 
@@ -1610,6 +1625,11 @@ class SessionCluster(TypedDict):
     name: str
     nodes: int
     gpus: int
+
+
+class SessionClusterRef(TypedDict):
+    name: str
+    stream: str
 
 
 class SessionProject(TypedDict):
@@ -2062,6 +2082,7 @@ class View(TypedDict):
             "owner",
             "program",
             "partition",
+            "cluster",
             "level",
             "priority",
             "labels",
@@ -2097,6 +2118,7 @@ class ViewWish(TypedDict):
                 "owner",
                 "program",
                 "partition",
+                "cluster",
                 "level",
                 "priority",
                 "labels",
@@ -2525,6 +2547,7 @@ class Job(TypedDict):
     number: int
     name: str
     project: ProjectRef
+    cluster: JobCluster
     owner: Person | None
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
     run_state: Literal[
@@ -2639,6 +2662,7 @@ class JobFile(TypedDict):
     priority: NotRequired[int]
     nice: NotRequired[int]
     qos: NotRequired[str | None]
+    cluster: NotRequired[str | None]
     partition: NotRequired[str | None]
     deadline: NotRequired[str | None]
     max_cost: NotRequired[float | str | None]
@@ -2739,6 +2763,7 @@ class LiveJob(TypedDict):
     number: int
     name: str
     project: LiveProjectRef
+    cluster: LiveJobCluster
     owner: NotRequired[LivePerson]
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
     run_state: Literal[
@@ -3122,6 +3147,7 @@ class Session(TypedDict):
     projects: list[SessionProject]
     more_projects: bool
     cluster: SessionCluster
+    clusters: list[SessionClusterRef]
     single_trust_mode: bool
     emulated: bool
     speedup: float
@@ -3362,6 +3388,7 @@ class JobDetail(TypedDict):
     number: int
     name: str
     project: ProjectRef
+    cluster: JobCluster
     owner: Person | None
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
     run_state: Literal[
@@ -3480,6 +3507,7 @@ class Preview(TypedDict):
     effects: list[Effect]
     affected: int
     variance: VarianceChange
+    cluster: JobCluster
     verdict: Literal["now", "later", "never"]
     reason: Reason
     would_change: str | None

@@ -9,25 +9,27 @@ from rest_framework.views import APIView
 
 from portal.api.access import Access
 from portal.api.drains import described_node
-from portal.api.inputs import Query
+from portal.api.inputs import ClusterQuery
+from portal.api.named import named_node
 from portal.api.operations import operation, signed_in
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.clusters import Node as NodeShape
-from portal.jobs.models import Node
 from portal.jobs.services.checks import check_now, use_anyway
 
 
 class CheckView(APIView):
     permission_classes = ADMINISTRATORS
 
-    @operation("check_node", NodeShape, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
-    def post(self, request: Request, name: str, query: Query) -> Response:
+    @operation(
+        "check_node", NodeShape, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,), query=ClusterQuery
+    )
+    def post(self, request: Request, name: str, query: ClusterQuery) -> Response:
         """Examine a node soon: `check.open` of the answer, which becomes `check.last`. What runs there goes on.
 
         A node in use stays so unless the check fails; one that failed is used again once it passes.
         """
         user, now = signed_in(request), timezone.now()
-        node = Node.objects.get(name=name)
+        node = named_node(query, name)
         check_now(actor=user, node=node, now=now)
         return Response(described_node(user, node, now))
 
@@ -35,10 +37,18 @@ class CheckView(APIView):
 class UseAnywayView(APIView):
     permission_classes = ADMINISTRATORS
 
-    @operation("use_node_anyway", NodeShape, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
-    def post(self, request: Request, name: str, query: Query) -> Response:
+    @operation(
+        "use_node_anyway",
+        NodeShape,
+        access=Access.ADMIN,
+        tag="cluster",
+        path=["name"],
+        problems=(403,),
+        query=ClusterQuery,
+    )
+    def post(self, request: Request, name: str, query: ClusterQuery) -> Response:
         """Place jobs on a node whose check failed, or has not come to an end. The next check may take that back."""
         user, now = signed_in(request), timezone.now()
-        node = Node.objects.get(name=name)
+        node = named_node(query, name)
         use_anyway(actor=user, node=node, now=now)
         return Response(described_node(user, node, now))

@@ -13,8 +13,8 @@ from rest_framework.views import APIView
 from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, PageQuery, Query, Word
-from portal.api.named import named_project
+from portal.api.inputs import Body, ClusterPageQuery, ClusterQuery, PageQuery, Query, Word
+from portal.api.named import named_cluster, named_node, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -64,33 +64,35 @@ class EventsView(APIView):
 
 
 class ModelTypesView(APIView):
-    @operation("list_model_types", shapes.ModelTypes, access=Access.SIGNED_IN, tag="catalogue")
-    def get(self, request: Request, query: Query) -> Response:
+    @operation("list_model_types", shapes.ModelTypes, access=Access.SIGNED_IN, tag="catalogue", query=ClusterQuery)
+    def get(self, request: Request, query: ClusterQuery) -> Response:
         """The catalogue, with what each program's throughput is known to be."""
-        return Response(offers.describe_model_types(timezone.now()))
+        return Response(offers.describe_model_types(named_cluster(query), timezone.now()))
 
 
 class AcceleratorTypesView(APIView):
-    @operation("list_accelerator_types", shapes.AcceleratorTypes, access=Access.SIGNED_IN, tag="catalogue")
-    def get(self, request: Request, query: Query) -> Response:
+    @operation(
+        "list_accelerator_types", shapes.AcceleratorTypes, access=Access.SIGNED_IN, tag="catalogue", query=ClusterQuery
+    )
+    def get(self, request: Request, query: ClusterQuery) -> Response:
         """Accelerator types of the cluster and their prices."""
-        return Response(offers.describe_accelerator_types(timezone.now()))
+        return Response(offers.describe_accelerator_types(named_cluster(query), timezone.now()))
 
 
 class NodesView(APIView):
-    @operation("list_nodes", shapes.Nodes, access=Access.SIGNED_IN, tag="cluster")
-    def get(self, request: Request, query: Query) -> Response:
+    @operation("list_nodes", shapes.Nodes, access=Access.SIGNED_IN, tag="cluster", query=ClusterQuery)
+    def get(self, request: Request, query: ClusterQuery) -> Response:
         """Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there."""
         mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
-        return Response(describe_with_drains(Node.objects.all(), mine, timezone.now()))
+        return Response(describe_with_drains(Node.objects.filter(cluster=named_cluster(query)), mine, timezone.now()))
 
 
 class NodeView(APIView):
-    @operation("get_node", shapes.NodeDetail, access=Access.SIGNED_IN, tag="cluster", path=["name"])
-    def get(self, request: Request, name: str, query: Query) -> Response:
+    @operation("get_node", shapes.NodeDetail, access=Access.SIGNED_IN, tag="cluster", path=["name"], query=ClusterQuery)
+    def get(self, request: Request, name: str, query: ClusterQuery) -> Response:
         """A node with its jobs, how much of it was held in the last day, what failed on it, and its events."""
         mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
-        return Response(describe_node_page(Node.objects.get(name=name), mine, timezone.now()))
+        return Response(describe_node_page(named_node(query, name), mine, timezone.now()))
 
 
 class PoliciesView(APIView):
@@ -109,16 +111,24 @@ class PolicyView(APIView):
     parser_classes = [JsonParser]
     get_permissions = readers_and_administrators
 
-    @operation("get_policy", shapes.Policy, access=Access.SIGNED_IN, tag="policy")
-    def get(self, request: Request, query: Query) -> Response:
+    @operation("get_policy", shapes.Policy, access=Access.SIGNED_IN, tag="policy", query=ClusterQuery)
+    def get(self, request: Request, query: ClusterQuery) -> Response:
         """The policy in force."""
-        return Response(policies.describe_policy(Cluster.objects.get()))
+        return Response(policies.describe_policy(named_cluster(query)))
 
-    @operation("set_policy", shapes.Policy, access=Access.ADMIN, tag="policy", body=PolicyChoice, problems=(403,))
-    def put(self, request: Request, query: Query, body: PolicyChoice) -> Response:
+    @operation(
+        "set_policy",
+        shapes.Policy,
+        access=Access.ADMIN,
+        tag="policy",
+        body=PolicyChoice,
+        problems=(403,),
+        query=ClusterQuery,
+    )
+    def put(self, request: Request, query: ClusterQuery, body: PolicyChoice) -> Response:
         """Choose a policy and its parameters, from the next round on."""
         _check_name(body)
-        cluster = Cluster.objects.get()
+        cluster = named_cluster(query)
         set_policy(actor=signed_in(request), cluster=cluster, name=body.name, parameters=body.parameters)
         cluster.refresh_from_db()
         return Response(policies.describe_policy(cluster))
@@ -134,29 +144,39 @@ class PolicyPreviewView(APIView):
     parser_classes = [JsonParser]
     permission_classes = ADMINISTRATORS
 
-    @operation("preview_policy", PolicyPreview, access=Access.ADMIN, tag="policy", body=PolicyChoice, problems=(403,))
-    def post(self, request: Request, query: Query, body: PolicyChoice) -> Response:
+    @operation(
+        "preview_policy",
+        PolicyPreview,
+        access=Access.ADMIN,
+        tag="policy",
+        body=PolicyChoice,
+        problems=(403,),
+        query=ClusterQuery,
+    )
+    def post(self, request: Request, query: ClusterQuery, body: PolicyChoice) -> Response:
         """What the next round would do by another policy or parameters, beside those in force. It changes nothing."""
         _check_name(body)
-        return Response(preview_policy(signed_in(request), Cluster.objects.get(), body.name, body.parameters))
+        return Response(preview_policy(signed_in(request), named_cluster(query), body.name, body.parameters))
 
 
 class UndoPolicyView(APIView):
     permission_classes = ADMINISTRATORS
 
-    @operation("undo_policy", shapes.Policy, access=Access.ADMIN, tag="policy", problems=(403, 409))
-    def post(self, request: Request, query: Query) -> Response:
+    @operation("undo_policy", shapes.Policy, access=Access.ADMIN, tag="policy", problems=(403, 409), query=ClusterQuery)
+    def post(self, request: Request, query: ClusterQuery) -> Response:
         """Back to the policy before. 409 where there is none."""
-        cluster = Cluster.objects.get()
+        cluster = named_cluster(query)
         undo_policy(actor=signed_in(request), cluster=cluster)
         cluster.refresh_from_db()
         return Response(policies.describe_policy(cluster))
 
 
 class PolicyHistoryView(APIView):
-    @operation("list_policy_changes", shapes.PolicyChangePage, access=Access.SIGNED_IN, tag="policy", query=PageQuery)
-    def get(self, request: Request, query: PageQuery) -> Response:
+    @operation(
+        "list_policy_changes", shapes.PolicyChangePage, access=Access.SIGNED_IN, tag="policy", query=ClusterPageQuery
+    )
+    def get(self, request: Request, query: ClusterPageQuery) -> Response:
         """Who chose what, newest first."""
-        rows = Cluster.objects.get().policy_changes.select_related("changed_by")
+        rows = named_cluster(query).policy_changes.select_related("changed_by")
         changes, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [policies.describe_change(change) for change in changes]})

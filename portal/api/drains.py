@@ -15,7 +15,8 @@ from rest_framework.views import APIView
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.api.access import Access
-from portal.api.inputs import At, Body, Query, Word
+from portal.api.inputs import At, Body, ClusterQuery, Word
+from portal.api.named import named_node
 from portal.api.operations import operation, signed_in
 from portal.api.parsing import JsonParser
 from portal.api.permissions import ADMINISTRATORS
@@ -40,7 +41,7 @@ class WantedDrain(Body):
     reason: Word = Field("", description="What it is for; everybody reads it.", examples=["new fans"])
 
 
-class DrainQuery(Query):
+class DrainQuery(ClusterQuery):
     deadline_at: At | None = Field(None, description="Nobody is to be on the node any more then; without it: now.")
     within_s: float | None = Field(None, gt=0, le=_FURTHEST_S, description="Or how soon, in seconds.")
 
@@ -58,8 +59,9 @@ class DrainView(APIView):
         body=WantedDrain,
         problems=(403,),
         examples=[EXAMPLE],
+        query=ClusterQuery,
     )
-    def post(self, request: Request, name: str, query: Query, body: WantedDrain) -> Response:
+    def post(self, request: Request, name: str, query: ClusterQuery, body: WantedDrain) -> Response:
         """Place nothing new on a node. Without a deadline its jobs move by checkpoint when there is room elsewhere.
 
         With one, those that are expected to end before it stay; the others leave by checkpoint in time, and what
@@ -67,7 +69,7 @@ class DrainView(APIView):
         """
         user, now = signed_in(request), timezone.now()
         deadline_at = _deadline(body.deadline_at, body.within_s, now)
-        node = Node.objects.get(name=name)
+        node = named_node(query, name)
         drain_node(actor=user, node=node, now=now, deadline_at=deadline_at, reason=body.reason)
         return Response(described_node(user, node, now))
 
@@ -89,18 +91,20 @@ class DrainPreviewView(APIView):
         user, now = signed_in(request), timezone.now()
         deadline_at = _deadline(query.deadline_at, query.within_s, now)
         check_deadline(deadline_at, now)
-        node = Node.objects.get(name=name)
+        node = named_node(query, name)
         return Response(preview_drain(node, deadline_at, _mine(user), now))
 
 
 class ResumeView(APIView):
     permission_classes = ADMINISTRATORS
 
-    @operation("resume_node", NodeShape, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,))
-    def post(self, request: Request, name: str, query: Query) -> Response:
+    @operation(
+        "resume_node", NodeShape, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,), query=ClusterQuery
+    )
+    def post(self, request: Request, name: str, query: ClusterQuery) -> Response:
         """Use a drained node again, also before its deadline; jobs that have not left it stay."""
         user, now = signed_in(request), timezone.now()
-        node = Node.objects.get(name=name)
+        node = named_node(query, name)
         resume_node(actor=user, node=node, now=now)
         return Response(described_node(user, node, now))
 

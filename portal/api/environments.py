@@ -54,9 +54,10 @@ class EnvironmentView(APIView):
     def delete(self, request: Request, project: str, digest: str, query: Query) -> Response:
         """Remove an environment; the next job that asks for it builds it anew. 409 while one needs it."""
         environment = access_environment(signed_in(request), project, digest, write=True)
-        owner = environments.owner_of(environment)
-        paths = environments.forget(actor=signed_in(request), environment=environment)
-        discard_paths.delay(owner, paths)
+        for one in environments.on_all_clusters(environment):
+            owner = environments.owner_of(one)
+            paths = environments.forget(actor=signed_in(request), environment=one)
+            discard_paths.delay(one.cluster_id, owner, paths)
         return Response(status=204)
 
 
@@ -68,7 +69,7 @@ class BuildLogView(APIView):
     def get(self, request: Request, project: str, digest: str, query: BuildLogQuery) -> Response:
         """A range of the build log. Ask again from next_offset until it is complete."""
         environment = access_environment(signed_in(request), project, digest)
-        log = files.environment_log(environments.owner_of(environment), environment.digest)
+        log = files.environment_log(environment)
         chunk = log.tail(query.tail, query.limit) if query.tail else log.chunk(query.offset, query.limit)
         ended = environment.state != EnvironmentRow.State.BUILDING
         return Response(

@@ -13,9 +13,9 @@ from portal.api.jobs import EXAMPLES
 from portal.api.operations import operation, signed_in
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.shapes.money import Estimate
+from portal.jobs.choosing import choose
 from portal.jobs.estimates import estimate, known_of
 from portal.jobs.schema import JobFile, parse_job_file
-from portal.jobs.services.submission import understand
 
 
 class EstimateView(APIView):
@@ -32,5 +32,5 @@ class EstimateView(APIView):
     )
     def post(self, request: Request, query: Query) -> Response:
         """What a job file would cost and take, by accelerator type, with what that rests on. Nothing is stored."""
-        wish = understand(signed_in(request), parse_job_file(request.data))
+        wish = choose(signed_in(request), parse_job_file(request.data))
         return Response(estimate(wish, known_of(wish, timezone.now())))

@@ -15,8 +15,8 @@ from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import At, PageQuery, Query, Word
-from portal.api.named import named_project
+from portal.api.inputs import At, ClusterPageQuery, ClusterQuery, Word
+from portal.api.named import named_cluster, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes import fairness as shapes
@@ -30,7 +30,7 @@ LONGEST = timedelta(days=3_660)
 _PROJECT = "Key of a project: it and all below it."
 
 
-class NowQuery(Query):
+class NowQuery(ClusterQuery):
     project: Word | None = Field(None, description=_PROJECT)
 
 
@@ -41,10 +41,10 @@ class FairnessView(APIView):
     def get(self, request: Request, query: NowQuery) -> Response:
         """How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off."""
         user = signed_in(request)
-        return Response(fairness_now(user, _projects(user, query.project), timezone.now()))
+        return Response(fairness_now(user, named_cluster(query), _projects(user, query.project), timezone.now()))
 
 
-class SpanQuery(PageQuery):
+class SpanQuery(ClusterPageQuery):
     project: Word | None = Field(None, description=_PROJECT)
     from_at: At | None = Field(None, description="By default a day before `to_at`.")
     to_at: At | None = Field(None, description="By default now.")
@@ -72,7 +72,7 @@ class FairnessHistoryView(APIView):
             raise Refused(400, f"project {wrong.message}", [wrong])
         from_at, to_at = _span(query, timezone.now(), timedelta(days=1))
         mine = _projects(signed_in(request), query.project).order_by().values_list("pk", flat=True)
-        asked = Asked(query.by, list(mine), from_at, to_at)
+        asked = Asked(named_cluster(query).pk, query.by, list(mine), from_at, to_at)
         offset = int(query.cursor[1:]) if query.cursor else 0
         rows, total = fairness_history(asked, offset=offset, limit=query.limit, points=query.points)
         links = offset_links(request, offset, query.limit, total)
@@ -98,7 +98,7 @@ class FairnessEndedView(APIView):
         from_at, to_at = _span(query, timezone.now(), timedelta(days=30))
         mine = _projects(signed_in(request), query.project).order_by().values_list("pk", flat=True)
         offset = int(query.cursor[1:]) if query.cursor else 0
-        asked = Ended(query.group_by, list(mine), from_at, to_at)
+        asked = Ended(named_cluster(query).pk, query.group_by, list(mine), from_at, to_at)
         found = slowdown_of_ended(asked, offset=offset, limit=query.limit + 1)
         links = offset_links(request, offset, query.limit, offset + len(found))
         results = found[: query.limit]

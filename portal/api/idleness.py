@@ -12,14 +12,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.access import Access
-from portal.api.inputs import Body, Query
+from portal.api.inputs import Body, ClusterQuery, Query
+from portal.api.named import named_cluster
 from portal.api.operations import operation, signed_in
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.clusters import IdleRule
 from portal.api.shapes.jobs import Job
 from portal.jobs.describe import describe_jobs
 from portal.jobs.idleness import rule_of
-from portal.jobs.models import Cluster
 from portal.jobs.models import IdleRule as IdleRuleRow
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.selectors import access_job
@@ -47,10 +47,10 @@ class IdleRuleWish(Body):
 class IdleRuleView(APIView):
     get_permissions = readers_and_administrators
 
-    @operation("get_idle_rule", IdleRule, access=Access.SIGNED_IN, tag="cluster")
-    def get(self, request: Request, query: Query) -> Response:
+    @operation("get_idle_rule", IdleRule, access=Access.SIGNED_IN, tag="cluster", query=ClusterQuery)
+    def get(self, request: Request, query: ClusterQuery) -> Response:
         """When a job that holds GPUs counts as idle, and what is done then."""
-        return Response(_describe(rule_of(Cluster.objects.select_related("idle_rule").get())))
+        return Response(_describe(rule_of(named_cluster(query))))
 
     @operation(
         "set_idle_rule",
@@ -60,13 +60,14 @@ class IdleRuleView(APIView):
         body=IdleRuleWish,
         problems=(403,),
         examples=[_EXAMPLE],
+        query=ClusterQuery,
     )
-    def put(self, request: Request, query: Query, body: IdleRuleWish) -> Response:
+    def put(self, request: Request, query: ClusterQuery, body: IdleRuleWish) -> Response:
         """Set the whole rule. What is left out is as shown by default."""
         if body.release_after_s is not None and body.release_after_s < body.warn_after_s:
             message = f"must be at least warn_after_s ({body.warn_after_s:g}): whoever is parked is warned first"
             raise Problems([FieldProblem("release_after_s", message, "too_early")])
-        rule = set_idle_rule(actor=signed_in(request), cluster=Cluster.objects.get(), values=body.model_dump())
+        rule = set_idle_rule(actor=signed_in(request), cluster=named_cluster(query), values=body.model_dump())
         return Response(_describe(rule))
 
 

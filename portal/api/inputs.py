@@ -38,11 +38,19 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
+class ClusterQuery(Query):
+    cluster: Word | None = Field(None, description="Name of a cluster; by default the first.")
+
+
 class PageQuery(Query):
     limit: int = Field(50, ge=1, le=200, description="Rows of a page.")
     cursor: str | None = Field(
         None, pattern=r"^[np][0-9]{1,18}$", description="Where the page begins; taken from `next` and `previous`."
     )
+
+
+class ClusterPageQuery(ClusterQuery, PageQuery):
+    """A page of what one cluster has."""
 
 
 class Body(BaseModel):

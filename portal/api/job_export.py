@@ -28,7 +28,7 @@ COLUMNS = (
     "number", "name", "array", "project", "owner", "state", "reason", "program", "partition", "qos", "priority",
     "labels", "gpus_min", "gpus_max", "gpu_share_percent", "gpus_held", "accelerator_type", "total_steps", "step",
     "progress", "steps_per_s", "slowdown", "queueing_s", "launching_s", "running_s", "rescales", "cost", "currency",
-    "submitted_at", "started_at", "finished_at", "exit", "emulated",
+    "submitted_at", "started_at", "finished_at", "exit", "emulated", "cluster",
 )  # fmt: skip
 
 
@@ -110,4 +110,5 @@ def _line(job: dict[str, Any]) -> list[Any]:
         job["finished_at"],
         exit_["reason"] if exit_ else "",
         job["emulated"],
+        harmless(job["cluster"]["name"]),
     ]

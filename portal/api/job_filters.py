@@ -38,6 +38,7 @@ class _Filters(BaseModel):
     array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")
     search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
     model_type: Word | None = Field(None, description="Name of a program of the catalogue.")
+    cluster: Word | None = Field(None, description="Name of a cluster, a retired one too.")
     partition: Word | None = Field(None, description="Name of a partition.")
     label: list[Label] = Field([], max_length=20, description="`key:value`, or `key` alone; all of them.")
     held: bool | None = Field(None, description="Held jobs only, or those that are not.")
@@ -71,6 +72,7 @@ def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> Que
         "project": _project(query, user),
         "model_type__name": query.model_type,
         "array__number": query.array,
+        "cluster__name": query.cluster,
         "partition__name": query.partition,
         "submitted_at__gte": query.submitted_from_at,
         "submitted_at__lt": query.submitted_to_at,

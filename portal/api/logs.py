@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from portal.api.inputs import Query, Word
 from portal.api.operations import operation
 from portal.api.shapes.jobs import Log
 from portal.api.standing import Standing, user_now
+from portal.jobs.clusters import files_of
 from portal.jobs.log_following import Follower
 from portal.jobs.logs import MAX_BYTES, Chunk, RunLog
 from portal.jobs.models import Job, Run
@@ -58,14 +60,16 @@ class LogsView(APIView):
         """A range of the log. `Accept: text/plain` gives the text alone, `follow=1` text as it is written."""
         row = access_job(request.user, job)
         run = _run(row, query.run)
-        log = RunLog(row.pk, run.pk, query.rank)
+        files = files_of(row.cluster_id)
+        log = RunLog(files, row.pk, run.pk, query.rank)
         ranged = query.limit is not None or query.tail is not None or query.search is not None
         wants_text = query.follow or "text/plain" in request.headers.get("Accept", "")
         if wants_text and (query.follow or not ranged):
             start = _chunk(log, query).offset if query.tail else query.offset
             stream = _whole(log, start)
             if query.follow:
-                stream = _follow(Standing(lambda: _may_read(request, row.pk)), row.pk, run.pk, query.rank, start)
+                standing = Standing(lambda: _may_read(request, row.pk))
+                stream = _follow(standing, files, row.pk, run.pk, query.rank, start)
             return StreamingHttpResponse(stream, content_type="text/plain; charset=utf-8")
         chunk = _chunk(log, query)
         if wants_text:
@@ -117,11 +121,13 @@ async def _whole(log: RunLog, offset: int) -> AsyncIterator[bytes]:
         offset += len(data)
 
 
-async def _follow(standing: Standing, job_id: UUID, run_id: UUID, rank: int, offset: int) -> AsyncIterator[bytes]:
+async def _follow(
+    standing: Standing, files: Path, job_id: UUID, run_id: UUID, rank: int, offset: int
+) -> AsyncIterator[bytes]:
     """A retry is a new run with a log of its own: it is read on from there."""
     until = time.monotonic() + FOLLOW_S
     while time.monotonic() < until:
-        async for data in _follow_run(standing, job_id, run_id, rank, offset, until):
+        async for data in _follow_run(standing, files, job_id, run_id, rank, offset, until):
             yield data
         newest, _ = await _progress(job_id)
         if newest == run_id or standing.over:
@@ -130,13 +136,13 @@ async def _follow(standing: Standing, job_id: UUID, run_id: UUID, rank: int, off
 
 
 async def _follow_run(
-    standing: Standing, job_id: UUID, run_id: UUID, rank: int, offset: int, until: float
+    standing: Standing, files: Path, job_id: UUID, run_id: UUID, rank: int, offset: int, until: float
 ) -> AsyncIterator[bytes]:
     follower, started = Follower(), False
     try:
         while time.monotonic() < until and not await standing.ended():
             newest, ended = await _progress(job_id)
-            log = await _in_thread(RunLog, job_id, run_id, rank)
+            log = await _in_thread(RunLog, files, job_id, run_id, rank)
             if log.parts and not started:
                 await _in_thread(follower.start, log, offset)
                 started = True
@@ -144,7 +150,7 @@ async def _follow_run(
                 yield data
                 if await standing.ended():
                     return
-                log = await _in_thread(RunLog, job_id, run_id, rank)
+                log = await _in_thread(RunLog, files, job_id, run_id, rank)
             if ended or newest != run_id:
                 return
             await asyncio.sleep(_PAUSE_S)

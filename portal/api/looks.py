@@ -14,7 +14,8 @@ from rest_framework.views import APIView
 from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import At, Query, Several, Word
+from portal.api.inputs import At, ClusterQuery, Query, Several, Word
+from portal.api.named import named_cluster
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.clusters import History, Timeline
 from portal.api.shapes.jobs import Cost, JobTimeline, Metrics, Resources
@@ -25,7 +26,6 @@ from portal.dashboard.metrics import job_metrics
 from portal.dashboard.resources import job_resources
 from portal.dashboard.timelines import cluster_timeline, job_timeline
 from portal.jobs.explain import explain_job
-from portal.jobs.models import Cluster
 from portal.jobs.schema import FieldProblem
 from portal.jobs.selectors import access_job
 
@@ -76,7 +76,7 @@ class ExplanationView(APIView):
         return Response(explain_job(signed_in(request), access_job(signed_in(request), job)))
 
 
-class TimelineQuery(Query):
+class TimelineQuery(ClusterQuery):
     from_at: At | None = Field(None, description="By default an hour before `to_at`.")
     to_at: At | None = Field(None, description="By default now.")
 
@@ -87,7 +87,7 @@ class TimelineView(APIView):
         """Who held which accelerator when: 24 hours and 20,000 holds at most."""
         from_at, to_at = _window(query, timezone.now())
         mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
-        return Response(cluster_timeline(mine, from_at, to_at))
+        return Response(cluster_timeline(named_cluster(query), mine, from_at, to_at))
 
 
 def _window(query: TimelineQuery, now: datetime) -> tuple[datetime, datetime]:
@@ -99,7 +99,7 @@ def _window(query: TimelineQuery, now: datetime) -> tuple[datetime, datetime]:
     return from_at, to_at
 
 
-class HistoryQuery(Query):
+class HistoryQuery(ClusterQuery):
     minutes: int = Field(120, ge=1, le=14 * 24 * 60)
 
 
@@ -107,4 +107,4 @@ class HistoryView(APIView):
     @operation("get_history", History, access=Access.SIGNED_IN, tag="cluster", query=HistoryQuery)
     def get(self, request: Request, query: HistoryQuery) -> Response:
         """The cluster's last minutes in at most 500 points."""
-        return Response(cluster_history(Cluster.objects.get(), query.minutes, timezone.now()))
+        return Response(cluster_history(named_cluster(query), query.minutes, timezone.now()))

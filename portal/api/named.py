@@ -8,8 +8,11 @@ from difflib import get_close_matches
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.api.errors import Refused
+from portal.api.inputs import ClusterQuery
+from portal.jobs.clusters import active_clusters, default_cluster
+from portal.jobs.models import Cluster, Node
 from portal.jobs.offers import known_accelerator_types
-from portal.jobs.schema import FieldProblem
+from portal.jobs.schema import FieldProblem, Problems
 
 #: From here on a name is another one mistyped (difflib's ratio), if it has the same digits: a100_40gb is not a100_80gb.
 _ALIKE = 0.8
@@ -22,6 +25,22 @@ def named_project(user: User, key: str, field: str = "project") -> Project:
         unknown = FieldProblem(field, "is none that you may see", "unknown")
         raise Refused(404, f"{field} {unknown.message}", [unknown])
     return project
+
+
+def named_cluster(query: ClusterQuery) -> Cluster:
+    """Problems where it is none, or retired."""
+    clusters = active_clusters()
+    if query.cluster is None:
+        return default_cluster()
+    cluster = clusters.filter(name=query.cluster).first()
+    if cluster is None:
+        there = ", ".join(clusters.values_list("name", flat=True))
+        raise Problems([FieldProblem("cluster", f"is no cluster; there are {there}", "unknown")])
+    return cluster
+
+
+def named_node(query: ClusterQuery, name: str) -> Node:
+    return Node.objects.select_related("cluster").get(cluster=named_cluster(query), name=name)
 
 
 def check_accelerator_type(kind: str | None) -> None:

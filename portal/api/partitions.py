@@ -14,7 +14,8 @@ from rest_framework.views import APIView
 from accounts.models import KEY, User
 from accounts.selectors import visible_projects
 from portal.api.access import Access
-from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.inputs import Body, ClusterPageQuery, ClusterQuery, Word
+from portal.api.named import named_cluster
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -43,23 +44,25 @@ class WantedPartition(Body):
 
 
 class PartitionsView(APIView):
-    @operation("list_partitions", PartitionPage, access=Access.SIGNED_IN, tag="cluster", query=PageQuery)
-    def get(self, request: Request, query: PageQuery) -> Response:
+    @operation("list_partitions", PartitionPage, access=Access.SIGNED_IN, tag="cluster", query=ClusterPageQuery)
+    def get(self, request: Request, query: ClusterPageQuery) -> Response:
         """Partitions that your projects may use, newest first."""
-        user = signed_in(request)
-        found, links = take_page(request, visible_partitions(user), query, key="id")
-        return Response({**links, "results": describe(user, found)})
+        user, cluster = signed_in(request), named_cluster(query)
+        found, links = take_page(request, visible_partitions(user).filter(cluster=cluster), query, key="id")
+        return Response({**links, "results": describe(user, cluster, found)})
 
 
 class PartitionView(APIView):
     parser_classes = [JsonParser]
     get_permissions = readers_and_administrators
 
-    @operation("get_partition", Partition, access=Access.SIGNED_IN, tag="cluster", path=["partition"])
-    def get(self, request: Request, partition: str, query: Query) -> Response:
+    @operation(
+        "get_partition", Partition, access=Access.SIGNED_IN, tag="cluster", path=["partition"], query=ClusterQuery
+    )
+    def get(self, request: Request, partition: str, query: ClusterQuery) -> Response:
         """A partition."""
-        user = signed_in(request)
-        return Response(describe(user, [visible_partitions(user).get(name=partition)])[0])
+        user, cluster = signed_in(request), named_cluster(query)
+        return Response(describe(user, cluster, [visible_partitions(user).get(cluster=cluster, name=partition)])[0])
 
     @operation(
         "set_partition",
@@ -71,22 +74,25 @@ class PartitionView(APIView):
         problems=(403,),
         examples=[EXAMPLE],
         also={201: Partition},
+        query=ClusterQuery,
     )
-    def put(self, request: Request, partition: str, query: Query, body: WantedPartition) -> Response:
+    def put(self, request: Request, partition: str, query: ClusterQuery, body: WantedPartition) -> Response:
         """Make the partition, or change all of it. What is left out is as shown by default."""
         try:
             KEY(partition)
         except ValidationError as error:
             raise Problems([FieldProblem("partition", error.messages[0], "invalid")]) from None
-        user = signed_in(request)
+        user, cluster = signed_in(request), named_cluster(query)
         row, made = set_partition(
             actor=user,
+            cluster=cluster,
             name=partition,
             values=body.model_dump(include=set(COLUMNS)),
             projects=body.projects,
             is_default=body.is_default,
         )
-        return Response(describe(user, [row])[0], status=201 if made else 200)
+        cluster.refresh_from_db()
+        return Response(describe(user, cluster, [row])[0], status=201 if made else 200)
 
     @operation(
         "remove_partition",
@@ -96,17 +102,19 @@ class PartitionView(APIView):
         status=204,
         path=["partition"],
         problems=(403, 409),
+        query=ClusterQuery,
     )
-    def delete(self, request: Request, partition: str, query: Query) -> Response:
+    def delete(self, request: Request, partition: str, query: ClusterQuery) -> Response:
         """Remove a partition that no live job is in."""
-        remove_partition(actor=signed_in(request), partition=PartitionRow.objects.get(name=partition))
+        remove_partition(
+            actor=signed_in(request), partition=PartitionRow.objects.get(cluster=named_cluster(query), name=partition)
+        )
         return Response(status=204)
 
 
-def describe(user: User, rows: Sequence[PartitionRow]) -> list[dict[str, object]]:
+def describe(user: User, cluster: Cluster, rows: Sequence[PartitionRow]) -> list[dict[str, object]]:
     """Of the projects that may use one, the reader's own."""
     mine = set(visible_projects(user).values_list("pk", flat=True))
-    cluster = Cluster.objects.get()
     nodes = nodes_of(cluster)
     described = []
     for row in rows:

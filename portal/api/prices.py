@@ -22,8 +22,8 @@ from accounts.rates import NotInThePast, set_discount, set_rate
 from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import At, Body, PageQuery, Query, Word
-from portal.api.named import check_accelerator_type, named_project
+from portal.api.inputs import At, Body, ClusterQuery, PageQuery, Query, Word
+from portal.api.named import check_accelerator_type, named_cluster, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -46,12 +46,17 @@ class PricesQuery(PageQuery):
 class RatesQuery(PricesQuery):
     resource: Literal["gpu", "cpu", "memory"] | None = None
     accelerator_type: Word | None = None
+    cluster: str | None = Field(None, max_length=60, description="Name of a cluster; empty: those of all clusters.")
 
 
 class RateWish(Body):
     resource: Literal["gpu", "cpu", "memory"] = "gpu"
     accelerator_type: str | None = Field(
         None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$", description="Of GPUs, and needed there."
+    )
+    cluster: Word | None = Field(
+        None,
+        description="On which it holds, before the one for all clusters. Null: for all that have none of their own.",
     )
     price_per_hour: Decimal = Field(
         ge=0, le=10**9, decimal_places=6, description="Of one GPU, one CPU or one GiB of memory.", examples=["0.60"]
@@ -72,7 +77,7 @@ class RatesView(APIView):
     @operation("list_rates", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
     def get(self, request: Request, query: RatesQuery) -> Response:
         """Prices of now, of before and to come, newest first."""
-        given = {"resource": query.resource, "accelerator_type": query.accelerator_type}
+        given = {"resource": query.resource, "accelerator_type": query.accelerator_type, "cluster": query.cluster}
         rows = RateRow.objects.filter(**{name: value for name, value in given.items() if value is not None})
         found, links = take_page(request, rows.filter(*_ended(query)), query, key="id")
         return Response({**links, "results": [_rate(row) for row in found]})
@@ -90,11 +95,13 @@ class RatesView(APIView):
     def post(self, request: Request, query: Query, body: RateWish) -> Response:
         """A new price; the one in force ends when it begins. 409 where that would be in the past."""
         check_accelerator_type(body.accelerator_type)
+        cluster = named_cluster(ClusterQuery(cluster=body.cluster)).name if body.cluster else ""
         try:
             rate = set_rate(
                 actor=signed_in(request),
                 resource=body.resource,
                 accelerator_type=body.accelerator_type or "",
+                cluster=cluster,
                 price_micro_per_hour=int(body.price_per_hour * 10**6),
                 valid_from=body.valid_from_at,
             )
@@ -171,6 +178,7 @@ def _rate(row: RateRow) -> dict[str, Any]:
         "id": row.pk,
         "resource": row.resource,
         "accelerator_type": row.accelerator_type or None,
+        "cluster": row.cluster or None,
         "price_per_hour": str(from_micro(row.price_micro_per_hour)),
         "currency": CURRENCY,
         **_validity(row.valid_from, row.valid_to),

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from accounts.cluster_shares import weights_of
 from accounts.models import MOST_PRIORITY, Membership, Project, User
 from accounts.projects import (
     BadPlace,
@@ -21,6 +22,7 @@ from accounts.projects import (
     move_project,
     rename_project,
     restore_project,
+    set_cluster_shares,
     set_share,
 )
 from accounts.selectors import (
@@ -46,15 +48,17 @@ from portal.dashboard.projects import describe_projects
 from portal.jobs import wakeups
 from portal.jobs.describe import iso
 from portal.jobs.fields import no_control
-from portal.jobs.models import Job
-from portal.jobs.schema import FieldProblem
+from portal.jobs.models import Cluster, Job
+from portal.jobs.schema import FieldProblem, Problems
 from scheduling.lifecycle import LIVE
 
 Name = Annotated[str, AfterValidator(no_control), Field(min_length=1, max_length=120)]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 MANAGER = Membership.Role.MANAGER
 #: What people change of a project; what it uses changes by itself.
-EDITED = editing.only("key", "name", "parent", "archived_at", "share_weight", "inner_rule", "priority")
+EDITED = editing.only(
+    "key", "name", "parent", "archived_at", "share_weight", "cluster_shares", "inner_rule", "priority"
+)
 
 
 class ProjectWish(Body):
@@ -68,6 +72,9 @@ class ProjectChange(Body):
     parent: Key | None = Field(None, description="Move it, with all below it, under this project; null: to the top.")
     share_weight: float | None = Field(
         None, ge=0.001, le=1000, description="Its part of what the project above gets; set by managers of that one."
+    )
+    cluster_shares: dict[Word, Annotated[float, Field(ge=0.001, le=1000)] | None] = Field(
+        {}, max_length=16, description="Its part on a cluster, by the cluster's name; null: its share_weight there too."
     )
     inner_rule: Literal["fairness", "fifo"] | None = Field(None, description="How its own jobs divide its part.")
     priority: int | None = Field(
@@ -151,6 +158,8 @@ class ProjectView(APIView):
             transaction.on_commit(wakeups.wake)  # a round says the reasons of its jobs with the new name
         if body.model_fields_set & {"share_weight", "inner_rule", "priority"}:
             _share(user, row, body)
+        if body.cluster_shares:
+            _cluster_shares(user, row, body.cluster_shares)
         return Response(_detail(user, project))
 
 
@@ -240,6 +249,17 @@ def _share(user: User, project: Project, body: ProjectChange) -> None:
     set_share(actor=user, project=project, weight=weight, inner_rule=rule, priority=priority)
 
 
+def _cluster_shares(user: User, project: Project, weights: dict[str, float | None]) -> None:
+    if not _manages_above(user, project):
+        raise Refused(403, "Its weight against its siblings takes a manager of the project above it.")
+    known = set(Cluster.objects.values_list("name", flat=True))
+    if unknown := [name for name in weights if name not in known]:
+        text = f"is no cluster; there are {', '.join(sorted(known))}"
+        raise Problems([FieldProblem(f"cluster_shares.{unknown[0]}", text, "unknown")])
+    set_cluster_shares(actor=user, project=project, weights=weights)
+    transaction.on_commit(wakeups.wake)
+
+
 def _manages_above(user: User, project: Project) -> bool:
     if project.parent_id is None:
         return user.is_superuser
@@ -255,6 +275,7 @@ def _detail(user: User, key: str) -> dict[str, Any]:
         "inherited_from": inherited_from(user, project),
         "created_at": iso(project.created_at),
         "share_weight": project.share_weight,
+        "cluster_shares": weights_of(project.pk),
         "inner_rule": project.inner_rule,
         "priority": project.priority,
     }

@@ -16,7 +16,8 @@ from rest_framework.views import APIView
 from portal.api import editing
 from portal.api.access import Access
 from portal.api.clusters import PolicyView
-from portal.api.inputs import PageQuery, Query
+from portal.api.inputs import ClusterPageQuery, ClusterQuery, PageQuery, Query
+from portal.api.named import named_cluster
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -47,11 +48,11 @@ IF_MATCH = OpenApiParameter(
 )
 
 
-class RolloutsQuery(PageQuery):
+class RolloutsQuery(ClusterPageQuery):
     open: bool | None = Field(None, description="Those that are in the shadow or under guard, or the others.")
 
 
-class ProposalQuery(Query):
+class ProposalQuery(ClusterQuery):
     trial: UUID | None = Field(None, description="A finished trial whose figures are the prediction.")
     rollout: UUID | None = Field(None, description="Instead: one whose prediction is there already.")
     guard_s: int = Field(86_400, ge=60, le=MOST_GUARD_S)
@@ -70,7 +71,7 @@ class RolloutsView(APIView):
     @operation("list_rollouts", shapes.RolloutPage, access=Access.ADMIN, tag="lab", query=RolloutsQuery)
     def get(self, request: Request, query: RolloutsQuery) -> Response:
         """Rollouts, newest first; at most one is open."""
-        rows = visible_rollouts(signed_in(request))
+        rows = visible_rollouts(signed_in(request)).filter(cluster=named_cluster(query))
         if query.open is not None:
             rows = rows.filter(phase__in=UNFINISHED) if query.open else rows.exclude(phase__in=UNFINISHED)
         found, links = take_page(request, rows, query)
@@ -86,11 +87,12 @@ class RolloutsView(APIView):
         problems=(403, 409, 412),
         parameters=[IF_MATCH],
         examples=[START],
+        query=ClusterQuery,
     )
-    def post(self, request: Request, query: Query, body: RolloutWish) -> Response:
+    def post(self, request: Request, query: ClusterQuery, body: RolloutWish) -> Response:
         """Let a policy decide in the shadow of the live one, or put it in force under guard. 409 while one is open."""
         with _policy_unchanged(request):
-            made = services.start_rollout(actor=signed_in(request), wish=body)
+            made = services.start_rollout(actor=signed_in(request), cluster=named_cluster(query), wish=body)
         return Response(_describe(request, made.id), status=201)
 
 
@@ -104,7 +106,11 @@ class RolloutProposalView(APIView):
         """What a policy would be held against by default: prediction, what was measured before, bounds."""
         user = signed_in(request)
         row = access_rollout(user, query.rollout) if query.rollout else None
-        return Response(services.propose(actor=user, trial=query.trial, rollout=row, guard_s=query.guard_s))
+        return Response(
+            services.propose(
+                actor=user, cluster=named_cluster(query), trial=query.trial, rollout=row, guard_s=query.guard_s
+            )
+        )
 
 
 class RolloutView(APIView):
@@ -130,8 +136,9 @@ class RolloutPromoteView(APIView):
         problems=(409, 412),
         parameters=[IF_MATCH],
         examples=[PROMOTE],
+        query=ClusterQuery,
     )
-    def post(self, request: Request, rollout: UUID, query: Query, body: Promotion) -> Response:
+    def post(self, request: Request, rollout: UUID, query: ClusterQuery, body: Promotion) -> Response:
         """Put the policy in the shadow in force, under guard. 409 where it is not in the shadow."""
         user = signed_in(request)
         with _policy_unchanged(request):

@@ -13,7 +13,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.access import Access
-from portal.api.inputs import At, Body, PageQuery, Query, Word
+from portal.api.inputs import At, Body, ClusterPageQuery, ClusterQuery, Query, Word
+from portal.api.named import named_cluster
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -25,7 +26,7 @@ from portal.lab.rounds import describe_round, describe_row, export_case, kept_ro
 ANOTHER = OpenApiExample("Another policy", {"policy": "fifo_gang", "parameters": {}}, request_only=True)
 
 
-class RoundsQuery(PageQuery):
+class RoundsQuery(ClusterPageQuery):
     from_at: At | None = Field(None, description="Those from then on.")
     to_at: At | None = Field(None, description="Those before then.")
     moved: bool | None = Field(None, description="Only those that moved something, or nothing.")
@@ -44,7 +45,7 @@ class RoundsView(APIView):
     @operation("list_rounds", shapes.KeptRoundPage, access=Access.ADMIN, tag="lab", query=RoundsQuery)
     def get(self, request: Request, query: RoundsQuery) -> Response:
         """Rounds that were kept, newest first: those that moved something, and others now and then."""
-        rows = kept_rounds(from_at=query.from_at, to_at=query.to_at, moved=query.moved)
+        rows = kept_rounds(named_cluster(query), from_at=query.from_at, to_at=query.to_at, moved=query.moved)
         found, links = take_page(request, rows, query, key="round")
         return Response({**links, "results": [describe_row(row) for row in found]})
 
@@ -52,10 +53,10 @@ class RoundsView(APIView):
 class RoundView(APIView):
     permission_classes = ADMINISTRATORS
 
-    @operation("get_round", shapes.RoundDetail, access=Access.ADMIN, tag="lab", path=["round"])
-    def get(self, request: Request, round: int, query: Query) -> Response:
+    @operation("get_round", shapes.RoundDetail, access=Access.ADMIN, tag="lab", path=["round"], query=ClusterQuery)
+    def get(self, request: Request, round: int, query: ClusterQuery) -> Response:
         """What a round saw, what it decided, and why."""
-        return Response(describe_round(round_of(round)))
+        return Response(describe_round(round_of(named_cluster(query), round)))
 
 
 class RoundReplayView(APIView):
@@ -71,10 +72,11 @@ class RoundReplayView(APIView):
         path=["round"],
         body=ReplayWish,
         examples=[ANOTHER],
+        query=ClusterQuery,
     )
-    def post(self, request: Request, round: int, query: Query, body: ReplayWish) -> Response:
+    def post(self, request: Request, round: int, query: ClusterQuery, body: ReplayWish) -> Response:
         """Plan a round again from what it saw. It changes nothing; ask `replays/{replay}` for the answer."""
-        user, decision = signed_in(request), round_of(round)
+        user, decision = signed_in(request), round_of(named_cluster(query), round)
         asked = ask_replay(user=user, decision=decision, policy=body.policy, parameters=body.parameters)
         return Response({"replay": asked}, status=202)
 
@@ -94,8 +96,10 @@ class ReplayView(APIView):
 class RoundCaseView(APIView):
     permission_classes = ADMINISTRATORS
 
-    @operation("export_round_case", shapes.RoundCase, access=Access.ADMIN, tag="lab", path=["round"])
-    def get(self, request: Request, round: int, query: Query) -> Response:
+    @operation(
+        "export_round_case", shapes.RoundCase, access=Access.ADMIN, tag="lab", path=["round"], query=ClusterQuery
+    )
+    def get(self, request: Request, round: int, query: ClusterQuery) -> Response:
         """A round's allocation problem as a file for `manage.py solve`."""
         name = f'attachment; filename="round-{round}.json"'
-        return Response(export_case(round_of(round)), headers={"Content-Disposition": name})
+        return Response(export_case(round_of(named_cluster(query), round)), headers={"Content-Disposition": name})

@@ -29,9 +29,10 @@ from portal.api.operations import CSRF_TOKEN, operation
 from portal.api.parsing import JsonParser
 from portal.api.rates import RateThrottle
 from portal.api.shapes.accounts import Session
-from portal.jobs import profiles
+from portal.jobs.clusters import active_clusters, is_emulated, speedup
 from portal.jobs.describe import CURRENCY
-from portal.jobs.models import Accelerator, Cluster
+from portal.jobs.live_state import stream_of
+from portal.jobs.models import Accelerator
 from portal.jobs.trust import single_trust_mode
 
 MOST_PROJECTS = 200
@@ -104,7 +105,8 @@ class SessionView(APIView):
 
 
 def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
-    cluster = Cluster.objects.first()
+    clusters = list(active_clusters())
+    cluster = clusters[0] if clusters else None
     projects = projects_with_roles(user, most=MOST_PROJECTS + 1)
     gpus = Accelerator.objects.filter(node__cluster=cluster, present=True)
     return {
@@ -124,9 +126,10 @@ def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
             "nodes": gpus.values("node").distinct().count(),
             "gpus": gpus.count(),
         },
+        "clusters": [{"name": one.name, "stream": stream_of(one, place)} for place, one in enumerate(clusters)],
         "single_trust_mode": single_trust_mode(cluster),
-        "emulated": profiles.is_emulated(),
-        "speedup": profiles.speedup(),
+        "emulated": is_emulated(cluster.pk if cluster else None),
+        "speedup": speedup(cluster.pk if cluster else None),
         "currency": CURRENCY,
         "version": settings.VERSION,
     }

@@ -14,20 +14,19 @@ from rest_framework.views import APIView
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.api.access import Access
-from portal.api.inputs import PageQuery, Query, Word
-from portal.api.named import named_project
+from portal.api.inputs import ClusterPageQuery, PageQuery, Query, Word
+from portal.api.named import named_cluster, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes import shares as shapes
 from portal.jobs import priorities
 from portal.jobs.describe import iso
-from portal.jobs.models import Cluster
 from portal.jobs.priorities import in_tree_order
 from portal.jobs.selectors import access_job
 from portal.jobs.share_history import points_of
 
 
-class TreeQuery(PageQuery):
+class TreeQuery(ClusterPageQuery):
     project: Word | None = Field(None, description="Key of a project: it and all below it.")
 
 
@@ -42,7 +41,7 @@ class PrioritiesView(APIView):
     def get(self, request: Request, query: TreeQuery) -> Response:
         """My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is."""
         user, now = signed_in(request), timezone.now()
-        found = priorities.priorities_of(user, Cluster.objects.get(), now, project=_top(user, query))
+        found = priorities.priorities_of(user, named_cluster(query), now, project=_top(user, query))
         rows, links = _page(request, query, found.rows)
         results = priorities.describe_priorities(found, rows)
         return Response({**links, "in_force": found.in_force, "at": iso(now), "results": results})
@@ -53,7 +52,7 @@ class SharesView(APIView):
     def get(self, request: Request, query: TreeQuery) -> Response:
         """My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is."""
         user, now = signed_in(request), timezone.now()
-        found = priorities.shares_of(user, Cluster.objects.get(), now, project=_top(user, query))
+        found = priorities.shares_of(user, named_cluster(query), now, project=_top(user, query))
         rows, links = _page(request, query, found.rows)
         head = {"in_force": found.in_force, "at": iso(now), "form": found.form}
         return Response({**links, **head, "results": priorities.describe_shares(found, rows)})
@@ -79,7 +78,7 @@ class ShareHistoryView(APIView):
         if top := _top(user, query):
             mine = mine.filter(ancestry__contains=[top.pk])
         rows, links = _page(request, query, in_tree_order(mine.order_by("key")))
-        points = points_of([one.pk for one in rows], query.days, now)
+        points = points_of(named_cluster(query).pk, [one.pk for one in rows], query.days, now)
         results = [{"project": {"key": one.key, "name": one.name}, "points": points[one.pk]} for one in rows]
         return Response({**links, "from_at": iso(now - timedelta(days=query.days)), "results": results})
 

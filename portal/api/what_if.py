@@ -15,8 +15,9 @@ from rest_framework.views import APIView
 from accounts.selectors import access_project
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, Query, Several, Word
+from portal.api.inputs import Body, ClusterQuery, Query, Several, Word
 from portal.api.jobs import EXAMPLES
+from portal.api.named import named_cluster
 from portal.api.operations import operation, signed_in
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.rates import charge_what_if
@@ -100,15 +101,16 @@ class NodeWhatIfView(APIView):
         path=["project"],
         body=OneMoreNode,
         examples=[OpenApiExample("One more", {"type": "k1"}, request_only=True)],
+        query=ClusterQuery,
     )
-    def post(self, request: Request, project: str, query: Query, body: OneMoreNode) -> Response:
+    def post(self, request: Request, project: str, query: ClusterQuery, body: OneMoreNode) -> Response:
         """What one more node of a type would do for a project's jobs, and its price. Nothing changes.
 
         The effect takes some seconds: ask `what-ifs/{what_if}`, about twice a second.
         """
         charge_what_if(request)
         user = signed_in(request)
-        return Response(what_if_node(user, access_project(user, project)[0], body.type))
+        return Response(what_if_node(user, named_cluster(query), access_project(user, project)[0], body.type))
 
 
 class WhatIfView(APIView):

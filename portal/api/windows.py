@@ -17,7 +17,8 @@ from rest_framework.views import APIView
 from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.api.access import Access
-from portal.api.inputs import At, Body, PageQuery, Query, Word
+from portal.api.inputs import At, Body, ClusterPageQuery, ClusterQuery, Query, Word
+from portal.api.named import named_cluster
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -40,7 +41,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class WindowsQuery(PageQuery):
+class WindowsQuery(ClusterPageQuery):
     past: bool | None = Field(None, description="Only those that are over or taken back, or only the others.")
 
 
@@ -64,7 +65,11 @@ class WindowsView(APIView):
     def get(self, request: Request, query: WindowsQuery) -> Response:
         """Maintenance windows and reservations, those of the past too, newest first."""
         now = timezone.now()
-        rows = NodeWindow.objects.select_related("created_by").prefetch_related("projects", "users")
+        rows = (
+            NodeWindow.objects.filter(cluster=named_cluster(query))
+            .select_related("created_by")
+            .prefetch_related("projects", "users")
+        )
         if query.past is not None:
             past = Q(end_at__lte=now) | Q(removed_at__isnull=False)
             rows = rows.filter(past) if query.past else rows.exclude(past)
@@ -80,11 +85,12 @@ class WindowsView(APIView):
         body=WantedWindow,
         problems=(403,),
         examples=[EXAMPLE],
+        query=ClusterQuery,
     )
-    def post(self, request: Request, query: Query, body: WantedWindow) -> Response:
+    def post(self, request: Request, query: ClusterQuery, body: WantedWindow) -> Response:
         """Keep nodes free for a time. No job is started that would run into it."""
         user, now = signed_in(request), timezone.now()
-        window = add_window(actor=user, wish=Wish(**body.model_dump()), now=now)
+        window = add_window(actor=user, cluster=named_cluster(query), wish=Wish(**body.model_dump()), now=now)
         return Response(describe(user, [window], now)[0], status=201)
 
 

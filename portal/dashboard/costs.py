@@ -64,13 +64,17 @@ def _rate_per_gpu_hour(job: Job, described: dict[str, Any], ctx: Context, now: d
     if not described["allocation"]:
         return None
     kind = described["allocation"]["type"]
-    return str(amount(ctx.book.product_per_us(job.project_id, kind, now, gpu_hundredths=100) * HOUR_US))
+    return str(
+        amount(
+            ctx.book.product_per_us(job.project_id, kind, now, gpu_hundredths=100, cluster=job.cluster.name) * HOUR_US
+        )
+    )
 
 
 def _price(job: Job, described: dict[str, Any], ctx: Context, now: datetime) -> dict[str, Any] | None:
     if not described["allocation"]:
         return None
-    return describe_price(ctx.book, job.project_id, described["allocation"]["type"], now)
+    return describe_price(ctx.book, job.project_id, described["allocation"]["type"], now, job.cluster.name)
 
 
 def _by_type(holds: list[Held], book: PriceBook) -> list[dict[str, Any]]:

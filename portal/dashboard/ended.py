@@ -31,7 +31,7 @@ _DISTRIBUTION = """
         percentile_cont(0.9) WITHIN GROUP (ORDER BY run.slowdown), max(run.slowdown)
     FROM jobs_run AS run JOIN jobs_job AS job ON job.run_id = run.id
     WHERE run.state = %(finished)s AND run.ended_at >= %(from_at)s AND run.ended_at < %(to_at)s
-        AND job.project_id = ANY(%(projects)s)
+        AND job.cluster_id = %(cluster)s AND job.project_id = ANY(%(projects)s)
     GROUP BY {key} ORDER BY {order} OFFSET %(offset)s LIMIT %(limit)s"""
 _WORST_FIRST = "percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown) DESC NULLS LAST, {key}"
 
@@ -40,6 +40,7 @@ _WORST_FIRST = "percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown) DESC N
 class Ended:
     """Which jobs: of these projects, that ended in that time."""
 
+    cluster_id: int
     group_by: GroupBy
     projects: Sequence[int]
     from_at: datetime
@@ -55,6 +56,7 @@ def slowdown_of_ended(asked: Ended, *, offset: int, limit: int) -> list[dict[str
         "finished": State.FINISHED.value,
         "from_at": asked.from_at,
         "to_at": asked.to_at,
+        "cluster": asked.cluster_id,
         "projects": list(asked.projects),
         "offset": offset,
         "limit": limit,

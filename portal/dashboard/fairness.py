@@ -28,9 +28,8 @@ from portal.jobs.selectors import visible_jobs, waiting_for_gpus
 MAX_ROWS, MAX_JOBS = 200, 20
 
 
-def fairness_now(user: User, projects: QuerySet[Project], now: datetime) -> dict[str, Any]:
+def fairness_now(user: User, cluster: Cluster, projects: QuerySet[Project], now: datetime) -> dict[str, Any]:
     """The cluster's figures, which everybody may see, and those of `projects` with their people and jobs."""
-    cluster = Cluster.objects.get()
     measured = measured_lately(cluster)
     found = standings(cluster, measured)
     bound, everybody = bound_of(cluster), found[EVERYBODY]
@@ -47,7 +46,7 @@ def fairness_now(user: User, projects: QuerySet[Project], now: datetime) -> dict
         "users": _described(of_users[:MAX_ROWS], mine),
         "more_users": len(of_users) > MAX_ROWS,
         "worst_off": _worst_off(user, [one for one in measured if one.project_id in mine], now),
-        "longest_waiting": _longest_waiting(user, list(mine), now),
+        "longest_waiting": _longest_waiting(user, cluster, list(mine), now),
     }
 
 
@@ -79,12 +78,12 @@ def _worst_off(user: User, mine: Sequence[Measured], now: datetime) -> list[dict
     return _jobs([jobs[pk] for _, pk in known if pk in jobs], now)
 
 
-def _longest_waiting(user: User, mine: Sequence[int], now: datetime) -> list[dict[str, Any]]:
+def _longest_waiting(user: User, cluster: Cluster, mine: Sequence[int], now: datetime) -> list[dict[str, Any]]:
     """For GPUs: time under a hold or before a dependency is met is no waiting; who lost their GPUs wait anew."""
     first = Case(
         When(run__first_started_at=None, then=Coalesce("eligible_at", "submitted_at")), default="run__state_since"
     )
-    waiting = visible_jobs(user).filter(waiting_for_gpus(), project__in=mine).order_by(first, "number")
+    waiting = visible_jobs(user).filter(waiting_for_gpus(), cluster=cluster, project__in=mine).order_by(first, "number")
     return _jobs(list(waiting[:MAX_JOBS]), now)
 
 

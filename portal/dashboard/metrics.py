@@ -33,7 +33,7 @@ def job_metrics(job: Job, names: Sequence[str], points: int, now: datetime) -> d
         "series": {name: thin(found, points) for name, found in series.items()},
         "names": known,
         "predicted_steps_per_s": _predicted(job, now),
-        "emulated": job.run is not None and runs_emulated(job.run),
+        "emulated": job.run is not None and runs_emulated(job.run, job.cluster_id),
     }
 
 

@@ -28,7 +28,7 @@ def job_resources(job: Job, points: int) -> dict[str, Any]:
         "series": series,
         "launches": [_launch(launch) for launch in launches],
         "profiles": [_profile(profile) for profile in newest],
-        "emulated": job.run is not None and runs_emulated(job.run),
+        "emulated": job.run is not None and runs_emulated(job.run, job.cluster_id),
     }
 
 

@@ -13,7 +13,7 @@ from psycopg2.extras import DateTimeTZRange
 
 from portal.dashboard.spans import MAX_HOLDS, GangSpan, changes_of, gangs_of, split
 from portal.jobs.describe import iso
-from portal.jobs.models import Hold, Job, JobEvent, Node
+from portal.jobs.models import Cluster, Hold, Job, JobEvent
 from portal.jobs.offers import others_job
 from scheduling.lifecycle import TERMINAL, TRAINING, Event, State, coarse_state
 
@@ -77,12 +77,14 @@ def _rescale(event: JobEvent, gangs: Iterable[GangSpan] = ()) -> dict[str, Any]:
     }
 
 
-def cluster_timeline(project_ids: set[int], from_at: datetime, to_at: datetime) -> dict[str, Any]:
+def cluster_timeline(cluster: Cluster, project_ids: set[int], from_at: datetime, to_at: datetime) -> dict[str, Any]:
     """Everything held between two times, newest first; names only of the given projects' jobs."""
     window = DateTimeTZRange(from_at, to_at)
-    newest = Hold.objects.filter(during__overlap=window).order_by("-id")
+    newest = Hold.objects.filter(run__job__cluster=cluster, during__overlap=window).order_by("-id")
     holds = list(newest.select_related("accelerator__node", "run__job__project")[: MAX_HOLDS + 1])
-    rescales = JobEvent.objects.filter(kind=Event.REALLOCATED, at__range=(from_at, to_at)).select_related("job")
+    rescales = JobEvent.objects.filter(
+        job__cluster=cluster, kind=Event.REALLOCATED, at__range=(from_at, to_at)
+    ).select_related("job")
     spans = _hold_spans(holds[:MAX_HOLDS], project_ids, from_at, to_at)
     present = Count("accelerators", filter=Q(accelerators__present=True))
     return {
@@ -90,7 +92,7 @@ def cluster_timeline(project_ids: set[int], from_at: datetime, to_at: datetime) 
         "to_at": iso(to_at),
         "nodes": [
             {"name": node.name, "type": node.accelerator_type, "gpus": node.gpu_count, "emulated": node.emulated}
-            for node in Node.objects.annotate(gpu_count=present).order_by("name")
+            for node in cluster.nodes.annotate(gpu_count=present).order_by("name")
         ],
         "holds": spans[:MAX_HOLDS],
         "rescales": [_rescale(e) | {"number": e.job.number} for e in rescales.order_by("id")[:MAX_EVENTS] if e.job],

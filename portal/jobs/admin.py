@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -15,6 +16,7 @@ from unfold.decorators import action
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from accounts.admin import AuditedAdmin, ReadOnlyAdmin, actor_of
+from accounts.cluster_shares import rename_cluster
 from portal.jobs.describe import people_state
 from portal.jobs.models import Accelerator, Cluster, Decision, Job, ModelType, Node, PolicyChange, Run
 from portal.jobs.policy_help import parameters_help
@@ -116,6 +118,10 @@ class ClusterAdmin(AuditedAdmin[Cluster]):
     inlines = (PolicyChangeInline,)
     actions_detail = ("undo_policy",)
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """With a file of clusters that is what names them."""
+        return (*self.readonly_fields, "name") if settings.EVENKEEL_CLUSTERS else self.readonly_fields
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -123,8 +129,10 @@ class ClusterAdmin(AuditedAdmin[Cluster]):
         return False
 
     def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:
-        Cluster.objects.filter(pk=obj.pk).update(name=obj.name)
         stored = Cluster.objects.get(pk=obj.pk)
+        if stored.name != obj.name:
+            rename_cluster(stored.name, obj.name)
+            Cluster.objects.filter(pk=obj.pk).update(name=obj.name)
         wanted = form.cleaned_data["policy_name"], form.cleaned_data["policy_parameters"]
         if wanted != (stored.policy_name, stored.policy_parameters):
             set_policy(actor=actor_of(request), cluster=stored, name=wanted[0], parameters=wanted[1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from portal.jobs.clusters import is_emulated
 from portal.jobs.models import Job, ResourceProfile
-from portal.jobs.profiles import is_emulated, workload_of
+from portal.jobs.profiles import workload_of
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.series import history_of, unpack
 from scheduling import domain
@@ -20,7 +21,7 @@ Key = tuple[str, int, int, int]  # workload, batch size, GPUs, share in percent
 def with_histories(views: tuple[domain.Job, ...], jobs: Sequence[Job]) -> tuple[domain.Job, ...]:
     """`jobs` are the rows of `views`, in their order. On the type on which the application was recorded last, of those
     that the job may have; whoever was never recorded has none."""
-    known = _recorded({workload_of(job) for job in jobs})
+    known = _recorded({workload_of(job) for job in jobs}, jobs[0].cluster_id) if jobs else {}
     return tuple(_with_history(view, known.get(_key(job), {})) for view, job in zip(views, jobs, strict=True))
 
 
@@ -34,9 +35,9 @@ def _with_history(view: domain.Job, known: dict[str, ResourceHistory]) -> domain
     return view if history is None else replace(view, history=history)
 
 
-def _recorded(workloads: Iterable[str]) -> dict[Key, dict[str, ResourceHistory]]:
+def _recorded(workloads: Iterable[str], cluster_id: int) -> dict[Key, dict[str, ResourceHistory]]:
     """By type, the newest first."""
-    rows = ResourceProfile.objects.filter(workload__in=list(workloads), emulated=is_emulated())
+    rows = ResourceProfile.objects.filter(workload__in=list(workloads), emulated=is_emulated(cluster_id))
     found: dict[Key, dict[str, ResourceHistory]] = {}
     for row in rows.order_by("-updated_at")[:MOST_PROFILES]:
         history = history_of(unpack(row.history), row.interval_s, row.share_percent / WHOLE_PERCENT)

@@ -27,14 +27,18 @@ BATCH = 16
 def check_nodes(cluster_id: int) -> None:
     """Begin some of what is due, and take each result in as it comes. Whatever has none in time has failed. Those
     that are left come next, in a task of their own."""
-    cluster = Cluster.objects.get(pk=cluster_id)
+    try:
+        executor = executor_for(Cluster.objects.get(pk=cluster_id))
+    except ExecutorError as error:
+        logger.warning("nodes of cluster %s are not checked: %s", cluster_id, error)
+        return
     now = timezone.now()
     mine = [claimed for check in checks.due(cluster_id, now)[:BATCH] if (claimed := checks.claim(check, now))]
     results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]] = queue.Queue()
     limit_s = settings.EVENKEEL_NODE_CHECK_TIMEOUT_S
     for check in mine:
         # Not joined: one that hangs must hold up neither the others nor the end of this process.
-        arguments = (cluster.executor, check, limit_s, results)
+        arguments = (executor, check, limit_s, results)
         threading.Thread(target=_examine, args=arguments, daemon=True).start()
     waiting, give_up_at = {check.pk: check for check in mine}, time.monotonic() + limit_s + 2.0
     while waiting:
@@ -52,14 +56,17 @@ def check_nodes(cluster_id: int) -> None:
 
 
 def _examine(
-    executor: str, check: NodeCheck, limit_s: float, results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]]
+    executor: base.Executor,
+    check: NodeCheck,
+    limit_s: float,
+    results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]],
 ) -> None:
     """No database here: a thread would open a connection of its own."""
     wish = base.NodeCheck(
         check.node.name, settings.EVENKEEL_API_URL, settings.EVENKEEL_NODE_CHECK_FREE_MIB, timeout_s=limit_s
     )
     try:
-        findings = executor_for(executor).check_node(wish)
+        findings = executor.check_node(wish)
     except ExecutorError as error:
         findings = [base.Finding("engine", False, str(error), "see what `manage.py doctor` says")]
     except Exception as error:

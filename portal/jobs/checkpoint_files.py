@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from uuid import UUID
 
 from django.core.cache import cache
 from evenkeel.store import StoreError
 
 from portal.jobs import checkpoint_store
-from portal.jobs.logs import open_directory, open_file
+from portal.jobs.clusters import files_of
+from portal.jobs.logs import open_directory, open_directory_below, open_file
 from portal.jobs.models import Job
 
 logger = logging.getLogger(__name__)
@@ -26,36 +26,36 @@ _MAX_MANIFEST = 64 * 1024
 _STATE_FILE = {"json": "state.json", "torch": "state.pt"}
 
 
-def problem_with(job_id: UUID, step: int) -> str | None:
+def problem_with(job: Job, step: int) -> str | None:
     """Why the checkpoint cannot be used, in words; None where nothing is wrong or nothing can be told from here."""
-    if checkpoint_store.configured() is None:
-        return _problem_here(job_id, step)
-    stored = _in_store(job_id)
+    if checkpoint_store.configured(job.cluster_id) is None:
+        return _problem_here(job, step)
+    stored = _in_store(job)
     if stored is None or step in stored:
         return None
-    return "it is not in the store" if _problem_here(job_id, step, absent="") is not None else None
+    return "it is not in the store" if _problem_here(job, step, absent="") is not None else None
 
 
-def _in_store(job_id: UUID) -> list[int] | None:
+def _in_store(job: Job) -> list[int] | None:
     """Steps of the job's complete checkpoints there, as of a few seconds ago; None where it does not answer."""
-    key = f"checkpoint-store:{job_id}"
+    key = f"checkpoint-store:{job.pk}"
     found: dict[str, list[int] | None] | None = cache.get(key)
     if found is None:
         found = {"steps": None}
         try:
-            found["steps"] = list(checkpoint_store.steps_of(Job.objects.select_related("project").get(pk=job_id)))
+            found["steps"] = list(checkpoint_store.steps_of(job))
         except StoreError as error:
-            logger.warning("checkpoints of job %s: %s", job_id, error)
+            logger.warning("checkpoints of job %s: %s", job.pk, error)
         cache.set(key, found, _REMEMBERED_S)
     return found["steps"]
 
 
-def _problem_here(job_id: UUID, step: int, absent: str | None = None) -> str | None:
+def _problem_here(job: Job, step: int, absent: str | None = None) -> str | None:
     """`absent`: what is wrong where the job has no files on this machine."""
-    with open_directory(("jobs", str(job_id))) as job:
-        if job is None:
+    with open_directory(files_of(job.cluster_id), ("jobs", str(job.pk))) as files:
+        if files is None:
             return absent
-        with open_directory(("checkpoints", f"step-{step}"), job) as place:
+        with open_directory_below(files, ("checkpoints", f"step-{step}")) as place:
             return "its files are no longer kept" if place is None else _damage(place)
 
 

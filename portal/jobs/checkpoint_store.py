@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from evenkeel.store import STORE_SECRET, StoreError
 from evenkeel.store.carrier import Address, ask_once
 
+from portal.jobs.clusters import NoEngine, engine_of
 from portal.jobs.models import Job, Run
 from portal.stores import StoreSettings
 from scheduling.executors.base import CheckpointStore, Secret
@@ -27,9 +27,12 @@ PROBE_S = 60.0
 MOST = 100
 
 
-def configured() -> StoreSettings | None:
-    store: StoreSettings | None = settings.EVENKEEL_CHECKPOINT_STORE
-    return store
+def configured(cluster_id: int) -> StoreSettings | None:
+    """Of a retired cluster, none: its checkpoints stay where they are."""
+    try:
+        return engine_of(cluster_id).checkpoint_store
+    except NoEngine:
+        return None
 
 
 def prefix_of(project_key: str, job_id: UUID) -> str:
@@ -37,7 +40,7 @@ def prefix_of(project_key: str, job_id: UUID) -> str:
 
 
 def of_run(run: Run) -> CheckpointStore | None:
-    store, job = configured(), run.job
+    store, job = configured(run.job.cluster_id), run.job
     if store is None:
         return None
     return CheckpointStore(
@@ -54,9 +57,9 @@ def of_run(run: Run) -> CheckpointStore | None:
     )
 
 
-def secrets() -> tuple[Secret, ...]:
+def secrets(cluster_id: int) -> tuple[Secret, ...]:
     """The driver's options on their way to the runner, by the way of all secrets."""
-    store = configured()
+    store = configured(cluster_id)
     if store is None:
         return ()
     value = json.dumps({"options": store.options, "credentials": store.credentials})
@@ -65,29 +68,29 @@ def secrets() -> tuple[Secret, ...]:
 
 def steps_of(job: Job) -> Sequence[int]:
     """Of the newest complete checkpoints in the store, newest first. Raises StoreError."""
-    return list(_ask(prefix_of(job.project.key, job.pk), ASK_S, "list", most=MOST)["steps"])
+    return list(_ask(job.cluster_id, prefix_of(job.project.key, job.pk), ASK_S, "list", most=MOST)["steps"])
 
 
-def remove(checkpoints: Iterable[tuple[str, UUID, int]]) -> None:
+def remove(cluster_id: int, checkpoints: Iterable[tuple[str, UUID, int]]) -> None:
     """Each as project, job and step, REMOVE_AT_ONCE of them at most. Raises StoreError; then some may be gone. What is
     not there is no error."""
     named = [(prefix_of(project_key, job_id), step) for project_key, job_id, step in checkpoints]
-    _ask("", REMOVE_S, "remove", checkpoints=named)
+    _ask(cluster_id, "", REMOVE_S, "remove", checkpoints=named)
 
 
-def hand_over(project_key: str, job_id: UUID) -> None:
+def hand_over(cluster_id: int, project_key: str, job_id: UUID) -> None:
     """What other projects' prefixes hold of the job comes below this one's. Raises StoreError."""
-    _ask(prefix_of(project_key, job_id), MOVE_S, "bring_here", name=str(job_id))
+    _ask(cluster_id, prefix_of(project_key, job_id), MOVE_S, "bring_here", name=str(job_id))
 
 
-def probe() -> dict[str, float]:
+def probe(cluster_id: int) -> dict[str, float]:
     """Bytes a second of writing and reading a small object. Raises StoreError."""
-    answer = _ask("", PROBE_S, "probe", size=PROBE_BYTES)
+    answer = _ask(cluster_id, "", PROBE_S, "probe", size=PROBE_BYTES)
     return {name: float(answer[name]) for name in ("write", "read")}
 
 
-def _ask(prefix: str, timeout_s: float, what: str, **more: Any) -> dict[str, Any]:
-    store = configured()
+def _ask(cluster_id: int, prefix: str, timeout_s: float, what: str, **more: Any) -> dict[str, Any]:
+    store = configured(cluster_id)
     if store is None:
         raise StoreError("no checkpoint store is set")
     address = Address(store.url, prefix, {**store.options, **store.credentials})

@@ -5,25 +5,26 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.conf import settings
 from evenkeel.store import DATA_SECRET
 
 from portal.datasets import DataSettings
+from portal.jobs.clusters import engine_of
 from portal.jobs.models import Job
 from portal.material.secrets import value_of
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Data, DataEntry, Secret
 
 
-def configured() -> DataSettings:
-    found: DataSettings = settings.EVENKEEL_DATASETS
-    return found
+def configured(cluster_id: int) -> DataSettings:
+    """Raises NoEngine."""
+    return engine_of(cluster_id).datasets
 
 
 def of_job(job: Job) -> Data | None:
-    named, where = job.spec.get("data"), configured()
+    named = job.spec.get("data")
     if not named:
         return None
+    where = configured(job.cluster_id)
     entries = tuple(
         DataEntry(use["name"], use.get("path"), use.get("url"), bool(use.get("read_only", True))) for use in named
     )
@@ -39,7 +40,7 @@ def secrets(job: Job) -> tuple[Secret, ...]:
 
 def _options(job: Job, use: dict[str, Any]) -> dict[str, Any]:
     if not use.get("secret"):
-        return configured().options_for(use["url"])
+        return configured(job.cluster_id).options_for(use["url"])
     name = use["secret"]
     try:
         options = json.loads(value_of(job.project, name))

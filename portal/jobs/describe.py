@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -15,7 +15,8 @@ from django.db.models import Count
 
 from accounts import ledger, pricing
 from accounts.ledger import Held, PriceBook
-from portal.jobs import holding, profiles
+from portal.jobs import holding
+from portal.jobs.clusters import is_emulated
 from portal.jobs.ends import expected_end
 from portal.jobs.idleness import describe_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
@@ -35,7 +36,7 @@ class Context:
     """What describing jobs needs beyond their rows, fetched once for all of them."""
 
     now: datetime
-    types: dict[str, int]
+    types: dict[int, dict[str, int]]  # by cluster
     gpus: dict[UUID, list[Accelerator]]
     holds: dict[UUID, list[Held]]
     spent: dict[UUID, Decimal]
@@ -51,9 +52,9 @@ def iso(at: datetime | None) -> str | None:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
 
 
-def cluster_types() -> dict[str, int]:
+def cluster_types(cluster_id: int) -> dict[str, int]:
     """GPUs per accelerator type that can be used now."""
-    present = Accelerator.objects.filter(present=True, node__lost=False).order_by()
+    present = Accelerator.objects.filter(node__cluster=cluster_id, present=True, node__lost=False).order_by()
     return dict(present.values_list("node__accelerator_type").annotate(count=Count("pk")))
 
 
@@ -62,7 +63,7 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
     # Of a job that was only just submitted there is nothing else to find.
     touched = [j for j in jobs if j.run is None or j.run.has_a_past]
     ids = [j.pk for j in touched]
-    types = cluster_types()
+    types = {cluster_id: cluster_types(cluster_id) for cluster_id in {job.cluster_id for job in jobs}}
     holds: dict[UUID, list[Held]] = defaultdict(list)
     held = holding.held(holding.open_holds(Hold.objects.filter(run__job__in=ids)), now) if ids else []
     for one in held:
@@ -76,7 +77,7 @@ def gather(jobs: Iterable[Job], now: datetime) -> Context:
         holds=holds,
         spent=ledger.products_by_job(ids) if ids else {},
         book=holding.book_for(held, now),
-        profiles=job_profiles(live, types),
+        profiles=_profiles(live, types),
         queue=queue_positions(waiting),
         starts=expected_starts(waiting),
         totals=_totals(jobs),
@@ -112,9 +113,16 @@ def _totals(jobs: list[Job]) -> dict[UUID, dict[str, float]]:
     return totals
 
 
-def runs_emulated(run: Run) -> bool:
+def _profiles(jobs: list[Job], types: Mapping[int, Mapping[str, int]]) -> dict[UUID, dict[str, Profile]]:
+    found: dict[UUID, dict[str, Profile]] = {}
+    for cluster_id, there in types.items():
+        found |= job_profiles([job for job in jobs if job.cluster_id == cluster_id], there)
+    return found
+
+
+def runs_emulated(run: Run, cluster_id: int) -> bool:
     """It runs, or would run, on emulated accelerators."""
-    return run.emulated or (State(run.state) in LIVE and profiles.is_emulated())
+    return run.emulated or (State(run.state) in LIVE and is_emulated(cluster_id))
 
 
 def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
@@ -126,6 +134,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "number": job.number,
         "name": job.name,
         "project": {"key": job.project.key, "name": job.project.name},
+        "cluster": {"name": job.cluster.name, "choice": job.cluster_choice or None},
         "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
         "state": people_state(run),
         "run_state": run.state,
@@ -158,7 +167,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "idle": ctx.idle.get(job.pk),
         "resubmit_of": job.resubmit_of.number if job.resubmit_of else None,
         "resumed_from": _resumed_from(job),
-        "emulated": runs_emulated(run),
+        "emulated": runs_emulated(run, job.cluster_id),
         "pace_missed": run.pace_missed,
         "allocation": _allocation(job, run, ctx),
         **_speed(job, run, ctx),
@@ -267,7 +276,9 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
     state = State(run.state)
     predicted, source, age_s, samples = _predicted(job, gpus, ctx)
     now_steps_per_s = run.steps_per_s if state in TRAINING else None
-    relative = relative_throughput(predicted, known, ctx.types, job.max_gpus) if state not in QUEUED else None
+    relative = (
+        relative_throughput(predicted, known, ctx.types[job.cluster_id], job.max_gpus) if state not in QUEUED else None
+    )
     left_s = time_left_s(job, run, ctx)
     end, low, high = expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now, left_s)
     return {
@@ -305,6 +316,7 @@ def product_per_us(job: Job, ctx: Context) -> int:
         gpu_hundredths=job.gpu_share_percent * len(gpus),
         cpus=nodes * int(job.spec.get("cpus") or 0),
         memory_mib=nodes * int(job.spec.get("memory") or 0),
+        cluster=job.cluster.name,
     )
 
 

@@ -36,7 +36,7 @@ def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
 
 def job_curves(job: Job) -> dict[str, Profile]:
     """What is known of the job's throughput on the cluster's types; nothing where it is only to be tried."""
-    known = job_profiles([job], describe.cluster_types())[job.pk]
+    known = job_profiles([job], describe.cluster_types(job.cluster_id))[job.pk]
     return {kind: profile for kind, profile in known.items() if profile.curve.source != "trial"}
 
 

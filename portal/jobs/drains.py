@@ -99,7 +99,7 @@ def _there(node_ids: Iterable[int], now: datetime) -> Mapping[int, list[_There]]
     for run_id, gpu, node_id, kind in planned.values_list(*columns):
         gpus[run_id] += (gpu,)
         kind_of[gpu], node_of[gpu] = kind, node_id
-    seen = as_holding(jobs, gpus, kind_of, cluster_types())
+    seen = as_holding(jobs, gpus, kind_of, cluster_types(jobs[0].cluster_id)) if jobs else []
     spread = {one.id: len({node_of[gpu] for gpu in one.gpu_ids}) > 1 for one in seen}
     pairs = sorted(zip(jobs, seen, strict=True), key=lambda pair: pair[0].number)
     return {

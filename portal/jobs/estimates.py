@@ -25,10 +25,12 @@ from scheduling.throughput import Profile
 _LONGEST_S = 50 * 365 * 86_400.0
 
 
-def describe_price(book: PriceBook, project_id: int, accelerator_type: str, at: datetime) -> dict[str, Any]:
+def describe_price(
+    book: PriceBook, project_id: int, accelerator_type: str, at: datetime, cluster: str
+) -> dict[str, Any]:
     """The prices of a moment, each before the discount."""
-    gpu, kept = book.price_at(project_id, "gpu", accelerator_type, at)
-    cpu, memory = (book.price_at(project_id, resource, "", at)[0] for resource in ("cpu", "memory"))
+    gpu, kept = book.price_at(project_id, "gpu", accelerator_type, at, cluster)
+    cpu, memory = (book.price_at(project_id, resource, "", at, cluster)[0] for resource in ("cpu", "memory"))
     return {
         "per_gpu_hour": str(from_micro(gpu)),
         "per_cpu_hour": str(from_micro(cpu)),
@@ -63,10 +65,10 @@ def known_of(wish: Wish, now: datetime) -> Known:
 def known_of_job(job: Job, now: datetime) -> Known:
     """Of what is left of a job, stored or not."""
     assert job.run is not None
-    types = gpus_by_type(job.partition)
-    measured = profiles.measured_numbers(profiles.workloads_of(job))
+    types = gpus_by_type(job.cluster_id, job.partition)
+    measured = profiles.measured_numbers(profiles.workloads_of(job), job.cluster_id)
     known = dict(sorted(profiles.profiles_of(job, types, measured).items()))
-    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), _largest_nodes(), now)
+    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), _largest_nodes(job.cluster_id), now)
 
 
 def estimate(wish: Wish, known: Known) -> dict[str, Any]:
@@ -95,10 +97,10 @@ def estimate(wish: Wish, known: Known) -> dict[str, Any]:
     }
 
 
-def _largest_nodes() -> dict[str, int]:
+def _largest_nodes(cluster_id: int) -> dict[str, int]:
     """GPUs of the largest node of each type."""
     sizes: dict[tuple[str, int], int] = {}
-    present = Accelerator.objects.filter(present=True, node__lost=False)
+    present = Accelerator.objects.filter(node__cluster=cluster_id, present=True, node__lost=False)
     for kind, node in present.values_list("node__accelerator_type", "node_id"):
         sizes[kind, node] = sizes.get((kind, node), 0) + 1
     largest: dict[str, int] = {}
@@ -125,12 +127,14 @@ def _option(known: Known, kind: str, count: int, profile: Profile) -> dict[str, 
     nodes = -(-count // known.node_sizes.get(kind, 1))
     cpus, memory = (nodes * int(job.spec.get(name) or 0) for name in ("cpus", "memory"))
     hundredths = count * job.gpu_share_percent
-    per_us = book.product_per_us(job.project_id, kind, now, gpu_hundredths=hundredths, cpus=cpus, memory_mib=memory)
+    where = job.cluster.name
+    asked = {"gpu_hundredths": hundredths, "cpus": cpus, "memory_mib": memory}
+    per_us = book.product_per_us(job.project_id, kind, now, cluster=where, **asked)
     number = profile.numbers.get(count)
     source = number.source if number else profile.curve.source
     cost = Decimal(per_us) * int(duration_s * 10**6)
     spread = Decimal(str(SPREAD.get(source, 0.3)))
-    price = describe_price(book, job.project_id, kind, now)
+    price = describe_price(book, job.project_id, kind, now, where)
     off = f" less {price['discount_percent']} %" if Decimal(price["discount_percent"]) else ""
     words = gang_words(count, kind, job.gpu_share_percent)
     return {

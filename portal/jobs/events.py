@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from accounts.models import Project
 from portal.jobs import wakeups
-from portal.jobs.models import Job, JobEvent, Run
+from portal.jobs.models import Cluster, Job, JobEvent, Node, Run
 
 
 def append(
@@ -39,6 +40,16 @@ def append(
     )
     transaction.on_commit(wakeups.publish)
     return event
+
+
+def about(node: Node) -> dict[str, Any]:
+    """What an event of a node says of it."""
+    return {"node": node.name, "cluster": node.cluster.name}
+
+
+def of_cluster(cluster: Cluster) -> Q:
+    """Events of the cluster itself; those that name none are of the portal, or from when there was only one."""
+    return Q(detail__cluster=cluster.name) | ~Q(detail__has_key="cluster")
 
 
 def append_all(*, kind: str, said: Iterable[tuple[Job, str]], at: datetime) -> None:

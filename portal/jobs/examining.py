@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.conf import settings
 from evenkeel.store import StoreError
 
 from portal.jobs import checkpoint_store, data
+from portal.jobs.clusters import engine_of
 from scheduling.executors.base import Finding
 
 MIB = 1 << 20
@@ -25,16 +25,17 @@ _FIXES = (
 )
 
 
-def examine_stores() -> Iterator[Finding]:
+def examine_stores(cluster_id: int) -> Iterator[Finding]:
     """From this machine; nodes use the same URL and key."""
-    files = settings.EVENKEEL_JOB_FILES
-    yield Finding("job files", True, f"{files} (shared by all nodes)" if files else "on this machine")
-    store = checkpoint_store.configured()
+    engine = engine_of(cluster_id)
+    files = "on this machine" if engine.executor == "local" else f"{engine.job_files} (shared by all nodes)"
+    yield Finding("job files", True, files)
+    store = engine.checkpoint_store
     if store is None:
         yield Finding("checkpoints", True, "with the job files; EVENKEEL_CHECKPOINT_URL sends them to a store as well")
         return
     try:
-        speed = checkpoint_store.probe()
+        speed = checkpoint_store.probe(cluster_id)
     except StoreError as error:
         yield Finding("checkpoints", False, f"{store.url}: {error}", _fix(str(error)))
         return
@@ -45,10 +46,12 @@ def examine_stores() -> Iterator[Finding]:
         yield Finding("cache", True, f"{store.cache_dir} of each node, {bound}")
 
 
-def examine_data() -> Iterator[Finding]:
+def examine_data(cluster_id: int) -> Iterator[Finding]:
     """Which data jobs may name; of URLs the executor says it, for each node."""
-    files, where = settings.EVENKEEL_JOB_FILES, data.configured()
-    shared = f"any that nodes have; {files} is shared by all of them" if files else "any of this machine"
+    engine, where = engine_of(cluster_id), data.configured(cluster_id)
+    shared = f"any that nodes have; {engine.job_files} is shared by all of them"
+    if engine.executor == "local":
+        shared = "any of this machine"
     yield Finding("data by path", True, f"{shared}, as far as the job's account may read")
     bound = f"at most {where.cache_bytes // MIB:,} MiB" if where.cache_bytes else "as much as the disk has"
     yield Finding("data of a project", True, f"{bound} on each node")

@@ -104,7 +104,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "weighed": [] if ended else _weighed(job, mine),
         "would_change": None if ended else way_out(job.cluster, obstacle(job, run), detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
-        "emulated": runs_emulated(run),
+        "emulated": runs_emulated(run, job.cluster_id),
         "detail": detail,
     }
 
@@ -137,7 +137,7 @@ def _one_gpu(text: str) -> str:
 def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
     """Who before this one in the queue could take GPUs that it could have, and how many others wait there, among the
     first of the queue; names only of the user's own."""
-    positions = queue_order(job.cluster_id)
+    positions = queue_order(job.cluster)
     if job.pk not in positions:
         return [], 0
     before = [pk for pk, position in positions.items() if position < positions[job.pk]][:_MOST_LOOKED_AT]
@@ -146,7 +146,7 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
     rows = Job.objects.select_related("run").prefetch_related("project", "model_type", "array")
     found = rows.filter(pk__in=before).in_bulk()
     waiting = [other for pk in before if (other := found.get(pk)) and waits_for_gpus(other, now)]
-    known = job_profiles([job, *waiting], cluster_types())
+    known = job_profiles([job, *waiting], cluster_types(job.cluster_id))
     own = places.of(job, known[job.pk])
     rivals = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
     shown = [

@@ -62,7 +62,7 @@ def measure(cluster: Cluster) -> list[Measured]:
     jobs = list(_jobs(cluster, in_states(LIVE - WAITING)).select_related("run").prefetch_related("model_type"))
     if not jobs:
         return []
-    types = cluster_types()
+    types = cluster_types(cluster.pk)
     known, gpus = job_profiles(jobs, types), _gangs(cluster)
     found = []
     for job in jobs:
@@ -129,13 +129,15 @@ def bound_of(cluster: Cluster) -> float | None:
 def sample_fairness(cluster: Cluster, now: datetime) -> None:
     """File how everybody who has jobs stands now."""
     bound, found = bound_of(cluster), standings(cluster, measure(cluster))
-    rows = [_row(whose, standing, bound, tick(now)) for whose, standing in found.items()]
+    rows = [_row(cluster, whose, standing, bound, tick(now)) for whose, standing in found.items()]
     FairnessSample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)
 
 
-def _row(whose: Whose, standing: Standing, bound: float | None, at: datetime) -> FairnessSample:
+def _row(cluster: Cluster, whose: Whose, standing: Standing, bound: float | None, at: datetime) -> FairnessSample:
     project, user = whose
-    row = FairnessSample(project_id=project, user_id=user, at=at, holding=standing.holding, waiting=standing.waiting)
+    row = FairnessSample(
+        cluster=cluster, project_id=project, user_id=user, at=at, holding=standing.holding, waiting=standing.waiting
+    )
     row.bound = bound if whose == EVERYBODY else None
     row.known_samples = 1 if standing.relative else 0
     if relative := standing.relative:

@@ -29,6 +29,7 @@ class FairnessSample(models.Model):
     Without a project it is the cluster's; with a user it is of the user's jobs in the project.
     """
 
+    cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="fairness_samples")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="fairness_samples")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="fairness_samples"
@@ -53,7 +54,9 @@ class FairnessSample(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["project", "user", "at", "step_s"], nulls_distinct=False, name="one_fairness_sample_per_time"
+                fields=["cluster", "project", "user", "at", "step_s"],
+                nulls_distinct=False,
+                name="one_fairness_sample_per_time",
             ),
             models.CheckConstraint(condition=Q(user=None) | Q(project__isnull=False), name="fairness_of_a_user_in_one"),
         ]
@@ -86,10 +89,11 @@ _MERGE = f"""
     WITH fine AS (
         DELETE FROM jobs_fairnesssample
         WHERE step_s = ANY(%(finer)s) AND at < to_timestamp(floor(%(before)s / %(step_s)s) * %(step_s)s) RETURNING *)
-    INSERT INTO jobs_fairnesssample (project_id, user_id, at, step_s, {", ".join(_NAMES)})
-    SELECT project_id, user_id, to_timestamp(floor(extract(epoch FROM at) / %(step_s)s) * %(step_s)s) AS stretch,
+    INSERT INTO jobs_fairnesssample (cluster_id, project_id, user_id, at, step_s, {", ".join(_NAMES)})
+    SELECT cluster_id, project_id, user_id,
+        to_timestamp(floor(extract(epoch FROM at) / %(step_s)s) * %(step_s)s) AS stretch,
         %(step_s)s, {_FIGURES}
-    FROM fine GROUP BY project_id, user_id, stretch ON CONFLICT DO NOTHING"""  # noqa: S608 - constants
+    FROM fine GROUP BY cluster_id, project_id, user_id, stretch ON CONFLICT DO NOTHING"""  # noqa: S608 - constants
 
 
 def prune(now: datetime) -> None:
@@ -115,6 +119,7 @@ class Series:
 class Asked:
     """Which series of which time; `projects` those that somebody may see."""
 
+    cluster_id: int
     by: By
     projects: Sequence[int]
     from_at: datetime
@@ -129,11 +134,16 @@ class Asked:
                 whose = "project_id = ANY(%(projects)s) AND user_id IS NULL"
             case "user":
                 whose = "project_id = ANY(%(projects)s) AND user_id IS NOT NULL"
-        return f"{whose} AND at >= %(from_at)s AND at < %(to_at)s"
+        return f"cluster_id = %(cluster)s AND {whose} AND at >= %(from_at)s AND at < %(to_at)s"
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"projects": list(self.projects), "from_at": self.from_at, "to_at": self.to_at}
+        return {
+            "cluster": self.cluster_id,
+            "projects": list(self.projects),
+            "from_at": self.from_at,
+            "to_at": self.to_at,
+        }
 
 
 def series_of(asked: Asked, *, offset: int, limit: int) -> list[Series]:

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from portal.jobs import forecasting, starts
+from portal.jobs.clusters import active_clusters
 from portal.jobs.locks import forecast_lock
 from portal.jobs.models import Cluster, Job
 from portal.jobs.selectors import in_states
@@ -31,7 +32,7 @@ def foresee_starts() -> None:
         if not mine:
             return
         began_s = time.thread_time()
-        for cluster in Cluster.objects.all():
+        for cluster in active_clusters():
             foresee_cluster(cluster)
         took_s = time.thread_time() - began_s
     cache.set(_RESTS, 1, max(0.5, _REST_FACTOR * took_s))

@@ -20,7 +20,7 @@ MAX_POINTS = 4_000
 
 
 def sample(cluster: Cluster, now: datetime) -> None:
-    prices = current_prices(now)
+    prices = current_prices(now, cluster.name)
     held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
     rows = list(held.values_list("accelerator", "accelerator__node__accelerator_type", "share_percent"))
     training = held.filter(run__state__in=[state.value for state in TRAINING])

@@ -24,7 +24,13 @@ def held(holds: QuerySet[Hold], until: datetime) -> list[Held]:
     asked = {name: KeyTextTransform(name, "run__job__spec") for name in ("cpus", "memory")}
     rows = holds.annotate(**asked).order_by("pk")
     columns = ("pk", "run_id", "epoch", "during", "share_percent", "accelerator__node_id", "cpus", "memory")
-    further = ("accelerator__node__accelerator_type", "run__job_id", "run__job__project_id", "run__job__owner_id")
+    further = (
+        "run__job__cluster__name",
+        "accelerator__node__accelerator_type",
+        "run__job_id",
+        "run__job__project_id",
+        "run__job__owner_id",
+    )
     found, carried = [], set[Any]()
     for row in rows.values(*columns, *further):
         node = (row["run_id"], row["epoch"], row["accelerator__node_id"])
@@ -44,6 +50,7 @@ def held(holds: QuerySet[Hold], until: datetime) -> list[Held]:
                 gpu_hundredths=row["share_percent"],
                 cpus=int(row["cpus"] or 0) if first else 0,
                 memory_mib=int(row["memory"] or 0) if first else 0,
+                cluster=row["run__job__cluster__name"],
             )
         )
     return found

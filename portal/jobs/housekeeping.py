@@ -5,8 +5,8 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
+from portal.jobs.clusters import active_clusters
 from portal.jobs.fairness import sample_fairness
-from portal.jobs.models import Cluster
 from portal.jobs.priorities import sample_shares
 from portal.jobs.services.idleness import enforce_idle_rule
 
@@ -14,19 +14,19 @@ from portal.jobs.services.idleness import enforce_idle_rule
 @shared_task(name="evenkeel.enforce_idle_rules", ignore_result=True)
 def enforce_idle_rules() -> None:
     """Warn jobs that hold GPUs for nothing, and park those that the rule parks."""
-    for cluster in Cluster.objects.select_related("idle_rule"):
+    for cluster in active_clusters().select_related("idle_rule"):
         enforce_idle_rule(cluster=cluster, now=timezone.now())
 
 
 @shared_task(name="evenkeel.sample_shares", ignore_result=True)
 def note_shares() -> None:
     """One point of each project's share and use."""
-    for cluster in Cluster.objects.all():
+    for cluster in active_clusters():
         sample_shares(cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.sample_fairness", ignore_result=True)
 def note_fairness() -> None:
     """One point of how evenly the jobs of the cluster, each project and each user are slowed."""
-    for cluster in Cluster.objects.all():
+    for cluster in active_clusters():
         sample_fairness(cluster, timezone.now())

@@ -60,7 +60,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         code_subdir=code.get("subdir") or "" if code.get("git") or code.get("bundle") else None,
         environment=environment.digest if environment else None,
         environment_owner=environments.owner_of(environment) if environment else None,
-        secrets=(*secrets.given_to(job), *checkpoint_store.secrets(), *data.secrets(job)),
+        secrets=(*secrets.given_to(job), *checkpoint_store.secrets(job.cluster_id), *data.secrets(job)),
         checkpoint_store=checkpoint_store.of_run(run),
         data=data.of_job(job),
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),

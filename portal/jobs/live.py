@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.jobs import live_state, wakeups
+from portal.jobs.clusters import active_clusters
 from portal.jobs.describe import iso
 from portal.jobs.locks import live_lock
 
@@ -67,7 +68,8 @@ def group_name(stream: str) -> str:
 def allowed_streams(user: User) -> set[str]:
     """The streams that a signed-in user may see."""
     keys = visible_projects(user).values_list("key", flat=True)
-    return {"cluster", *(f"project:{key}" for key in keys)}
+    clusters = (live_state.stream_of(cluster, place) for place, cluster in enumerate(active_clusters()))
+    return {"cluster", *clusters, *(f"project:{key}" for key in keys)}
 
 
 def existing_streams(names: Collection[str], most: int = 20) -> list[str]:

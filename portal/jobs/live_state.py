@@ -19,7 +19,8 @@ from accounts.models import Project
 from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal import logs
-from portal.jobs import profiles
+from portal.jobs import events
+from portal.jobs.clusters import active_clusters, is_emulated, speedup
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, settled_times, variance
 from portal.jobs.gang_words import gpus_of
 from portal.jobs.holding import product_of
@@ -44,8 +45,8 @@ KINDS = {
 
 def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
     """stream -> state, for all streams or one; a handful of queries whatever the number of jobs."""
-    cluster = Cluster.objects.first()
-    if cluster is None:
+    clusters = {stream_of(cluster, place): cluster for place, cluster in enumerate(active_clusters())}
+    if not clusters:
         return {}
     live = list(described_jobs().filter(in_states(LIVE)))
     ended = described_jobs().filter(run__ended_at__gt=now - RECENT).order_by("-run__ended_at")
@@ -54,9 +55,12 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
     described = _described(live + recent, ctx)
     live, recent = ([job for job in jobs if job.pk in described] for jobs in (live, recent))
     streams: dict[str, dict[str, Any]] = {}
-    if only in (None, "cluster"):
-        streams["cluster"] = _cluster(cluster, live, described, ctx)
-    if only != "cluster":
+    for stream, cluster in clusters.items():
+        if only in (None, stream):
+            there = [job for job in live if job.cluster_id == cluster.pk]
+            own = {job.pk: described[job.pk] for job in live + recent if job.cluster_id == cluster.pk}
+            streams[stream] = _cluster(cluster, there, own, ctx)
+    if only is None or only.startswith("project:"):
         by_project: dict[int, dict[str, Any]] = defaultdict(dict)
         for job in live + recent:
             by_project[job.project_id][str(job.number)] = described[job.pk]
@@ -65,6 +69,11 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
         for project in wanted:
             streams[f"project:{project.key}"] = _project(project, by_project[project.pk], limits.get(project.pk))
     return streams
+
+
+def stream_of(cluster: Cluster, place: int) -> str:
+    """The first one's has no name: so it was called while there was only one."""
+    return f"cluster:{cluster.name}" if place else "cluster"
 
 
 def _described(jobs: list[Job], ctx: Context) -> dict[UUID, dict[str, Any]]:
@@ -115,7 +124,7 @@ def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[
 
 
 def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: Context) -> dict[str, Any]:
-    events = _events(Q(project=None))
+    told = _events(Q(project=None) & events.of_cluster(cluster))
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
     waiting = sorted((j for j in live if j.pk in ctx.queue), key=lambda j: (ctx.queue[j.pk], j.number))
     first = first_by_node(waiting, Places(cluster, ctx.now), ctx.profiles, ctx.now) if waiting else {}
@@ -123,8 +132,8 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
     return {
         "cluster": {
             "name": cluster.name,
-            "speedup": profiles.speedup(),
-            "emulated": profiles.is_emulated(),
+            "speedup": speedup(cluster.pk),
+            "emulated": is_emulated(cluster.pk),
             "currency": CURRENCY,
             "round": cluster.round_epoch,
             "policy": {
@@ -149,7 +158,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
             for j in live
         },
         "queue": [j.number for j in waiting],
-        "events": events,
+        "events": told,
     }
 
 
@@ -167,7 +176,7 @@ def _tiles(
     spent = sum((money for _, money in usage.totals_since(month.date()).values()), Decimal(0))
     held_now = sum((product_of(ctx.book, holds, month) for holds in ctx.holds.values()), Decimal(0))
     budget = month_budget_micro()
-    prices = current_prices(ctx.now)
+    prices = current_prices(ctx.now, cluster.name)
     per_hour = sum(prices.get(node["type"], 0) * _held_percent(node) for node in nodes.values()) // WHOLE_PERCENT
     return {
         "gpus_total": len(cells),
@@ -189,7 +198,7 @@ def _tiles(
 def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: bool) -> dict[str, Any]:
     held = _by_accelerator(Hold)
     assigned = _by_accelerator(Assignment)
-    prices = current_prices(ctx.now)
+    prices = current_prices(ctx.now, cluster.name)
     nodes: dict[str, Any] = {}
     present = Accelerator.objects.filter(node__cluster=cluster, present=True).select_related("node")
     for gpu in present.order_by("node__name", "index"):

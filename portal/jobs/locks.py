@@ -10,6 +10,9 @@ from django.db import connection
 _ROUND, _LIVE, _BUNDLE, _FORECAST, _PREVIEW = 7_201, 7_202, 7_203, 7_204, 7_205
 _NOTICES, _SHADOW, _GUARD = 7_206, 7_207, 7_208
 _REPLAY = 7_211
+_PLANNING, _ENGINE = 7_212, 7_213
+#: Processes that one cluster's engine may keep busy with commands, where there are others.
+ENGINE_SLOTS = 2
 
 
 @contextmanager
@@ -66,13 +69,32 @@ def guard_lock() -> AbstractContextManager[bool]:
 
 
 @contextmanager
-def bundle_lock(sha256: str) -> Iterator[None]:
-    """Inside, nobody else stores or removes a file of this content; waits for whoever does."""
-    key = int(sha256[:8], 16) - 2**31
+def engine_slot(cluster_id: int) -> Iterator[bool]:
+    """True inside for those few who may wait for the cluster's engine: a dead one holds up no other's commands."""
+    with _advisory(_ENGINE, ENGINE_SLOTS * cluster_id) as first:
+        if first:
+            yield True
+            return
+        with _advisory(_ENGINE, ENGINE_SLOTS * cluster_id + 1) as second:
+            yield second
+
+
+@contextmanager
+def _waiting(space: int, key: int) -> Iterator[None]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [_BUNDLE, key])
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [space, key])
     try:
         yield
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_BUNDLE, key])
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key])
+
+
+def planning_lock() -> AbstractContextManager[None]:
+    """Inside, no other cluster is planned: limits count what is held on all of them. No engine is asked meanwhile."""
+    return _waiting(_PLANNING, 0)
+
+
+def bundle_lock(sha256: str) -> AbstractContextManager[None]:
+    """Inside, nobody else stores or removes a file of this content; waits for whoever does."""
+    return _waiting(_BUNDLE, int(sha256[:8], 16) - 2**31)

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from django.conf import settings
-
 MAX_BYTES = 1024 * 1024
 SCAN_BYTES = 8 * 1024 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -46,7 +44,8 @@ class Chunk:
 class RunLog:
     """The log of one rank of a run, as it is now."""
 
-    def __init__(self, job_id: UUID, run_id: UUID, rank: int) -> None:
+    def __init__(self, files: Path, job_id: UUID, run_id: UUID, rank: int) -> None:
+        self._files = files
         self._where = ("jobs", str(job_id), "runs", str(run_id))
         self.rank = rank
         found = sorted(self._find(), key=lambda entry: entry[:3])
@@ -56,9 +55,9 @@ class RunLog:
 
     def _find(self) -> Iterator[tuple[int, int, int, Part]]:
         """(epoch, rank, age as a negative number, part) of every readable part."""
-        with open_directory(self._where) as run:
+        with open_directory(self._files, self._where) as run:
             for epoch in sorted(int(name) for name in _names(run) if name.isdecimal() and len(name) < 10):
-                with open_directory((str(epoch), "logs"), run) as logs:
+                with open_directory_below(run, (str(epoch), "logs")) as logs:
                     for name in _names(logs):
                         match = _NAME.fullmatch(name)
                         status = _status(logs, name) if match else None
@@ -78,7 +77,7 @@ class RunLog:
 
     def open_part(self, part: Part) -> int | None:
         """A descriptor of the part, under whichever name it has by now; None where it is gone."""
-        with open_directory((*self._where, str(part.epoch), "logs")) as logs:
+        with open_directory(self._files, (*self._where, str(part.epoch), "logs")) as logs:
             for name in (part.name, *_names(logs)):
                 file = open_file(logs, name) if _NAME.fullmatch(name) else None
                 if file is not None and os.fstat(file).st_ino == part.inode:
@@ -143,13 +142,26 @@ class RunLog:
 
 
 @contextmanager
-def open_directory(names: tuple[str, ...], base: int | None = None) -> Iterator[int | None]:
-    """A descriptor reached without following a link; None where there is no such directory."""
-    current = (
-        os.dup(base)
-        if base is not None
-        else os.open(Path(settings.EVENKEEL_JOB_FILES or settings.EVENKEEL_DATA), os.O_RDONLY | os.O_DIRECTORY)
-    )
+def open_directory(files: Path, names: tuple[str, ...]) -> Iterator[int | None]:
+    """A descriptor reached from a cluster's folder without following a link; None where there is no such directory."""
+    try:
+        base = os.open(files, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:  # nothing has run there yet
+        yield None
+        return
+    try:
+        with open_directory_below(base, names) as found:
+            yield found
+    finally:
+        os.close(base)
+
+
+@contextmanager
+def open_directory_below(base: int | None, names: tuple[str, ...]) -> Iterator[int | None]:
+    if base is None:
+        yield None
+        return
+    current = os.dup(base)
     try:
         for name in names:
             try:

@@ -62,6 +62,15 @@ class Cluster(models.Model):
     isolation = models.CharField(max_length=200, blank=True, default="", editable=False)
     #: Of jobs that name none.
     default_partition = models.ForeignKey(Partition, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    #: In the file of clusters; the first is the default one.
+    position = models.PositiveSmallIntegerField(default=0, editable=False)
+    #: It is no longer in that file: no rounds, no submissions.
+    retired_at = models.DateTimeField(null=True, editable=False)
+    #: The folder in which its jobs' files lay at the last start.
+    job_files = models.CharField(max_length=4_096, blank=True, default="", editable=False)
+
+    class Meta:
+        ordering = ["position", "pk"]
 
     def __str__(self) -> str:
         return self.name
@@ -198,6 +207,8 @@ class Job(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(unique=True, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="jobs")
+    #: Why the portal chose that one, where the choice was left to it.
+    cluster_choice = models.CharField(max_length=500, blank=True, default="")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="jobs")
     name = models.CharField(max_length=120)

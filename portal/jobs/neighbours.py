@@ -67,7 +67,7 @@ def _others(gpu: Accelerator, run: Run) -> list[Hold]:
 def _beside(job: Job, others: list[Hold], kind: str) -> list[Measured | None]:
     """Of each of the others, what was measured of such a job beside it."""
     own, names = policy_workload(job), [policy_workload(hold.run.job) for hold in others]
-    measured = measured_pairs([own], names) if names else {}
+    measured = measured_pairs([own], job.cluster_id, names) if names else {}
     keys = [
         Beside(own, job.gpu_share_percent, name, hold.share_percent, kind)
         for name, hold in zip(names, others, strict=True)

@@ -10,6 +10,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet, TextField, Va
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Coalesce
 
+from portal.jobs import events
 from portal.jobs.describe import iso
 from portal.jobs.drains import describe_with_drains
 from portal.jobs.models import Accelerator, Assignment, Hold, JobEvent, Node, Run
@@ -155,7 +156,7 @@ def _fault(run: Any, project_ids: set[int]) -> dict[str, Any]:
 def _events(node: Node, now: datetime) -> QuerySet[JobEvent]:
     """Newest first: a walk along the (project, id) index of the months that reach into the time."""
     of_cluster = JobEvent.objects.filter(project=None, job=None, kind__in=EVENT_KINDS, at__gt=now - EVENTS_OVER)
-    return of_cluster.filter(detail__node=node.name).order_by("-id")
+    return of_cluster.filter(events.of_cluster(node.cluster), detail__node=node.name).order_by("-id")
 
 
 def _event(event: JobEvent) -> dict[str, Any]:

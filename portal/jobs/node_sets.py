@@ -15,7 +15,8 @@ from accounts.models import KEY, Project
 class Partition(models.Model):
     """A node is in it when its name is listed, or its accelerator type. Partitions may overlap."""
 
-    name = models.CharField(max_length=40, unique=True, validators=[KEY])
+    cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="partitions")
+    name = models.CharField(max_length=40, validators=[KEY])
     priority = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(1_000_000)])
     nodes = ArrayField(models.CharField(max_length=120), default=list)
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
@@ -28,6 +29,7 @@ class Partition(models.Model):
 
     class Meta:
         ordering = ["-priority", "name"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="one_partition_per_name")]
 
     def __str__(self) -> str:
         return self.name

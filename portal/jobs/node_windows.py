@@ -23,6 +23,7 @@ class NodeWindow(models.Model):
         MAINTENANCE = "maintenance"
         RESERVATION = "reservation"
 
+    cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="windows")
     kind = models.CharField(max_length=12, choices=Kind)
     start_at = models.DateTimeField()
     end_at = models.DateTimeField()

@@ -14,7 +14,7 @@ from accounts.pricing import from_micro
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, cluster_types, iso
 from portal.jobs.live_state import KINDS
-from portal.jobs.models import Accelerator, Assignment, Hold, Job, ModelType, Node
+from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, ModelType, Node
 from scheduling.lifecycle import State
 from scheduling.throughput import Profile
 
@@ -27,18 +27,20 @@ TITLES = {
 }
 
 
-def describe_model_types(now: datetime) -> list[dict[str, Any]]:
+def describe_model_types(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
     """The catalogue with its curves on the cluster's accelerator types: two queries and one for measurements."""
     trained = Q(jobs__runs__has_trained=True, jobs__runs__emulated=False)  # an emulated pace tells nothing of a program
     rows = list(ModelType.objects.filter(enabled=True).annotate(runs_seen=Count("jobs__runs", filter=trained)))
-    types = cluster_types()
-    measured = profiles.measured_numbers(row.name for row in rows)
-    return [_model_type(row, types, measured, now) for row in rows]
+    types = cluster_types(cluster.pk)
+    measured = profiles.measured_numbers((row.name for row in rows), cluster.pk)
+    return [_model_type(row, cluster, types, measured, now) for row in rows]
 
 
-def _model_type(row: Any, types: Mapping[str, int], measured: Mapping[Any, Any], now: datetime) -> dict[str, Any]:
+def _model_type(
+    row: Any, cluster: Cluster, types: Mapping[str, int], measured: Mapping[Any, Any], now: datetime
+) -> dict[str, Any]:
     """`row` is a ModelType with its number of runs."""
-    job = Job(model_type=row, batch_size=row.default_batch_size, spec={}, min_gpus=1)
+    job = Job(cluster=cluster, model_type=row, batch_size=row.default_batch_size, spec={}, min_gpus=1)
     known = profiles.profiles_of(job, types, measured)
     return {
         "name": row.name,
@@ -77,10 +79,10 @@ def known_accelerator_types() -> set[str]:
     return {*TITLES, *Node.objects.values_list("accelerator_type", flat=True)}
 
 
-def describe_accelerator_types(now: datetime) -> list[dict[str, Any]]:
-    prices = current_prices(now)
+def describe_accelerator_types(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
+    prices = current_prices(now, cluster.name)
     groups: dict[str, list[Accelerator]] = defaultdict(list)
-    for gpu in Accelerator.objects.filter(present=True).select_related("node"):
+    for gpu in Accelerator.objects.filter(node__cluster=cluster, present=True).select_related("node"):
         groups[gpu.node.accelerator_type].append(gpu)
     return [
         {

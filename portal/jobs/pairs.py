@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
+from portal.jobs.clusters import is_emulated
 from portal.jobs.models import PairSample
-from portal.jobs.profiles import is_emulated
 from portal.jobs.schema import WHOLE_PERCENT
 from scheduling import domain
 from scheduling.colocation import Pairs, pairs_of
@@ -44,13 +44,15 @@ class Measured:
     measured_at: datetime
 
 
-def measured_pairs(workloads: Iterable[str], others: Iterable[str] | None = None) -> dict[Beside, Measured]:
+def measured_pairs(
+    workloads: Iterable[str], cluster_id: int, others: Iterable[str] | None = None
+) -> dict[Beside, Measured]:
     """Of the newest samples the median, in one query. `others`: those beside, where not the same."""
     names = set(workloads)
     if not names:
         return {}
     beside = names if others is None else set(others)
-    rows = PairSample.objects.filter(workload__in=names, beside_workload__in=beside, emulated=is_emulated())
+    rows = PairSample.objects.filter(workload__in=names, beside_workload__in=beside, emulated=is_emulated(cluster_id))
     groups = defaultdict[Beside, list[PairSample]](list)
     for row in rows.order_by("-measured_at")[:_MOST_ROWS]:
         shares = row.share_percent, row.beside_share_percent
@@ -63,11 +65,11 @@ def measured_pairs(workloads: Iterable[str], others: Iterable[str] | None = None
     }
 
 
-def pairs_for(jobs: Sequence[domain.Job], types: Iterable[str]) -> Pairs:
+def pairs_for(jobs: Sequence[domain.Job], types: Iterable[str], cluster_id: int) -> Pairs:
     """What `Snapshot.pairs` says: what was measured of two that together fill a GPU stands in the place of the
     estimate, and is the fingerprint by which a workload's other pairs are estimated."""
     kinds = list(types)
-    measured = _filling(job.workload for job in jobs)
+    measured = _filling((job.workload for job in jobs), cluster_id)
     found = pairs_of(jobs, kinds, _fingerprints(jobs, measured))
     count = Counter(job.workload for job in jobs if job.min_gpus == 1)
     for key, number in measured.items():
@@ -82,9 +84,9 @@ def pairs_for(jobs: Sequence[domain.Job], types: Iterable[str]) -> Pairs:
     return found
 
 
-def _filling(workloads: Iterable[str]) -> dict[Beside, Measured]:
+def _filling(workloads: Iterable[str], cluster_id: int) -> dict[Beside, Measured]:
     """Those that fill a GPU; the halves last, which stand above other shares."""
-    measured = [(key, found) for key, found in measured_pairs(workloads).items() if key.fills]
+    measured = [(key, found) for key, found in measured_pairs(workloads, cluster_id).items() if key.fills]
     return dict(sorted(measured, key=lambda one: -abs(one[0].share_percent - one[0].other_percent)))
 
 

@@ -43,7 +43,7 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
         now=now.timestamp(),
         nodes=nodes,
         jobs=tuple(_jobs(cluster, name_of)),
-        entities=project_tree(),
+        entities=project_tree(cluster.name),
         qos=qos_levels(),
         partitions=partitions,
         members=inputs.members,

@@ -17,7 +17,8 @@ from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.ends import SPREAD
 from portal.jobs.locks import preview_lock
 from portal.jobs.models import Cluster
-from portal.jobs.previews import Basis, Question
+from portal.jobs.preview_basis import Basis, basis_of, renew
+from portal.jobs.previews import Question
 from portal.jobs.starts import Said
 from scheduling.domain import Gang
 from scheduling.forecast.calibration import LONGEST_S, calibrate
@@ -38,7 +39,7 @@ _KEPT_S = 60
 @shared_task(name="evenkeel.renew_preview_basis", ignore_result=True)
 def renew_basis(cluster_id: int) -> None:
     """A fresh snapshot for previews."""
-    previews.renew(Cluster.objects.get(pk=cluster_id))
+    renew(Cluster.objects.get(pk=cluster_id))
 
 
 @shared_task(name="evenkeel.foresee_preview", ignore_result=True, bind=True, max_retries=_MOST_TRIES)
@@ -56,7 +57,7 @@ def foresee_preview(self: Any, preview_id: str) -> None:
 
 
 def foresee_question(cluster: Cluster, question: Question) -> dict[str, Any]:
-    basis = previews.basis_of(cluster)
+    basis = basis_of(cluster)
     policy = load_policy(*basis.policy)
     known = forecasting.known_of(cluster, basis.planned.snapshot, policy, timezone.now())
     joined = replace(

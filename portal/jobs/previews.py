@@ -6,13 +6,10 @@ Nothing is stored but in the cache; the queue does not know that anybody asked.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -23,16 +20,16 @@ from redis.exceptions import RedisError
 
 from accounts.models import User
 from accounts.selectors import visible_projects
-from portal.jobs.dependencies import would_wait
+from portal.jobs.choosing import choose
 from portal.jobs.describe import iso
 from portal.jobs.estimates import Known, estimate, known_of
 from portal.jobs.explain import way_out
-from portal.jobs.models import Accelerator, Cluster, Job, JobArray
+from portal.jobs.models import Accelerator, Cluster, Job
 from portal.jobs.offers import describe_curve, others_job
+from portal.jobs.preview_basis import basis_of, drafted
 from portal.jobs.schema import JobFile
 from portal.jobs.services.administration import checked_policy
-from portal.jobs.services.submission import Wish, understand
-from portal.jobs.snapshots import newcomers_of, take_snapshot
+from portal.jobs.snapshots import take_snapshot
 from scheduling import domain
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
@@ -40,29 +37,14 @@ from scheduling.preview import Change, Effect, Planned, Preview, compare, previe
 from scheduling.rounds import plan_round
 
 logger = logging.getLogger(__name__)
-#: A snapshot so old is made anew: beside the answer where that takes longer than `_SHORT_S`, before it where it has
-#: become older still. Where it is made quickly each is a second old at most.
-_NOW_S = 1.0
-_FRESH_S, _STALE_S, _SHORT_S = 5.0, 15.0, 0.1
 _KEPT_S, _ASK_AGAIN_S = 600, 20
 MOST_KEPT = 20
-#: Of an array so many jobs are looked at; of what happens to others so much is told.
-MOST_NEWCOMERS, MOST_EFFECTS = 100, 20
+#: Of what happens to others so much is told.
+MOST_EFFECTS = 20
 #: Costs are worked out up to so many GPUs, for the forecast to say what the job would cost on those that it gets.
 _LARGEST_GANG = 64
 #: Connections to a broker that is gone fail at once instead of holding up a request.
 _SEND: dict[str, Any] = {"retry": False, "ignore_result": True}
-
-
-@dataclass(frozen=True)
-class Basis:
-    """The live snapshot, at most so many seconds old, with what a round answers to it."""
-
-    at: datetime
-    policy: tuple[str, dict[str, Any]]  # name and parameters
-    seed: int
-    planned: Planned
-    took_s: float  # to make
 
 
 @dataclass(frozen=True)
@@ -82,7 +64,7 @@ class Question:
 def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     """Raises Problems naming the fields, as submitting does."""
     now = timezone.now()
-    wish = understand(user, job_file)
+    wish = choose(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
     basis, known = basis_of(cluster), known_of(wish, now)
     policy = load_policy(*basis.policy)
@@ -102,6 +84,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
         costs=_costs(known),
     )
     return {
+        "cluster": {"name": cluster.name, "choice": wish.placed["cluster_choice"] or None},
         "verdict": said.verdict,
         "reason": {"token": said.reason.token, "text": said.reason.text},
         "would_change": _would_change(cluster, said),
@@ -150,93 +133,6 @@ def _kind(effect: Effect) -> str:
     if effect.before.type != effect.after.type or effect.before.count == effect.after.count:
         return "moved"
     return "grown" if effect.after.count > effect.before.count else "shrunk"
-
-
-# The snapshot --------------------------------------------------------------------------------------
-
-
-#: By cluster: what this process has read or made last.
-_READ: dict[int, Basis] = {}
-_RENEWING = threading.Lock()
-
-
-def _key(cluster_id: int) -> str:
-    return f"preview-basis/{cluster_id}"
-
-
-def basis_of(cluster: Cluster) -> Basis:
-    """From the cache where it is young enough; a somewhat older one is renewed for the next who asks."""
-    known = _newest(cluster)
-    if known is None or not _does(known, cluster):
-        with _RENEWING:  # who comes at the same moment waits, and has the same
-            known = _newest(cluster)
-            return known if known is not None and _does(known, cluster) else renew(cluster)
-    if _age_s(known) > _FRESH_S:
-        _renew_soon(cluster)
-    return known
-
-
-def _age_s(basis: Basis) -> float:
-    return (timezone.now() - basis.at).total_seconds()
-
-
-def _does(basis: Basis, cluster: Cluster) -> bool:
-    """Whether it is young enough, and of the policy in force."""
-    longest_s = _NOW_S if basis.took_s < _SHORT_S else _STALE_S
-    return _age_s(basis) <= longest_s and basis.policy == (cluster.policy_name, cluster.policy_parameters)
-
-
-def _newest(cluster: Cluster) -> Basis | None:
-    """Read once by each process: it is a megabyte where jobs are many, and rounds remember what they saw before."""
-    known = _READ.get(cluster.pk)
-    try:
-        at: datetime | None = cache.get(f"{_key(cluster.pk)}/at")
-        if at is None:
-            return None
-        if known is None or known.at != at:
-            known = cache.get(_key(cluster.pk))
-    except RedisError as error:
-        logger.warning("the snapshot for previews cannot be read: %s", error)
-    if known is not None:
-        _READ[cluster.pk] = known
-    return known
-
-
-def renew(cluster: Cluster) -> Basis:
-    now, began_s = timezone.now(), time.monotonic()
-    snapshot = take_snapshot(cluster, now).snapshot
-    plan = plan_round(snapshot, load_policy(cluster.policy_name, cluster.policy_parameters))
-    policy = (cluster.policy_name, cluster.policy_parameters)
-    basis = Basis(now, policy, cluster.round_epoch, Planned.of(snapshot, plan), time.monotonic() - began_s)
-    _READ[cluster.pk] = basis
-    try:
-        cache.set(_key(cluster.pk), basis, _STALE_S)
-        cache.set(f"{_key(cluster.pk)}/at", basis.at, _STALE_S)
-    except RedisError as error:
-        logger.warning("the snapshot for previews cannot be kept: %s", error)
-    return basis
-
-
-def _renew_soon(cluster: Cluster) -> None:
-    from portal.jobs.preview_tasks import renew_basis
-
-    try:
-        if cache.add(f"{_key(cluster.pk)}/renewing", 1, _FRESH_S):
-            renew_basis.apply_async((cluster.pk,), expires=_STALE_S, **_SEND)
-    except (RedisError, OperationalError, OSError) as error:
-        logger.warning("the snapshot for previews is not renewed: %s", error)
-
-
-def drafted(
-    wish: Wish, cluster: Cluster, basis: Basis, now: datetime, *, packs: bool
-) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
-    given = wish.job_file.array
-    array = JobArray(size=len(given.numbers), max_running=given.max_running) if given else None
-    indices = given.numbers[:MOST_NEWCOMERS] if given else [None]
-    last = max((job.number for job in basis.planned.snapshot.jobs), default=0)
-    jobs = wish.jobs(list(enumerate(indices, last + 1)), now, array=array)
-    waits = would_wait(jobs, wish.dependencies)
-    return newcomers_of(jobs, cluster, basis.planned.snapshot, waits, now, packs=packs)
 
 
 # The answer ----------------------------------------------------------------------------------------

@@ -217,6 +217,7 @@ def sample_shares(cluster: Cluster, now: datetime) -> None:
     found = standings(tree_of(seen.snapshot, formula.half_life_s, formula.billing), formula.form, formula.dampening)
     rows = [
         ShareSample(
+            cluster=cluster,
             project_id=pk,
             at=tick(now),
             norm_shares=standing.norm_shares,

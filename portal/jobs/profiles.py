@@ -8,10 +8,10 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from django.conf import settings
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
+from portal.jobs.clusters import is_emulated, speedup
 from portal.jobs.models import Job, ThroughputSample
 from portal.jobs.schema import WHOLE_PERCENT
 from scheduling.domain import Curve
@@ -53,20 +53,10 @@ def workloads_of(job: Job) -> set[str]:
 
 
 def _whole_workloads(job: Job) -> set[str]:
-    return {workload_of(job), own_workload(job)} if is_emulated() else {workload_of(job)}
+    return {workload_of(job), own_workload(job)} if is_emulated(job.cluster_id) else {workload_of(job)}
 
 
-def is_emulated() -> bool:
-    options = settings.EVENKEEL_EXECUTOR_OPTIONS[settings.EVENKEEL_EXECUTOR]
-    return bool(options.get("emulated", settings.EVENKEEL_VIRTUAL_ACCELERATORS))
-
-
-def speedup() -> float:
-    """How much faster than the catalogue emulated devices run; 1 on real ones."""
-    return float(settings.EVENKEEL_SPEEDUP) if is_emulated() else 1.0
-
-
-def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dict[int, Number]]:
+def measured_numbers(workloads: Iterable[str], cluster_id: int | None) -> dict[tuple[str, int, str], dict[int, Number]]:
     """(workload, batch, type) -> count -> measured number: one query.
 
     From real devices; as long as the cluster's are emulated also how fast a job of which nothing is known runs there,
@@ -81,7 +71,7 @@ def measured_numbers(workloads: Iterable[str]) -> dict[tuple[str, int, str], dic
         order_by=F("measured_at").desc(),
     )
     counting = Q(emulated=False)
-    if is_emulated():
+    if is_emulated(cluster_id):
         counting |= Q(workload__startswith="job:", run__pace_steps_per_s=None)
     known = ThroughputSample.objects.filter(counting, workload__in=names)
     rows = known.annotate(rank=newest_first).filter(rank__lte=_NEWEST).order_by("-measured_at")
@@ -141,7 +131,7 @@ def _known(
 ) -> dict[str, list[dict[int, Number]]]:
     """By type, what each source says; types of which none says anything have an empty list."""
     share = job.gpu_share_percent / WHOLE_PERCENT
-    factor, wholes = speedup() * share, _whole_workloads(job)
+    factor, wholes = speedup(job.cluster_id) * share, _whole_workloads(job)
     known = {}
     for kind in kinds:
         of_part = [measured.get((of_share(name, job), job.batch_size, kind), {}) for name in wholes]

@@ -23,30 +23,33 @@ _KEY = "queue-order/{}/{}"
 _KEPT_S = 5
 
 
-def queue_order(cluster_id: int | None = None) -> dict[UUID, int]:
-    """Job ids in queue order, numbered from 1."""
-    cluster = Cluster.objects.filter(policy_name=Multifactor.name).first()
-    if cluster is not None:
+def queue_order(cluster: Cluster) -> dict[UUID, int]:
+    """Ids of the cluster's jobs in queue order, numbered from 1."""
+    if cluster.policy_name == Multifactor.name:
         return _ranked(cluster)
-    jobs = Job.objects.filter(in_states(WAITING), hold_kind="")
-    if cluster_id is not None:
-        jobs = jobs.filter(cluster_id=cluster_id)
+    jobs = Job.objects.filter(in_states(WAITING), hold_kind="", cluster=cluster)
     return {pk: position for position, pk in enumerate(jobs.order_by(*_ORDER).values_list("id", flat=True), 1)}
 
 
 def queue_positions(waiting: Sequence[Job]) -> dict[UUID, int]:
     """The same numbers for some waiting jobs: for a few of them the database counts, and does not send the queue."""
-    if not waiting:
-        return {}
-    if waiting[0].cluster.policy_name == Multifactor.name:
-        ranked = _ranked(waiting[0].cluster)
+    clusters = {job.cluster_id: job.cluster for job in waiting}
+    found: dict[UUID, int] = {}
+    for cluster in clusters.values():
+        found |= _positions(cluster, [job for job in waiting if job.cluster_id == cluster.pk])
+    return found
+
+
+def _positions(cluster: Cluster, waiting: Sequence[Job]) -> dict[UUID, int]:
+    if cluster.policy_name == Multifactor.name:
+        ranked = _ranked(cluster)
         return {job.pk: ranked[job.pk] for job in waiting if job.pk in ranked}
     if len(waiting) > _MANY:
-        return queue_order()
+        return queue_order(cluster)
     waiting = [job for job in waiting if not job.hold_kind]
     if len(waiting) < 2:
         return _position(waiting[0]) if waiting else {}
-    numbered = Job.objects.filter(in_states(WAITING), hold_kind="").order_by()
+    numbered = Job.objects.filter(in_states(WAITING), hold_kind="", cluster=cluster).order_by()
     numbered = numbered.annotate(position=Window(RowNumber(), order_by=_ORDER))
     # Beside a condition on the position, which none meets, this one is applied after the numbering.
     mine = Q(position=0) | Q(pk__in=[job.pk for job in waiting])
@@ -58,7 +61,10 @@ def _position(job: Job) -> dict[UUID, int]:
     same = Q(priority=job.priority)
     ahead = Q(priority__gt=job.priority) | same & Q(submitted_at__lt=job.submitted_at)
     ahead |= same & Q(submitted_at=job.submitted_at, id__lt=job.pk)
-    return {job.pk: Job.objects.filter(ahead, in_states(WAITING), hold_kind="").order_by().count() + 1}
+    return {
+        job.pk: Job.objects.filter(ahead, in_states(WAITING), hold_kind="", cluster=job.cluster_id).order_by().count()
+        + 1
+    }
 
 
 def _ranked(cluster: Cluster) -> dict[UUID, int]:

@@ -19,7 +19,7 @@ from accounts.levels import Levels
 from accounts.models import Quota
 from accounts.quotas import AT_ONCE, LiveJob, Spending
 from portal.jobs.holding import CURRENCY, held, open_holds
-from portal.jobs.models import Assignment, Job, Qos
+from portal.jobs.models import Assignment, Cluster, Job, Qos
 from portal.jobs.selectors import in_states
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING
@@ -94,14 +94,17 @@ class Uses:
         return quotas.used(quota, self.levels, self.jobs, self.spending.get(quota.period, {}))
 
 
-def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
-    """The limits of a snapshot, and which of them bind each job, outermost level first."""
-    levels, of_level = _limits_of_what_they_ask_for(jobs)
+def limits_of(
+    jobs: Sequence[Job], cluster: Cluster, now: datetime
+) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
+    """The limits of a snapshot, and which of them bind each job, outermost level first. What is used on other clusters
+    is taken off them."""
+    levels, of_level = _limits_of_what_they_ask_for(jobs, cluster)
     rows = list(Quota.objects.select_related("project", "user").order_by("project__ancestry__len", "pk"))
     if not rows:
         return levels, of_level
     periods = [row for row in rows if row.period]
-    uses = Uses(now, Levels.load(), [], spending((row.period for row in periods), now))
+    uses = Uses(now, Levels.load(), _elsewhere(cluster), spending((row.period for row in periods), now))
     closed = quotas.closed_budgets(now) if periods else set()
     limits = dict(levels)
     kept: list[tuple[str, Quota]] = []
@@ -118,11 +121,16 @@ def limits_of(jobs: Sequence[Job], now: datetime) -> tuple[dict[str, domain.Limi
     return limits, {job.pk: known[job.project_id, job.owner_id] + of_level.get(job.pk, ()) for job in jobs}
 
 
+def _elsewhere(cluster: Cluster) -> list[LiveJob]:
+    """Jobs of other clusters that have not ended."""
+    return live_jobs(~Q(cluster=cluster)) if Cluster.objects.exclude(pk=cluster.pk).exists() else []
+
+
 def _limits_of_what_they_ask_for(
-    jobs: Sequence[Job],
+    jobs: Sequence[Job], cluster: Cluster
 ) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
     """Those of levels of service and of arrays."""
-    limits, bound = limits_of_levels(jobs)
+    limits, bound = limits_of_levels(jobs, cluster)
     for job in jobs:
         if job.array is not None and job.array.max_running is not None:
             key = f"array-{job.array.pk}"
@@ -131,36 +139,62 @@ def _limits_of_what_they_ask_for(
     return limits, bound
 
 
-def limits_of_levels(jobs: Sequence[Job]) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
+def limits_of_levels(
+    jobs: Sequence[Job], cluster: Cluster
+) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
     """What levels of service may hold, in all and by user, and which of it binds each job."""
     limits: dict[str, domain.Limit] = {}
     bound: dict[object, tuple[str, ...]] = {}
     known: dict[tuple[int, int | None], tuple[str, ...]] = {}
+    elsewhere = _of_levels_elsewhere(cluster)
     for job in jobs:
         if job.qos is None:
             continue
         who = (job.qos.pk, job.owner_id)
         if who not in known:
-            found = _limits_of_level(job.qos, job.owner_id)
+            found = _limits_of_level(job.qos, job.owner_id, elsewhere)
             limits |= found
             known[who] = tuple(found)
         bound[job.pk] = known[who]
     return limits, bound
 
 
-def _limits_of_level(qos: Qos, user_id: int | None) -> dict[str, domain.Limit]:
+def _of_levels_elsewhere(cluster: Cluster) -> list[tuple[int, int | None, int]]:
+    """(level, user, GPUs) of each job that other clusters run."""
+    if not Cluster.objects.exclude(pk=cluster.pk).exists():
+        return []
+    rows = Assignment.objects.filter(during__upper_inf=True, run__job__qos__isnull=False).order_by()
+    rows = rows.exclude(run__job__cluster=cluster)
+    by_job = rows.values_list("run", "run__job__qos", "run__job__owner").annotate(count=Count("pk"))
+    return [(qos, owner, count) for _, qos, owner, count in by_job]
+
+
+def _limits_of_level(
+    qos: Qos, user_id: int | None, elsewhere: Sequence[tuple[int, int | None, int]]
+) -> dict[str, domain.Limit]:
     """`QOSGrpGRES`, `QOSGrpJobs`, `QOSMaxGRESPerUser` and `QOSMaxJobsPerUser` in Slurm's words."""
-    parts: list[tuple[str, Literal["gpus", "running_jobs"], int | None, str]] = [
-        ("gpus", "gpus", qos.max_gpus, f"level {qos.name}"),
-        ("jobs", "running_jobs", qos.max_running_jobs, f"level {qos.name}"),
-        (f"gpus-{user_id}", "gpus", qos.max_gpus_per_user, f"each user of level {qos.name}"),
-        (f"jobs-{user_id}", "running_jobs", qos.max_running_jobs_per_user, f"each user of level {qos.name}"),
+    there = [(owner, count) for level, owner, count in elsewhere if level == qos.pk]
+    own = [count for owner, count in there if owner == user_id]
+    gpus, own_gpus = sum(count for _, count in there), sum(own)
+    parts: list[tuple[str, Literal["gpus", "running_jobs"], int | None, str, int]] = [
+        ("gpus", "gpus", qos.max_gpus, f"level {qos.name}", gpus),
+        ("jobs", "running_jobs", qos.max_running_jobs, f"level {qos.name}", len(there)),
+        (f"gpus-{user_id}", "gpus", qos.max_gpus_per_user, f"each user of level {qos.name}", own_gpus),
+        (f"jobs-{user_id}", "running_jobs", qos.max_running_jobs_per_user, f"each user of level {qos.name}", len(own)),
     ]
     return {
-        f"qos-{qos.pk}-{key}": domain.Limit(kind, most, level=level)
-        for key, kind, most, level in parts
+        f"qos-{qos.pk}-{key}": _less(kind, most, None, level, used)
+        for key, kind, most, level, used in parts
         if most is not None
     }
+
+
+def _less(
+    kind: Literal["gpus", "running_jobs"], most: int, accelerator_type: str | None, level: str, used: int
+) -> domain.Limit:
+    """`used` on other clusters is not to be had here."""
+    said = f"{level} (without the {used} on other clusters)" if used else level
+    return domain.Limit(kind, max(0, most - used), accelerator_type, said)
 
 
 def _limit(quota: Quota, uses: Uses, closed: Container[int]) -> domain.Limit | None:
@@ -168,9 +202,9 @@ def _limit(quota: Quota, uses: Uses, closed: Container[int]) -> domain.Limit | N
     level = quotas.level_of(quota)
     match quota.kind:
         case Quota.Kind.GPUS:
-            return domain.Limit("gpus", quota.limit, quota.accelerator_type or None, level)
+            return _less("gpus", quota.limit, quota.accelerator_type or None, level, int(uses.used(quota)))
         case Quota.Kind.RUNNING_JOBS:
-            return domain.Limit("running_jobs", quota.limit, level=level)
+            return _less("running_jobs", quota.limit, None, level, int(uses.used(quota)))
         case Quota.Kind.QUEUED_JOBS:
             return domain.Limit("queued_jobs", quota.limit, level=level)
     full = quota.hard and quota.pk in closed

@@ -54,7 +54,7 @@ def _given(job: Job, step: int) -> int:
     if not Checkpoint.objects.filter(run__job=job, step=step).exists():
         message = f"#{job.number} wrote no checkpoint at step {step:,}; {_what_there_is(job)}."
         raise Problems([FieldProblem("resume_from.step", message, "invalid")])
-    if problem := problem_with(job.pk, step):
+    if problem := problem_with(job, step):
         message = f"The checkpoint of #{job.number} at step {step:,} cannot be used: {problem}; {_what_there_is(job)}."
         raise Problems([FieldProblem("resume_from.step", message, "gone")])
     return step
@@ -63,7 +63,7 @@ def _given(job: Job, step: int) -> int:
 def _what_there_is(job: Job) -> str:
     """The steps that may be resumed from: what a program no longer keeps is not offered."""
     keep = int(job.spec.get("checkpoint", {}).get("keep", 3))
-    kept = list(islice((step for step in _steps(job)[: 2 * keep] if problem_with(job.pk, step) is None), keep))
+    kept = list(islice((step for step in _steps(job)[: 2 * keep] if problem_with(job, step) is None), keep))
     return f"it has those at {', '.join(f'{step:,}' for step in kept)}" if kept else "it has none"
 
 
@@ -73,7 +73,7 @@ def _newest(job: Job) -> int:
         message = f"#{job.number} has no checkpoint to resume from."
         raise Problems([FieldProblem("resume_from.job", message, "no_checkpoint")])
     for step in steps:
-        if problem_with(job.pk, step) is None:
+        if problem_with(job, step) is None:
             return step
     message = f"No checkpoint of #{job.number} can be used; of the newest, at step {steps[0]:,}: "
-    raise Problems([FieldProblem("resume_from.job", f"{message}{problem_with(job.pk, steps[0])}.", "gone")])
+    raise Problems([FieldProblem("resume_from.job", f"{message}{problem_with(job, steps[0])}.", "gone")])

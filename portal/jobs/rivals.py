@@ -47,7 +47,7 @@ class Places:
         self._parts, self._name_of = partitions_of(cluster, nodes)
         self._types = {node.name: node.type for node in nodes if node.schedulable}
         self._in_parts = frozenset[str]().union(*(part.nodes for part in self._parts.values()))
-        self._windows = [window for window in windows_of(nodes, now) if window.start <= now.timestamp()]
+        self._windows = [window for window in windows_of(cluster.pk, nodes, now) if window.start <= now.timestamp()]
         self._known: dict[tuple[Any, ...], frozenset[str]] = {}
 
     def of(self, job: Job, curves: Iterable[str]) -> frozenset[str]:

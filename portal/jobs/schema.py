@@ -305,6 +305,11 @@ class JobFile(Part):
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
     nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
     qos: Word | None = Field(None, description="Level of service; by default the cluster's default one, if any.")
+    cluster: Word | None = Field(
+        None,
+        description="Name of a cluster, or the portal's choice by expected end (`earliest`, `auto`; the default) or by "
+        "cost (`cheapest`).",
+    )
     partition: Word | None = Field(None, description="Set of nodes; by default the cluster's default one, if any.")
     deadline: AwareDatetime | None = Field(None, description="When it should be finished; shown against the estimate.")
     max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6)

@@ -22,6 +22,7 @@ MAX_POINTS = 150
 
 
 class ShareSample(models.Model):
+    cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="share_samples")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="share_samples")
     at = models.DateTimeField()
     norm_shares = models.FloatField()
@@ -31,7 +32,7 @@ class ShareSample(models.Model):
     factor = models.FloatField(null=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "at"], name="one_share_sample_per_time")]
+        constraints = [models.UniqueConstraint(fields=["cluster", "project", "at"], name="one_share_sample_per_time")]
         indexes = [models.Index(fields=["at"])]
 
     def __str__(self) -> str:
@@ -50,7 +51,8 @@ _THIN = """
             SELECT id, row_number() OVER (stretch ORDER BY effective_usage, at) AS lowest,
                 row_number() OVER (stretch ORDER BY effective_usage DESC, at DESC) AS highest
             FROM jobs_sharesample WHERE at < %(before)s
-            WINDOW stretch AS (PARTITION BY project_id, floor(extract(epoch FROM at) / %(step_s)s))) AS old
+            WINDOW stretch AS (
+                PARTITION BY cluster_id, project_id, floor(extract(epoch FROM at) / %(step_s)s))) AS old
         WHERE lowest > 1 AND highest > 1)"""
 
 
@@ -68,16 +70,17 @@ _POINTS = """
         SELECT *, row_number() OVER (stretch ORDER BY effective_usage, at) AS lowest,
             row_number() OVER (stretch ORDER BY effective_usage DESC, at DESC) AS highest,
             row_number() OVER (PARTITION BY project_id ORDER BY at DESC) AS newest
-        FROM jobs_sharesample WHERE project_id = ANY(%(projects)s) AND at >= %(since)s
+        FROM jobs_sharesample WHERE cluster_id = %(cluster)s AND project_id = ANY(%(projects)s) AND at >= %(since)s
         WINDOW stretch AS (PARTITION BY project_id, floor(extract(epoch FROM at) / %(step_s)s))) AS found
     WHERE lowest = 1 OR highest = 1 OR newest = 1
     ORDER BY project_id, at"""
 
 
-def points_of(projects: Sequence[int], days: int, now: datetime) -> dict[int, list[dict[str, Any]]]:
+def points_of(cluster_id: int, projects: Sequence[int], days: int, now: datetime) -> dict[int, list[dict[str, Any]]]:
     """By project, oldest first, at most MAX_POINTS and one each; peaks and lows are among them. One query."""
     span_s = days * 86_400.0
     values: dict[str, Any] = {
+        "cluster": cluster_id,
         "projects": list(projects),
         "since": now - timedelta(days=days),
         # A span that begins within a stretch touches one stretch more.

@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Any
 
 from accounts.ledger import current_prices
-from accounts.models import Project
+from accounts.models import ClusterShare, Project
 from portal import logs
 from portal.jobs import profiles, quota_use
 from portal.jobs.application_profiles import with_histories
+from portal.jobs.clusters import speedup
 from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.guarantees import guarantees_of_projects
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Node, Partition, Qos
@@ -27,7 +28,7 @@ from scheduling import domain
 from scheduling.lifecycle import LIVE, State
 from scheduling.policies import load_policy
 from scheduling.policies._work import CLOCK
-from scheduling.throughput import Profile
+from scheduling.throughput import Number, Profile
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
     everywhere = Accelerator.objects.filter(node__cluster=cluster)
     kind_of = dict(everywhere.values_list("pk", "node__accelerator_type"))
     known = job_profiles(jobs, types)
-    limits, bound = quota_use.limits_of(jobs, now)
+    limits, bound = quota_use.limits_of(jobs, cluster, now)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     fair = share_inputs(now) if getattr(policy, "fair_share", False) else None
     guarantees = guarantees_of_projects()
@@ -85,17 +86,17 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         memory=cluster.policy_memory,
         limits=limits,
         guarantees=guarantees,
-        pairs=pairs_for([view for view in views if not view.held], types) if packs else {},
-        entities=project_tree(),
+        pairs=pairs_for([view for view in views if not view.held], types, cluster.pk) if packs else {},
+        entities=project_tree(cluster.name),
         qos=qos_levels(),
         partitions=partitions,
-        windows=windows_of(nodes, now),
-        prices={kind: price / 10**6 for kind, price in current_prices(now).items()},
+        windows=windows_of(cluster.pk, nodes, now),
+        prices={kind: price / 10**6 for kind, price in current_prices(now, cluster.name).items()},
         members=fair.members if fair else {},
         usage=fair.usage if fair else {},
         usage_at=fair.usage_at if fair else 0.0,
         blocked_gpu_ids=blocked,
-        settings={"speedup": profiles.speedup(), CLOCK: True},
+        settings={"speedup": speedup(cluster.pk), CLOCK: True},
     )
     seen = {
         str(job.pk): Seen(job.run.pk, State(job.run.state), job.run.epoch, job.project_id) for job in jobs if job.run
@@ -121,7 +122,7 @@ def newcomers_of(
     """
     types = Counter(node.type for node in base.nodes for _ in node.gpu_ids)
     known = job_profiles(list(jobs[:1]), types)[jobs[0].pk]
-    limits, bound = quota_use.limits_of(jobs, now)
+    limits, bound = quota_use.limits_of(jobs, cluster, now)
     _, name_of = partitions_of(cluster, base.nodes)
     found = tuple(
         replace(
@@ -131,14 +132,14 @@ def newcomers_of(
         )
         for job in jobs
     )
-    pairs = pairs_for([job for job in (*base.jobs, *found) if not job.held], types) if packs else {}
+    pairs = pairs_for([job for job in (*base.jobs, *found) if not job.held], types, cluster.pk) if packs else {}
     return found, replace(base, limits={**base.limits, **limits}, pairs=pairs)
 
 
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:
     """Curves per job, with the measured numbers of all of them in one query."""
     measurable = [job for job in jobs if job.model_type_id or job.run is None or job.run.has_a_past]
-    measured = profiles.measured_numbers({name for job in measurable for name in profiles.workloads_of(job)})
+    measured = _measured(measurable)
     known = {}
     for job in jobs:
         try:
@@ -148,6 +149,12 @@ def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[st
             logger.exception("the throughput of job %s cannot be read", job.pk, extra=logs.of_job(job))
             known[job.pk] = {}
     return known
+
+
+def _measured(jobs: list[Job]) -> dict[tuple[str, int, str], dict[int, Number]]:
+    """All jobs are of one cluster."""
+    names = {name for job in jobs for name in profiles.workloads_of(job)}
+    return profiles.measured_numbers(names, jobs[0].cluster_id) if jobs else {}
 
 
 def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
@@ -264,9 +271,11 @@ def deadline_of(job: Job) -> datetime | None:
     return datetime.fromisoformat(given) if given else None
 
 
-def project_tree() -> dict[str, domain.Entity]:
+def project_tree(cluster: str) -> dict[str, domain.Entity]:
+    """With the weights that projects have on this cluster."""
     rows = Project.objects.values_list("key", "parent__key", "share_weight", "inner_rule", "priority")
-    return {key: domain.Entity(parent, weight, rule, own) for key, parent, weight, rule, own in rows}
+    there = dict(ClusterShare.objects.filter(cluster=cluster).values_list("project__key", "weight"))
+    return {key: domain.Entity(parent, there.get(key, weight), rule, own) for key, parent, weight, rule, own in rows}
 
 
 def qos_levels() -> dict[str, domain.Qos]:
@@ -285,7 +294,7 @@ def partitions_of(
     cluster: Cluster, nodes: Iterable[domain.Node]
 ) -> tuple[dict[str, domain.Partition], dict[int | None, str]]:
     """(partitions by name with their nodes, names by id), under None the default one's."""
-    rows = list(Partition.objects.all())
+    rows = list(Partition.objects.filter(cluster=cluster))
     kinds = [(node.name, node.type) for node in nodes] if rows else []
     found = {
         row.name: domain.Partition(frozenset(name for name, kind in kinds if row.has(name, kind)), row.priority)

@@ -9,7 +9,6 @@ import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
 from uuid import UUID
 
 from celery import current_app, shared_task
@@ -21,7 +20,8 @@ from evenkeel.store import StoreError
 
 from portal import logs
 from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, wakeups
-from portal.jobs.locks import cluster_lock
+from portal.jobs.clusters import active_clusters, engine_of
+from portal.jobs.locks import cluster_lock, engine_slot, planning_lock
 from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
 from portal.jobs.round_signal import round_committed
 from portal.jobs.services import administration, budgets, checks, handovers, limits, observation, plans
@@ -43,35 +43,51 @@ _MAX_ATTEMPTS = 30
 
 
 @cache
-def executor_for(name: str) -> Executor:
-    """The process's own executor object; what it needs to know lies on disk."""
-    options: dict[str, dict[str, Any]] = settings.EVENKEEL_EXECUTOR_OPTIONS
-    return load_executor(name, options.get(name, {}))
+def executor_for(cluster: Cluster) -> Executor:
+    """The process's own executor object of the cluster; what it needs to know lies on disk. Raises NoEngine."""
+    engine = engine_of(cluster.pk)
+    return load_executor(engine.executor, engine.options)
 
 
 @shared_task(name="evenkeel.run_round", ignore_result=True)
-def run_round() -> int:
-    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster. For how many clusters it was this call."""
-    decided = 0
-    wakeups.clear(wakeups.ROUND_KEY)
-    if left_s := wakeups.rest_left_s():
-        wakeups.wake(left_s)
-        return decided
-    for cluster in Cluster.objects.all():
-        with cluster_lock(cluster.pk) as mine:
-            if mine:
-                began_s = time.thread_time()
-                _round(Cluster.objects.get(pk=cluster.pk))
-                wakeups.rest(time.thread_time() - began_s)
-                decided += 1
-            else:
-                # The round in progress may have taken its snapshot already.
-                wakeups.wake(0.3)
-    return decided
+def run_round(cluster_id: int | None = None) -> int:
+    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster. For how many clusters it was this call.
+
+    Several clusters have a task each: one whose engine does not answer holds up no other.
+    """
+    wakeups.clear(wakeups.round_key(cluster_id))
+    clusters = active_clusters() if cluster_id is None else active_clusters().filter(pk=cluster_id)
+    wanted = list(clusters.values_list("pk", flat=True))
+    if len(wanted) > 1:
+        for pk in wanted:
+            wakeups.wake(cluster_id=pk)
+        return 0
+    return sum(_round_alone(pk) for pk in wanted)
+
+
+def _round_alone(cluster_id: int) -> int:
+    """1 where nobody else was at it."""
+    if left_s := wakeups.rest_left_s(cluster_id):
+        wakeups.wake(left_s, cluster_id)
+        return 0
+    with cluster_lock(cluster_id) as mine:
+        if not mine:
+            # The round in progress may have taken its snapshot already.
+            wakeups.wake(0.3, cluster_id)
+            return 0
+        began_s = time.thread_time()
+        _round(Cluster.objects.get(pk=cluster_id))
+        wakeups.rest(time.thread_time() - began_s, cluster_id)
+    return 1
 
 
 def _round(cluster: Cluster) -> None:
-    executor = executor_for(cluster.executor)
+    try:
+        executor = executor_for(cluster)
+    except ExecutorError as error:
+        logger.warning("cluster %s has no executor: %s", cluster, error)
+        Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
+        return
     seen = observe(cluster, executor)
     now = timezone.now()
     checks.keep_house(cluster_id=cluster.pk, now=now)
@@ -123,7 +139,7 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
                 take_in(fact)
         answered = True
     except ExecutorError as error:
-        logger.warning("executor %s: %s", cluster.executor, error)
+        logger.warning("cluster %s, executor %s: %s", cluster, cluster.executor, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
     trust = "single_trust" if executor.single_trust_mode else "accounts"
     if cluster.isolation != trust:
@@ -142,7 +158,7 @@ def prepare_run(run_id: str) -> None:
 
 
 def _prepare(run: Run) -> None:
-    executor, working = executor_for(run.job.cluster.executor), False
+    executor, working = executor_for(run.job.cluster), False
     try:
         for wish in preparation.wishes(run):
             progress = executor.prepare(wish.preparation)
@@ -158,7 +174,7 @@ def _prepare(run: Run) -> None:
     if working:
         prepare_run.apply_async((str(run.pk),), countdown=preparation.LOOK_AGAIN_S + 0.05)
     else:
-        wakeups.wake()
+        wakeups.wake(cluster_id=run.job.cluster_id)
 
 
 def _is_all_said(fact: Fact) -> bool:
@@ -183,6 +199,15 @@ def take_in(fact: Fact) -> None:
 
 def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
     """One decision, stored when it moves something, others now and then; None where another round was faster."""
+    with planning_lock() if _has_others(cluster) else contextlib.nullcontext():
+        return _plan_and_commit(cluster, now)
+
+
+def _has_others(cluster: Cluster) -> bool:
+    return active_clusters().exclude(pk=cluster.pk).exists()
+
+
+def _plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
     started = time.monotonic()
     view = take_snapshot(cluster, now)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
@@ -199,17 +224,17 @@ def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
     except plans.StaleRound as stale:
         logger.info("%s", stale)
         return None
-    _wake_for(plan, now)
+    _wake_for(cluster, plan, now)
     round_committed.send_robust(sender=Cluster, view=view, plan=plan, now=now)
     return plan
 
 
-def _wake_for(plan: Plan, now: datetime) -> None:
+def _wake_for(cluster: Cluster, plan: Plan, now: datetime) -> None:
     """The timer may be seconds away; a plan that names its next moment gets it."""
     if plan.next_wake_at is not None:
         wait_s = plan.next_wake_at - now.timestamp()
         if wait_s < settings.EVENKEEL_ROUND_INTERVAL_S:
-            wakeups.wake(max(0.1, wait_s))
+            wakeups.wake(max(0.1, wait_s), cluster.pk)
 
 
 def dispatch_commands(cluster: Cluster) -> None:
@@ -226,15 +251,24 @@ def send_command(pk: int) -> None:
     command = commands.filter(pk=pk, closed_at=None, next_attempt_at__lte=timezone.now()).first()
     if command is None:
         return
+    cluster = command.run.job.cluster
+    with engine_slot(cluster.pk) if _has_others(cluster) else contextlib.nullcontext(True) as mine:
+        if mine:
+            _claim_and_send(command, cluster)
+        else:
+            wakeups.wake(1.0, cluster.pk)  # that round sends what is due
+
+
+def _claim_and_send(command: Command, cluster: Cluster) -> None:
     wait_s = min(60.0, _RESEND_S * 2 ** min(command.attempts, 5))
-    claimed = Command.objects.filter(pk=pk, attempts=command.attempts, closed_at=None).update(
+    claimed = Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(
         attempts=F("attempts") + 1, next_attempt_at=timezone.now() + timedelta(seconds=wait_s)
     )
     if claimed:
         with logs.about({**logs.of_run(command.run), "epoch": command.epoch}):
-            _send(command, executor_for(command.run.job.cluster.executor))
+            _send(command, executor_for(cluster))
         if command.verb == Command.Verb.KILL:
-            wakeups.wake(0.1)
+            wakeups.wake(0.1, cluster.pk)
 
 
 def _send(command: Command, executor: Executor) -> None:
@@ -289,7 +323,7 @@ def hand_over(job_id: str) -> None:
     if handover is None:
         return
     try:
-        _give_files(executor_for(handover.job.cluster.executor), handover.job.pk)
+        _give_files(executor_for(handover.job.cluster), handover.job.pk)
     except ExecutorError as error:
         about = logs.of_job(handover.job)
         logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error, extra=about)
@@ -314,10 +348,10 @@ def _give_files(executor: Executor, job_id: UUID) -> None:
 def _give_stored(job_id: UUID) -> None:
     """Checkpoints of a job that was moved lie under the former project's prefix until they have followed it."""
     handover = Handover.objects.select_related("job__project").filter(job_id=job_id).first()
-    if handover is None or checkpoint_store.configured() is None:
+    if handover is None or checkpoint_store.configured(handover.job.cluster_id) is None:
         return
     try:
-        checkpoint_store.hand_over(handover.job.project.key, job_id)
+        checkpoint_store.hand_over(handover.job.cluster_id, handover.job.project.key, job_id)
     except StoreError as error:
         raise ExecutorError(f"its checkpoints have not followed it in the store: {error}", permanent=False) from error
 
@@ -344,19 +378,27 @@ def publish_live(calm: bool = False) -> None:
 @shared_task(name="evenkeel.sample_cluster", ignore_result=True)
 def sample_cluster() -> None:
     """One point of the overview's sparklines per cluster."""
-    for cluster in Cluster.objects.all():
+    for cluster in active_clusters():
         history.sample(cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.reap_orphans", ignore_result=True)
 def reap_orphans() -> None:
     """End processes that no run knows of."""
-    for cluster in Cluster.objects.all():
+    for cluster in active_clusters():
+        _reap_orphans(cluster)
+
+
+def _reap_orphans(cluster: Cluster) -> None:
+    """An engine that does not answer has its own looked for the next time."""
+    try:
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch")}
-        for run_id, epoch in executor_for(cluster.executor).reap_orphans(known):
+        for run_id, epoch in executor_for(cluster).reap_orphans(known):
             about = {"run_id": run_id, "epoch": epoch}
             logger.warning("ended run %s epoch %s, which nobody knows", run_id, epoch, extra=about)
+    except ExecutorError as error:
+        logger.warning("orphans of cluster %s: %s", cluster, error)
 
 
 @shared_task(name="evenkeel.prune", ignore_result=True)

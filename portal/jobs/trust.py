@@ -6,6 +6,7 @@ import os
 
 from django.http import HttpRequest
 
+from portal.jobs.clusters import active_clusters
 from portal.jobs.models import Cluster
 
 
@@ -18,4 +19,4 @@ def single_trust_mode(cluster: Cluster | None) -> bool:
 
 def admin_notice(request: HttpRequest) -> tuple[str, str] | None:
     """What the administration's pages say beside the user's name, with its colour."""
-    return ("single-trust mode", "warning") if single_trust_mode(Cluster.objects.first()) else None
+    return ("single-trust mode", "warning") if single_trust_mode(active_clusters().first()) else None

@@ -19,7 +19,7 @@ ROUND_KEY, LIVE_KEY, CALM_KEY = "wake:round", "wake:live", "wake:live:calm"
 _FLAG_TTL_S = 5
 #: Rounds that take less are nobody's burden; after others three times as long, three seconds at most, is for the rest.
 _SHORT_S, _REST_FACTOR, _LONGEST_REST_S = 0.1, 3.0, 3.0
-_RESTS_UNTIL = "round:rests"
+_RESTS_UNTIL = "round:rests:{}"
 #: A process that has just asked for something and asks again does so for a moment later, and then for all until that.
 _BURST_S = 0.2
 #: Connections to a broker that is gone fail at once instead of holding up a request.
@@ -50,17 +50,18 @@ class _Burst:
         return _BURST_S
 
 
-def wake(countdown_s: float = 0.0) -> None:
-    """Run a round soon. A burst of wakes makes one round."""
+def wake(countdown_s: float = 0.0, cluster_id: int | None = None) -> None:
+    """Run a round soon, of one cluster or of all. A burst of wakes makes one round."""
     from portal.jobs.tasks import run_round
 
     if not countdown_s:
-        if (later_s := _Burst.of(ROUND_KEY).delay_s()) is None:
+        if (later_s := _Burst.of(round_key(cluster_id)).delay_s()) is None:
             return
         countdown_s = later_s
     try:
-        if _first(ROUND_KEY, countdown_s):
-            run_round.apply_async(**_SEND | ({"countdown": countdown_s} if countdown_s else {}))
+        if _first(round_key(cluster_id), countdown_s):
+            arguments = () if cluster_id is None else (cluster_id,)
+            run_round.apply_async(arguments, **_SEND | ({"countdown": countdown_s} if countdown_s else {}))
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("no nudge for the scheduler (%s); its timer will run", error)
 
@@ -101,6 +102,10 @@ def hand_over(job_id: UUID) -> None:
         logger.warning("the files of job %s follow it later (%s)", job_id, error, extra={"job_id": str(job_id)})
 
 
+def round_key(cluster_id: int | None) -> str:
+    return ROUND_KEY if cluster_id is None else f"{ROUND_KEY}:{cluster_id}"
+
+
 def _first(key: str, countdown_s: float) -> bool:
     """Nobody asked for the same yet: now, or within the same fifth of a second later."""
     if not countdown_s:
@@ -109,22 +114,22 @@ def _first(key: str, countdown_s: float) -> bool:
     return bool(cache.add(f"{key}:{slot}", 1, int(countdown_s) + 2))
 
 
-def rest(took_s: float) -> None:
-    """After a round that took so many seconds of a processor the next one waits: with thousands of jobs rounds would
-    otherwise take a whole core for as long as jobs come in, from the requests that bring them."""
+def rest(took_s: float, cluster_id: int) -> None:
+    """After a round that took so many seconds of a processor the cluster's next one waits: with thousands of jobs
+    rounds would otherwise take a whole core for as long as jobs come in, from the requests that bring them."""
     if took_s < _SHORT_S:
         return
     rest_s = min(_REST_FACTOR * took_s, _LONGEST_REST_S)
     try:
-        cache.set(_RESTS_UNTIL, time.time() + rest_s, rest_s + 1)
+        cache.set(_RESTS_UNTIL.format(cluster_id), time.time() + rest_s, rest_s + 1)
     except RedisError as error:
         logger.warning("rounds do not rest (%s)", error)
 
 
-def rest_left_s() -> float:
-    """Seconds until a round may run."""
+def rest_left_s(cluster_id: int) -> float:
+    """Seconds until a round of the cluster may run."""
     try:
-        return max(0.0, float(cache.get(_RESTS_UNTIL, 0.0)) - time.time())
+        return max(0.0, float(cache.get(_RESTS_UNTIL.format(cluster_id), 0.0)) - time.time())
     except RedisError:
         return 0.0
 

@@ -22,15 +22,15 @@ from redis.exceptions import RedisError
 from accounts.ledger import PriceBook
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
+from portal.jobs.choosing import choose
 from portal.jobs.dependencies import Waits
 from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.estimates import Known, describe_price, known_of, known_of_job
 from portal.jobs.gang_words import gang_words
 from portal.jobs.models import Cluster, Job, Partition
-from portal.jobs.previews import Basis, basis_of, drafted
+from portal.jobs.preview_basis import Basis, basis_of, drafted
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.admission import Asked, foresee
-from portal.jobs.services.submission import understand
 from portal.jobs.snapshots import newcomers_of
 from scheduling import domain
 from scheduling.domain import Gang, Snapshot
@@ -73,7 +73,7 @@ Question = JobQuestion | NodeQuestion
 def what_if_draft(user: User, job_file: JobFile, counts: Sequence[int], types: Sequence[str]) -> dict[str, Any]:
     """Of one that is not submitted. Raises Problems naming the fields."""
     now = timezone.now()
-    wish = understand(user, job_file)
+    wish = choose(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
     basis, known = basis_of(cluster), _on_any_type(known_of(wish, now).job, now)
     packs = getattr(load_policy(*basis.policy), "packs", False)
@@ -184,9 +184,9 @@ def _option(known: Known, gang: Gang, refused: list[str], waits_for: list[str]) 
 # A node ----------------------------------------------------------------------------------------------
 
 
-def what_if_node(user: User, project: Project, kind: str) -> dict[str, Any]:
+def what_if_node(user: User, cluster: Cluster, project: Project, kind: str) -> dict[str, Any]:
     """For the project and what of it the user may see below. Raises Problems where no node has the type."""
-    cluster, now = Cluster.objects.get(), timezone.now()
+    now = timezone.now()
     basis = basis_of(cluster)
     snapshot = basis.planned.snapshot
     more = with_node(snapshot, kind)
@@ -195,7 +195,7 @@ def what_if_node(user: User, project: Project, kind: str) -> dict[str, Any]:
         raise Problems([FieldProblem("type", f"no node here has {kind}; there are {there}", "unknown")])
     inside = visible_projects(user).filter(ancestry__contains=[project.pk]).values_list("key", flat=True)
     gpus = next(len(node.gpu_ids) for node in more.nodes if node.name == NEW_NODE)
-    price = describe_price(PriceBook(now), project.pk, kind, now)
+    price = describe_price(PriceBook(now), project.pk, kind, now, cluster.name)
     nodes = [node for node in snapshot.nodes if node.type == kind]
     question = NodeQuestion(user.pk, cluster.pk, kind, frozenset({project.key, *inside}))
     return {

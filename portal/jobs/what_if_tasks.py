@@ -16,12 +16,12 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.selectors import visible_projects
-from portal.jobs import forecasting, previews, starts, what_if
+from portal.jobs import forecasting, starts, what_if
 from portal.jobs.describe import iso
 from portal.jobs.ends import SPREAD
 from portal.jobs.locks import preview_lock
 from portal.jobs.models import Cluster, Job
-from portal.jobs.previews import Basis
+from portal.jobs.preview_basis import Basis, basis_of
 from portal.jobs.snapshots import job_profiles
 from portal.jobs.starts import Said
 from portal.jobs.what_if import JobQuestion, NodeQuestion
@@ -64,7 +64,7 @@ class _Work:
     """What all variants of one question share."""
 
     def __init__(self, cluster: Cluster, variants: int) -> None:
-        self.basis: Basis = previews.basis_of(cluster)
+        self.basis: Basis = basis_of(cluster)
         self.policy: Policy = load_policy(*self.basis.policy)
         self.snapshot: Snapshot = self.basis.planned.snapshot
         self.known: Known = forecasting.known_of(cluster, self.snapshot, self.policy, timezone.now())

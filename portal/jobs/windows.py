@@ -11,9 +11,9 @@ from portal.jobs.shares import user_key
 from scheduling import domain
 
 
-def windows_of(nodes: Iterable[domain.Node], now: datetime) -> tuple[domain.Window, ...]:
+def windows_of(cluster_id: int, nodes: Iterable[domain.Node], now: datetime) -> tuple[domain.Window, ...]:
     """One query where there are none."""
-    rows = list(open_windows(now).prefetch_related("projects", "users").order_by("pk"))
+    rows = list(open_windows(now).filter(cluster=cluster_id).prefetch_related("projects", "users").order_by("pk"))
     if not rows:
         return ()
     chains = (

@@ -118,7 +118,7 @@ def _edited(node: dict[str, Any]) -> dict[str, Any]:
 
 def _hardware_as_it_is(cluster: Cluster) -> dict[str, Any]:
     """A cluster file of the nodes that are there and not drained, in their order, with the times of its restarts."""
-    prices = {kind: float(from_micro(price)) for kind, price in current_prices(timezone.now()).items()}
+    prices = {kind: float(from_micro(price)) for kind, price in current_prices(timezone.now(), cluster.name).items()}
     nodes = [
         {
             "name": node.name,

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from accounts.models import User
 from portal.jobs.decisions import same_plan, snapshot_of
 from portal.jobs.locks import replay_lock
-from portal.jobs.models import Decision
+from portal.jobs.models import Cluster, Decision
 from portal.jobs.schema import FieldProblem, Problems
 from portal.lab.rounds import boards, gang_of, in_view, named, round_of, who
 from scheduling.domain import Plan, Snapshot
@@ -37,6 +37,7 @@ _TRY_AGAIN_S, _MOST_TRIES = 0.3, 200
 @dataclass(frozen=True)
 class Question:
     user_id: int
+    cluster_id: int
     round: int
     policy: str
     parameters: Mapping[str, Any]
@@ -55,7 +56,7 @@ def ask_replay(*, user: User, decision: Decision, policy: str | None, parameters
         found = [FieldProblem(f"parameters.{key}", text, "invalid") for key, text in error.problems.items()]
         raise Problems(found) from None
     replay_id = str(uuid4())
-    cache.set(_key(replay_id), Question(user.pk, decision.round, name, parameters), _KEPT_S)
+    cache.set(_key(replay_id), Question(user.pk, decision.cluster_id, decision.round, name, parameters), _KEPT_S)
     _send(replay_id)
     return replay_id
 
@@ -106,7 +107,8 @@ def replay_round(self: Any, replay_id: str) -> None:
 
 def _answer(question: Question) -> dict[str, Any]:
     try:
-        found = replay_of(round_of(question.round), question.policy, question.parameters)
+        decision = round_of(Cluster.objects.get(pk=question.cluster_id), question.round)
+        found = replay_of(decision, question.policy, question.parameters)
     except Decision.DoesNotExist:
         return {"status": "failed", "error": "The round is not kept any more.", "replay": None}
     except SoftTimeLimitExceeded:

@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce
 
 from portal.jobs.decisions import snapshot_of
 from portal.jobs.describe import iso
-from portal.jobs.models import Decision, Job
+from portal.jobs.models import Cluster, Decision, Job
 from scheduling.domain import Job as SeenJob
 from scheduling.domain import Snapshot
 from scheduling.lifecycle import coarse_state
@@ -25,7 +25,7 @@ Moves = Mapping[str, Mapping[str, Any]]
 
 
 def kept_rounds(
-    *, from_at: datetime | None = None, to_at: datetime | None = None, moved: bool | None = None
+    cluster: Cluster, *, from_at: datetime | None = None, to_at: datetime | None = None, moved: bool | None = None
 ) -> QuerySet[Decision]:
     """Without the snapshots; of the plans their moves' kinds and what was rejected."""
     kinds = Func(
@@ -33,7 +33,7 @@ def kept_rounds(
     )
     rejected = Func(F("plan"), template="%(expressions)s -> 'rejected'", output_field=JSONField())
     count = Func(F("plan"), template="jsonb_array_length(%(expressions)s -> 'moves')", output_field=IntegerField())
-    rows = Decision.objects.defer("snapshot", "plan").select_related("cluster")
+    rows = Decision.objects.filter(cluster=cluster).defer("snapshot", "plan").select_related("cluster")
     rows = rows.annotate(kinds=kinds, rejected=rejected, moves=Coalesce(count, 0))
     if from_at is not None:
         rows = rows.filter(at__gte=from_at)
@@ -58,9 +58,9 @@ def describe_row(row: Any) -> dict[str, Any]:
     }
 
 
-def round_of(number: int) -> Decision:
+def round_of(cluster: Cluster, number: int) -> Decision:
     """Decision.DoesNotExist where it was not kept."""
-    return Decision.objects.select_related("base", "cluster").get(round=number)
+    return Decision.objects.select_related("base", "cluster").get(cluster=cluster, round=number)
 
 
 def describe_round(decision: Decision) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 
 from accounts.audit import record_audit
 from accounts.models import User
+from portal.jobs.clusters import active_clusters
 from portal.jobs.models import Cluster, Job, PolicyChange
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.saved import check_unbound
@@ -70,7 +71,7 @@ def _trial(made: Simulation, policy: str, parameters: Any, given: Any, *, seed: 
 
 
 def _cluster(spec: Spec) -> Cluster:
-    found = Cluster.objects.order_by("pk").filter(**({"name": spec.cluster} if spec.cluster else {})).first()
+    found = active_clusters().filter(**({"name": spec.cluster} if spec.cluster else {})).first()
     if found is None:
         raise Problems([FieldProblem("cluster", "is no cluster", "unknown")])
     return found

@@ -31,6 +31,7 @@ class Kept:
     """One checkpoint that lies on disk as far as the portal knows."""
 
     job_id: UUID
+    cluster_id: int
     project_key: str
     step: int
     at: datetime
@@ -49,16 +50,16 @@ def kept(project: Project) -> list[Kept]:
     rows = (
         Checkpoint.objects.filter(run__job__project=project)
         .order_by("run__job", "-step", "-at")
-        .values_list("run__job", "step", "at", "size_bytes", "path", "run__job__spec", "run__job__run__state",
-                     "run__job__run__ended_at")
+        .values_list("run__job", "run__job__cluster", "step", "at", "size_bytes", "path", "run__job__spec",
+                     "run__job__run__state", "run__job__run__ended_at")
     )  # fmt: skip
     by_job: dict[UUID, dict[int, Kept]] = defaultdict(dict)
-    for job_id, step, at, size, path, spec, state, ended_at in rows.iterator():
+    for job_id, cluster_id, step, at, size, path, spec, state, ended_at in rows.iterator():
         found = by_job[job_id]
         if step in found or len(found) >= spec.get("checkpoint", {}).get("keep", 3):
             continue
         over = None if state in LIVE_VALUES else ended_at
-        found[step] = Kept(job_id, project.key, step, at, size, path or f"step-{step}", not found, over)
+        found[step] = Kept(job_id, cluster_id, project.key, step, at, size, path or f"step-{step}", not found, over)
     return sorted((one for found in by_job.values() for one in found.values()), key=lambda one: one.at)
 
 

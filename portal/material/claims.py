@@ -90,7 +90,7 @@ def note_runs(job: Job, runs: Iterable[Run]) -> None:
     if not needs_preparation(job.spec):
         return
     rule, bundle = job.spec.get("environment"), job.spec.get("code", {}).get("bundle")
-    environment = environments.ask_for(job.project, rule) if rule else None
+    environment = environments.ask_for(job.project, job.cluster, rule) if rule else None
     if bundle:
         Bundle.objects.filter(project=job.project, sha256=bundle).update(last_used_at=timezone.now())
     RunMaterial.objects.bulk_create(RunMaterial(run=run, environment=environment) for run in runs)

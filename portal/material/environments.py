@@ -12,14 +12,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import F, QuerySet, Sum
 from django.utils import timezone
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from accounts.models import Project, User
 from accounts.services import record_audit
-from portal.jobs.models import LIVE_VALUES
+from portal.jobs.models import LIVE_VALUES, Cluster
 from portal.jobs.schema import FieldProblem, Problems
 from portal.material.models import Environment, RunMaterial
 
@@ -100,13 +100,17 @@ def find(project: Project, rule: dict[str, Any]) -> str:
     return digest_of(normalise(rule["requirements"]))
 
 
-def ask_for(project: Project, rule: dict[str, Any]) -> Environment:
+def ask_for(project: Project, cluster: Cluster, rule: dict[str, Any]) -> Environment:
     """The row, new or known; one that failed is tried once more for a new job."""
     digest, now = find(project, rule), timezone.now()
     defaults = {"base": base(), "last_used_at": now}
     if rule.get("requirements"):
         defaults["requirements"] = normalise(rule["requirements"])
-    environment, _ = Environment.objects.get_or_create(project=project, digest=digest, defaults=defaults)
+    elif elsewhere := Environment.objects.filter(project=project, digest=digest).first():
+        defaults["requirements"] = elsewhere.requirements
+    environment, _ = Environment.objects.get_or_create(
+        project=project, cluster=cluster, digest=digest, defaults=defaults
+    )
     again = {"state": Environment.State.BUILDING, "attempt": F("attempt") + 1, "error": "", "finished_at": None}
     Environment.objects.filter(pk=environment.pk, state=Environment.State.FAILED).update(**again)
     Environment.objects.filter(pk=environment.pk).update(last_used_at=now)
@@ -116,6 +120,12 @@ def ask_for(project: Project, rule: dict[str, Any]) -> Environment:
 
 def owner_of(environment: Environment) -> str:
     return SHARED_OWNER if settings.EVENKEEL_MATERIAL.environments_shared else environment.project.key
+
+
+def on_all_clusters(environment: Environment) -> QuerySet[Environment]:
+    """It, and those of its digest that the project has on other clusters."""
+    rows = Environment.objects.select_related("project")
+    return rows.filter(project=environment.project_id, digest=environment.digest)
 
 
 def in_use(environment: Environment) -> bool:
@@ -132,7 +142,8 @@ def forget(*, actor: User | None, environment: Environment) -> list[str]:
     if actor is not None:
         record_audit(actor=actor, action="environment.delete", target=f"{environment.project.key}/{digest[:12]}")
     environment.delete()
-    shared = owner == SHARED_OWNER and Environment.objects.filter(digest=digest).exists()
+    others = Environment.objects.filter(cluster=environment.cluster_id, digest=digest)
+    shared = owner == SHARED_OWNER and others.exists()
     return [] if shared else [f"environments/{owner}/{digest}"]
 
 

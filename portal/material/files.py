@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
+from portal.jobs.clusters import files_of
 from portal.jobs.logs import Chunk, cut_between_characters, open_directory, open_file
-from portal.material.models import Artifact
+from portal.material.environments import owner_of
+from portal.material.models import Artifact, Environment
 
 BLOCK = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A file below the data directory, by the names on the way to it."""
+    """A file below a cluster's folder, by the names on the way to it."""
 
+    files: Path  # of the cluster
     where: tuple[str, ...]
     name: str
 
     def size(self) -> int | None:
         """None where there is no such file."""
-        with open_directory(self.where) as directory:
+        with open_directory(self.files, self.where) as directory:
             file = open_file(directory, self.name)
             if file is None:
                 return None
@@ -30,7 +34,7 @@ class PlainFile:
                 os.close(file)
 
     def read(self, offset: int, limit: int) -> bytes:
-        with open_directory(self.where) as directory:
+        with open_directory(self.files, self.where) as directory:
             file = open_file(directory, self.name)
             if file is None:
                 return b""
@@ -55,10 +59,13 @@ class PlainFile:
         return Chunk(start + len(data) - len(text), start + len(data), size, text.decode(errors="replace"))
 
 
-def environment_log(owner: str, digest: str) -> PlainFile:
-    return PlainFile(("environments", owner, digest), "log")
+def environment_log(environment: Environment) -> PlainFile:
+    where = ("environments", owner_of(environment), environment.digest)
+    return PlainFile(files_of(environment.cluster_id), where, "log")
 
 
 def artifact_file(artifact: Artifact) -> PlainFile:
     *above, name = artifact.path.split("/")
-    return PlainFile(("jobs", str(artifact.run.job_id), "runs", str(artifact.run_id), "artifacts", *above), name)
+    job = artifact.run.job
+    where = ("jobs", str(job.pk), "runs", str(artifact.run_id), "artifacts", *above)
+    return PlainFile(files_of(job.cluster_id), where, name)

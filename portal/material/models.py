@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Project
-from portal.jobs.models import Run
+from portal.jobs.models import Cluster, Run
 
 SHA256 = RegexValidator(r"^[0-9a-f]{64}\Z", "64 hexadecimal digits.")
 SECRET_NAME = RegexValidator(
@@ -47,6 +47,7 @@ class Environment(models.Model):
         FAILED = "failed"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="environments")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="environments")
     digest = models.CharField(max_length=64, validators=[SHA256])
     requirements = models.TextField()
     base = models.CharField(max_length=200)
@@ -61,7 +62,9 @@ class Environment(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        constraints = [models.UniqueConstraint(fields=["project", "digest"], name="one_environment_per_digest")]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "cluster", "digest"], name="one_environment_per_digest")
+        ]
 
     def __str__(self) -> str:
         return f"{self.digest[:12]} {self.state}"

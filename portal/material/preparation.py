@@ -10,7 +10,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from portal.jobs.models import Run
+from portal.jobs.clusters import engine_of
+from portal.jobs.models import Job, Run
 from portal.jobs.services import observation
 from portal.jobs.services.moves import Why
 from portal.material import bundles, environments, secrets
@@ -37,7 +38,7 @@ def why_not(run: Run, executor: Executor) -> Why | None:
         return Why("NOT_ACCEPTED", executor.isolation_problem)
     if run.job.gpu_share_percent < 100 and not executor.supports_sharing:
         return Why("NOT_ACCEPTED", "This cluster gives whole GPUs only.")
-    if (unsupported := _unsupported(run.job.spec, executor)) is not None:
+    if (unsupported := _unsupported(run.job, executor)) is not None:
         return Why("NOT_ACCEPTED", f"This cluster cannot give a job {unsupported}.")
     if not needs_preparation(run.job.spec):
         return None
@@ -49,14 +50,15 @@ def why_not(run: Run, executor: Executor) -> Why | None:
     return None
 
 
-def _unsupported(spec: dict[str, Any], executor: Executor) -> str | None:
+def _unsupported(job: Job, executor: Executor) -> str | None:
+    spec, cache = job.spec, engine_of(job.cluster_id).datasets.cache_dir
     code = spec.get("code", {})
     wanted = (
         (code.get("git"), executor.supports_git, "code from git"),
         (code.get("bundle"), executor.supports_bundles, "uploaded code"),
         (spec.get("environment"), executor.supports_environments, "an environment of its own"),
         (spec.get("secrets"), executor.supports_secrets, "secrets"),
-        (_fetches_data(spec), settings.EVENKEEL_DATASETS.cache_dir, "data by URL (EVENKEEL_DATA_CACHE_DIR is not set)"),
+        (_fetches_data(spec), cache, "data by URL (EVENKEEL_DATA_CACHE_DIR is not set)"),
     )
     return next((words for asked, supported, words in wanted if asked and not supported), None)
 

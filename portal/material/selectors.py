@@ -33,8 +33,10 @@ def access_bundle(user: User, key: str, sha256: str, *, write: bool = False) -> 
 
 
 def access_environment(user: User, key: str, digest: str, *, write: bool = False) -> Environment:
+    """That of the cluster on which it was used last."""
     project = project_for_member(user, key) if write else project_for_viewer(user, key)
-    return Environment.objects.select_related("project").get(project=project, digest=digest)
+    rows = Environment.objects.select_related("project", "cluster").filter(project=project, digest=digest)
+    return rows.order_by("-last_used_at")[:1].get()
 
 
 def access_secret(user: User, key: str, name: str) -> Secret:

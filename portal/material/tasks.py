@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from celery import shared_task
@@ -15,6 +16,7 @@ from evenkeel.store import StoreError
 from accounts.models import Project
 from portal import logs
 from portal.jobs import checkpoint_store
+from portal.jobs.clusters import active_clusters
 from portal.jobs.models import Cluster, Handover
 from portal.jobs.tasks import executor_for
 from portal.material import artifacts, bundles, checkpoints, environments
@@ -25,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
 #: A store that does not answer is not asked for every project.
-_AWAY, _AWAY_S = "checkpoint-store:away", 300
+_AWAY, _AWAY_S = "checkpoint-store:away:{}", 300
 
 
 @shared_task(name="evenkeel.collect_artifacts", ignore_result=True)
 def collect_artifacts() -> None:
     """List what ended runs left; the next call looks at what is under way."""
-    for cluster in Cluster.objects.all():
-        executor = executor_for(cluster.executor)
+    for cluster in active_clusters():
+        executor = executor_for(cluster)
         if not executor.supports_artifacts:
             continue
         for run in artifacts.uncollected(cluster.pk, timezone.now()):
@@ -63,37 +65,46 @@ def remove_checkpoints(project: Project, now: datetime) -> None:
     """Once more where some cannot be removed."""
     stuck: set[str] = set()
     for _ in range(2):
-        here = [one for one in list(checkpoints.going(project, now, stuck)) if _discard_or(stuck, one)]
-        for start in range(0, len(here), checkpoint_store.REMOVE_AT_ONCE):
-            some = here[start : start + checkpoint_store.REMOVE_AT_ONCE]
-            if _remove_stored(some):
-                for one in some:
-                    checkpoints.forget(one)
-            else:
-                stuck |= {one.place for one in some}
+        here = defaultdict[int, list[checkpoints.Kept]](list)
+        for one in list(checkpoints.going(project, now, stuck)):
+            if _discard_or(stuck, one):
+                here[one.cluster_id].append(one)
+        for cluster_id, ones in here.items():
+            for start in range(0, len(ones), checkpoint_store.REMOVE_AT_ONCE):
+                _forget_or(stuck, cluster_id, ones[start : start + checkpoint_store.REMOVE_AT_ONCE])
         if not stuck:
             return
 
 
+def _forget_or(stuck: set[str], cluster_id: int, some: Sequence[checkpoints.Kept]) -> None:
+    if not _remove_stored(cluster_id, some):
+        stuck |= {one.place for one in some}
+        return
+    for one in some:
+        checkpoints.forget(one)
+
+
 def _discard_or(stuck: set[str], one: checkpoints.Kept) -> bool:
-    moving = checkpoint_store.configured() is not None and Handover.objects.filter(job_id=one.job_id).exists()
-    if not moving and _discard(one.project_key, [one.place]):
+    stored = checkpoint_store.configured(one.cluster_id) is not None
+    moving = stored and Handover.objects.filter(job_id=one.job_id).exists()
+    if not moving and _discard(one.cluster_id, one.project_key, [one.place]):
         return True
     stuck.add(one.place)
     return False
 
 
-def _remove_stored(some: Iterable[checkpoints.Kept]) -> bool:
-    """True once none of them is in the checkpoint store, where there is one."""
-    if checkpoint_store.configured() is None:
+def _remove_stored(cluster_id: int, some: Iterable[checkpoints.Kept]) -> bool:
+    """True once none of them is in the cluster's checkpoint store, where it has one."""
+    if checkpoint_store.configured(cluster_id) is None:
         return True
-    if cache.get(_AWAY):
+    away = _AWAY.format(cluster_id)
+    if cache.get(away):
         return False
     try:
-        checkpoint_store.remove((one.project_key, one.job_id, one.step) for one in some)
+        checkpoint_store.remove(cluster_id, ((one.project_key, one.job_id, one.step) for one in some))
     except StoreError as error:
         logger.warning("checkpoints stay in the store: %s", error)
-        cache.set(_AWAY, True, _AWAY_S)
+        cache.set(away, True, _AWAY_S)
         return False
     return True
 
@@ -105,13 +116,13 @@ def forget_environment(environment: Environment) -> None:
     except environments.InUse as error:
         logger.info("%s", error)
         return
-    _discard(owner, paths)
+    _discard(environment.cluster_id, owner, paths)
 
 
 def remove_artifacts() -> None:
     """The files first: a row that is gone would leave its file behind for ever."""
     for artifact in artifacts.to_remove()[:_BATCH]:
-        if _discard(artifact.run.job.project.key, [artifacts.place_of(artifact)]):
+        if _discard(artifact.run.job.cluster_id, artifact.run.job.project.key, [artifacts.place_of(artifact)]):
             Artifact.objects.filter(pk=artifact.pk).delete()
         else:
             artifacts.put_back(artifact)
@@ -123,18 +134,15 @@ def remove_artifacts_now() -> None:
 
 
 @shared_task(name="evenkeel.discard", ignore_result=True)
-def discard_paths(owner: str, paths: list[str]) -> None:
+def discard_paths(cluster_id: int, owner: str, paths: list[str]) -> None:
     """Files of a project that nothing refers to any more."""
-    _discard(owner, paths)
+    _discard(cluster_id, owner, paths)
 
 
-def _discard(owner: str, paths: Iterable[str]) -> bool:
+def _discard(cluster_id: int, owner: str, paths: Iterable[str]) -> bool:
     """True once the files are gone."""
-    cluster = Cluster.objects.first()
-    if cluster is None:
-        return False
     try:
-        executor_for(cluster.executor).discard(owner, list(paths))
+        executor_for(Cluster.objects.get(pk=cluster_id)).discard(owner, list(paths))
     except ExecutorError as error:
         logger.warning("%s", error)
         return error.permanent

@@ -21,8 +21,8 @@ from django.db import connection
 from django.db.models import Avg, Count, F, Value, Variance
 from django.db.models.functions import Coalesce, Least
 
+from portal.jobs.clusters import speedup
 from portal.jobs.models import Cluster, ClusterSample, Run
-from portal.jobs.profiles import speedup
 from portal.lab.models import Simulation, Trial
 from portal.lab.packing import unpack
 from portal.lab.results import Row, job_rows
@@ -149,8 +149,9 @@ def predict(trial: Trial, guard_s: float) -> Indicators | None:
         simulation=trial.simulation_id, role=trial.role, label=trial.label, packed__isnull=False
     )
     # An emulated cluster trains so many times as fast as what is simulated from a catalogue or a trace.
-    kind = Simulation.objects.only("spec").get(pk=trial.simulation_id).spec["workload"]["kind"]
-    factor = 1.0 if kind == "history" else speedup()
+    simulation = Simulation.objects.only("spec", "cluster").get(pk=trial.simulation_id)
+    kind = simulation.spec["workload"]["kind"]
+    factor = 1.0 if kind == "history" else speedup(simulation.cluster_id)
     found = [_of_trial(one, guard_s * factor, factor) for one in alike]
     return _mean(found) if found else None
 

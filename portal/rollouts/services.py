@@ -26,16 +26,16 @@ class RolloutConflict(Exception):
     """Another one is under way, or it is too late for it; says which."""
 
 
-def start_rollout(*, actor: User, wish: RolloutWish) -> Rollout:
+def start_rollout(*, actor: User, cluster: Cluster, wish: RolloutWish) -> Rollout:
     """In the shadow, or at once in force. Raises Problems naming the fields, PermissionError, RolloutConflict."""
     check_unbound(actor, "a rollout")
     trial = access_trial(actor, wish.trial) if wish.trial else None
     name, parameters, said = policy_of(wish, trial)
     # Before the locks, for which rounds would wait.
     prediction = predict(trial, wish.guard_s) if trial else None
-    before = _as_long_before(Cluster.objects.get(), wish.guard_s) if wish.mode == "live" else None
+    before = _as_long_before(cluster, wish.guard_s) if wish.mode == "live" else None
     with transaction.atomic():
-        cluster = _locked_cluster(None)
+        cluster = _locked_cluster(cluster.pk)
         if under_way := Rollout.objects.filter(cluster=cluster, phase__in=UNFINISHED).first():
             raise RolloutConflict(f"Rollout {under_way.number} ({under_way.label}) is under way; end it first.")
         row = Rollout(
@@ -169,10 +169,9 @@ def _end(row: Rollout, phase: Phase, why: str, actor: User | None, **detail: Any
     return row
 
 
-def _locked_cluster(pk: int | None) -> Cluster:
+def _locked_cluster(pk: int) -> Cluster:
     """No change of policy comes between: it takes the same lock."""
-    rows = Cluster.objects.select_for_update(of=("self",))
-    return rows.get(pk=pk) if pk is not None else rows.get()
+    return Cluster.objects.select_for_update(of=("self",)).get(pk=pk)
 
 
 def lock(pk: int, cluster_id: int) -> tuple[Cluster, Rollout]:
@@ -201,10 +200,11 @@ def _audit(actor: User | None, act: str, row: Rollout, **detail: Any) -> None:
     record_audit(actor=actor, action=f"rollout.{act}", target=target, detail={"id": str(row.id), **detail})
 
 
-def propose(*, actor: User, trial: UUID | None, rollout: Rollout | None, guard_s: int) -> dict[str, Any]:
+def propose(
+    *, actor: User, cluster: Cluster, trial: UUID | None, rollout: Rollout | None, guard_s: int
+) -> dict[str, Any]:
     """What a rollout would be held against by default, and what there is to say it from. Changes nothing."""
     found = access_trial(actor, trial) if trial else None
-    cluster = Cluster.objects.get()
     before = _as_long_before(cluster, guard_s)
     prediction = predict(found, guard_s) if found else prediction_of(rollout, guard_s) if rollout else None
     return {

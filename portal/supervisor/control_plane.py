@@ -21,6 +21,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
 from portal.database.base import close_idle
+from portal.jobs.clusters import environment_engine
 from portal.logs import json_lines
 from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
@@ -34,6 +35,9 @@ logger = logging.getLogger("evenkeel.supervisor")
 
 READY_TIMEOUT_S = 90
 QUEUES = "rounds,dispatch,live,celery"
+PROCESSES = 4
+#: For each further cluster: a round and two commands may wait for an engine that does not answer (ENGINE_SLOTS).
+PROCESSES_PER_CLUSTER = 3
 #: Everything else goes before expected starts.
 FORECASTS_NICE = 15
 #: What a candidate policy would decide is nobody's hurry.
@@ -70,8 +74,9 @@ class ControlPlane:
             supervisor.launch(child)
         supervisor.wait_for(children[0], web_is_ready, READY_TIMEOUT_S)
         logger.info("Ready after %.1f s: %s", time.monotonic() - began, settings.EVENKEEL_API_URL)
-        here = settings.EVENKEEL_EXECUTOR == "local"
-        if here and not settings.EVENKEEL_VIRTUAL_ACCELERATORS and not Path("/dev/nvidiactl").exists():
+        engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
+        here = any(engine.executor == "local" and not engine.emulated for engine in engines)
+        if here and not Path("/dev/nvidiactl").exists():
             logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
         _introduce(administrator)
 
@@ -104,7 +109,8 @@ class ControlPlane:
         web = ["uvicorn", "portal.asgi:application", "--host", host, "--port", port, "--timeout-graceful-shutdown", "3"]
         if not settings.FORWARDED_ALLOW_IPS:  # uvicorn's default believes this machine, where jobs run
             web.append("--no-proxy-headers")
-        worker = ["worker", "-Q", QUEUES, "--concurrency", "4", "--loglevel", "INFO", "--without-gossip"]
+        processes = PROCESSES + PROCESSES_PER_CLUSTER * max(0, len(settings.EVENKEEL_CLUSTERS) - 1)
+        worker = ["worker", "-Q", QUEUES, "--concurrency", str(processes), "--loglevel", "INFO", "--without-gossip"]
         # Expected starts have a process of their own, behind all others: they may take a second of a core.
         forecasts = ["worker", "-Q", "forecasts", "--pool", "solo", "--hostname", "forecasts@%h", "--loglevel", "INFO"]
         forecasts += ["--without-gossip", "--without-mingle"]

@@ -6,6 +6,7 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -107,7 +108,7 @@ def test_days_touch_and_lie_within_their_dates(start: datetime, length_us: int, 
         assert (to - timedelta(microseconds=1)).astimezone(ZoneInfo(zone)).date() == day
 
 
-def held(project: Project, number: int, since: datetime, until: datetime, **quantities: int) -> ledger.Held:
+def held(project: Project, number: int, since: datetime, until: datetime, **quantities: Any) -> ledger.Held:
     job = UUID(int=number)
     return ledger.Held(project.pk, None, job, job, number, "k1", since, until, **quantities)
 

@@ -21,6 +21,7 @@ def make_job(number: int, **parts: Any) -> Json:
         "number": number,
         "name": f"job-{number}",
         "project": {"key": "vision", "name": "Vision"},
+        "cluster": {"name": "local", "choice": None},
         "owner": {"name": "Ada", "email": "ada@example.org"},
         "state": "queued",
         "run_state": "WAITING_FOR_INITIAL_RESOURCE",

@@ -29,6 +29,7 @@ ESTIMATE: schemas.Estimate = {
     "waits_for": [],
 }
 SAID: schemas.Preview = {
+    "cluster": {"name": "local", "choice": None},
     "verdict": "now",
     "reason": {"token": "best_plan", "text": "2 GPUs make the best plan."},
     "would_change": None,

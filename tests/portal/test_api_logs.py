@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
+from django.conf import settings
 from django.test import AsyncClient
 
 from accounts.models import ApiToken, Membership, User
@@ -257,9 +258,13 @@ def rotate(job: Job, text: str) -> None:
     write(job, text)
 
 
+def log_of(job: Job) -> RunLog:
+    return RunLog(Path(settings.EVENKEEL_DATA), job.pk, job.run.pk, 0)  # type: ignore[union-attr]
+
+
 def read_on(follower: Follower, job: Job, limit: int = 100) -> bytes:
     data = b""
-    while piece := follower.read(RunLog(job.pk, job.run.pk, 0), limit):  # type: ignore[union-attr]
+    while piece := follower.read(log_of(job), limit):
         data += piece
     return data
 
@@ -270,7 +275,7 @@ def test_a_follower_misses_nothing_when_the_oldest_part_is_removed(job: Job) -> 
         rotate(job, text)
     follower = Follower()
     assert job.run is not None
-    log = RunLog(job.pk, job.run.pk, 0)
+    log = log_of(job)
     follower.start(log, 0)
     assert follower.read(log, 3) == b"fir"
     rotate(job, "fourth\n")
@@ -285,7 +290,7 @@ def test_a_follower_that_was_overtaken_goes_on_with_the_oldest_that_is_left(job:
     write(job, "first\n")
     follower = Follower()
     assert job.run is not None
-    follower.start(RunLog(job.pk, job.run.pk, 0), 6)
+    follower.start(log_of(job), 6)
     for text in ("second\n", "third\n", "fourth\n", "fifth\n"):
         rotate(job, text)
     assert read_on(follower, job) == b"third\nfourth\nfifth\n"

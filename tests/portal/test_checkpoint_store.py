@@ -152,13 +152,13 @@ def test_a_stop_may_take_as_long_as_its_upload(world: World, s3: S3) -> None:
 def test_a_checkpoint_counts_where_it_is_in_the_store(world: World, mounted: Mounted, tmp_path: Path) -> None:
     job = trained(world, 5, 10)
     upload(mounted, tmp_path, job.pk, 5)
-    assert checkpoint_files.problem_with(job.pk, 5) is None
-    assert checkpoint_files.problem_with(job.pk, 10) == "it is not in the store"
+    assert checkpoint_files.problem_with(job, 5) is None
+    assert checkpoint_files.problem_with(job, 10) == "it is not in the store"
 
 
 def test_nothing_is_said_against_a_checkpoint_while_the_store_is_away(world: World, s3: S3) -> None:
     s3.door.shut = True
-    assert checkpoint_files.problem_with(trained(world, 5).pk, 5) is None
+    assert checkpoint_files.problem_with(trained(world, 5), 5) is None
 
 
 class Discarding:

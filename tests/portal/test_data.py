@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from accounts.models import Membership, Project
 from portal import datasets, env
 from portal.datasets import DataSettings
-from portal.jobs import data, launching
+from portal.jobs import launching
+from portal.jobs.clusters import environment_engine
 from portal.jobs.models import Job, Run
 from portal.jobs.schema import Problems, parse_job_file
 from portal.jobs.services import observation
@@ -295,12 +296,13 @@ def doctor(monkeypatch: pytest.MonkeyPatch) -> str:
     return said.getvalue()
 
 
-def test_doctor_says_which_data_a_job_may_name(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> None:
+def test_doctor_says_which_data_a_job_may_name(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> None:
     settings.EVENKEEL_DATASETS = DataSettings(str(tmp_path / "cache"), 10 << 30, 60.0, {})
     said = doctor(monkeypatch)
     assert "ok    data by path: any of this machine, as far as the job's account may read" in said
     assert "ok    data of a project: at most 10,240 MiB on each node" in said
     settings.EVENKEEL_DATASETS, settings.EVENKEEL_JOB_FILES = DataSettings("", 0, 60.0, {}), "/shared"
+    settings.EVENKEEL_EXECUTOR = "slurm"
     said = doctor(monkeypatch)
     assert "data by path: any that nodes have; /shared is shared by all of them" in said
     assert "data of a project: as much as the disk has on each node" in said
@@ -321,4 +323,4 @@ def test_nodes_say_which_data_they_can_have(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_settings_are_those_of_the_portal() -> None:
-    assert data.configured().cache_dir.endswith("/data_cache")
+    assert environment_engine().datasets.cache_dir.endswith("/data_cache")

@@ -272,7 +272,7 @@ class TestRounds:
         comes_due("a")
         for _ in range(2):
             world.inventory()
-        assert JobEvent.objects.get(kind="node_drain_due").detail == {"node": "a"}
+        assert JobEvent.objects.get(kind="node_drain_due").detail == {"node": "a", "cluster": "test"}
         boss.post("nodes/a/drain", {"within_s": HOUR_S})
         comes_due("a")
         world.inventory()

@@ -78,8 +78,10 @@ class Examined:
         return self._findings
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("ok", [True, False])
 def test_the_doctor_says_what_to_put_right(monkeypatch: pytest.MonkeyPatch, ok: bool) -> None:
+    Cluster.objects.create(name="here")
     finding = Finding("clocks", ok, "at most 40.0 s apart", "run chrony")
     monkeypatch.setattr("portal.jobs.management.commands.doctor.executor_for", lambda name: Examined(finding))
     said = StringIO()
@@ -92,15 +94,13 @@ def test_the_doctor_says_what_to_put_right(monkeypatch: pytest.MonkeyPatch, ok: 
     assert "clocks: at most 40.0 s apart" in said.getvalue()
 
 
+@pytest.mark.django_db
 def test_the_doctor_examines_the_local_executor(settings: Any, tmp_path: Path) -> None:
     local = {"data_dir": tmp_path, "virtual_accelerators": "titan_xp:2", "isolation": "none"}
     settings.EVENKEEL_EXECUTOR_OPTIONS = {"local": local}
-    tasks.executor_for.cache_clear()
+    Cluster.objects.create(name="here")
     said = StringIO()
-    try:
-        call_command("doctor", stdout=said)
-    finally:
-        tasks.executor_for.cache_clear()
+    call_command("doctor", stdout=said)
     assert "accelerators: 2 × titan_xp" in said.getvalue()
 
 
@@ -124,11 +124,8 @@ def test_the_shared_directory_is_the_data_directory_unless_said(
     assert read_slurm_options(tmp_path)["shared_dir"] == tmp_path / "shared"
 
 
-def test_options_reach_the_executor(settings: Any, tmp_path: Path) -> None:
+@pytest.mark.django_db
+def test_options_reach_the_executor(cluster: Cluster, settings: Any, tmp_path: Path) -> None:
     options: dict[str, Any] = read_slurm_options(tmp_path)
-    settings.EVENKEEL_EXECUTOR_OPTIONS = {"slurm": options}
-    tasks.executor_for.cache_clear()
-    try:
-        assert tasks.executor_for("slurm").name == "slurm"
-    finally:
-        tasks.executor_for.cache_clear()
+    settings.EVENKEEL_EXECUTOR, settings.EVENKEEL_EXECUTOR_OPTIONS = "slurm", {"slurm": options}
+    assert tasks.executor_for(cluster).name == "slurm"

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from accounts.models import Project, User
 from portal.jobs import fairness_history, history
+from portal.jobs.clusters import default_cluster
 from portal.jobs.housekeeping import note_fairness
 from portal.jobs.models import Dependency, FairnessSample, Job, Run
 from portal.jobs.services.administration import set_policy
@@ -189,7 +190,7 @@ def test_its_statements_do_not_grow_with_jobs_or_people(busy: World, what: str) 
 def _file(at: datetime, project: Project | None = None, **values: Any) -> None:
     figures = {"lowest": 0.2, "median": 0.5, "mean": 0.5, "highest": 0.8, "slowdown": 2.0, "variance": 0.01}
     row = {"known_samples": 1, "holding": 4.0, "waiting": 0.0, **figures, **values}
-    FairnessSample.objects.create(project=project, at=at, **row)
+    FairnessSample.objects.create(cluster=default_cluster(), project=project, at=at, **row)
 
 
 def test_merged_points_keep_means_and_extremes(world: World) -> None:
@@ -219,7 +220,9 @@ def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) ->
     now = fairness_history.tick(timezone.now())
     values = {"known_samples": 1, "holding": 1.0, "waiting": 0.0, "lowest": 0.5, "mean": 0.5, "highest": 0.5}
     times = [now - timedelta(minutes=n) for n in (*range(240), *range(240, 60 * 24 * 60, 30))]
-    FairnessSample.objects.bulk_create([FairnessSample(project=world.project, at=at, **values) for at in times])
+    FairnessSample.objects.bulk_create(
+        [FairnessSample(cluster=world.cluster, project=world.project, at=at, **values) for at in times]
+    )
     for _ in range(2):
         history.prune(now)
         rows = list(FairnessSample.objects.order_by("-at").values_list("at", "step_s", "samples"))

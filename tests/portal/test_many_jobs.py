@@ -86,7 +86,9 @@ def test_jobs_are_found_by_the_state_of_their_newest_run(world: World) -> None:
     run.save()
     live = set(Job.objects.filter(in_states(LIVE)).values_list("pk", flat=True))
     assert live == {waiting.pk, trains.pk}
-    assert set(queue_order()) == set(Job.objects.filter(run__state__in=list(WAITING)).values_list("pk", flat=True))
+    assert set(queue_order(world.cluster)) == set(
+        Job.objects.filter(run__state__in=list(WAITING)).values_list("pk", flat=True)
+    )
 
 
 def test_a_job_has_a_past_from_its_first_gpu_on(world: World) -> None:
@@ -117,9 +119,11 @@ def test_places_in_the_queue_are_the_same_for_a_few_and_for_all(world: World) ->
     jobs = [world.submit(gpus={"min": 99}) for _ in range(6)]
     world.round()
     Job.objects.filter(pk=jobs[4].pk).update(priority=7)
-    places = queue_order()
+    places = queue_order(world.cluster)
     assert [places[job.pk] for job in jobs] == [2, 3, 4, 5, 1, 6]
     assert queue_positions([jobs[2], jobs[4]]) == {jobs[2].pk: 4, jobs[4].pk: 1}
     assert queue_positions([]) == {}
     for job in Job.objects.all():
-        assert queue_positions([job]) == ({job.pk: queue_order()[job.pk]} if job.pk in queue_order() else {})
+        assert queue_positions([job]) == (
+            {job.pk: queue_order(world.cluster)[job.pk]} if job.pk in queue_order(world.cluster) else {}
+        )

@@ -132,7 +132,7 @@ def test_emulated_runs_say_nothing_of_other_jobs(virtual: World, settings: Any) 
     assert (curve_of(virtual, first).source, curve_of(virtual, second).source) == ("measured", "trial")
     settings.EVENKEEL_VIRTUAL_ACCELERATORS = ""
     assert curve_of(virtual, first).source == "trial"
-    assert profiles.measured_numbers(["own_net", f"job:{first.pk}"]) == {}
+    assert profiles.measured_numbers(["own_net", f"job:{first.pk}"], virtual.cluster.pk) == {}
 
 
 def test_a_given_pace_is_no_measurement(virtual: World) -> None:

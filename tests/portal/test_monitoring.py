@@ -43,8 +43,8 @@ def _token(settings: Any) -> None:
     settings.EVENKEEL_METRICS_TOKEN = TOKEN
 
 
-def value(samples: Samples, name: str, **labels: str) -> float:
-    return samples[name, tuple(sorted(labels.items()))]
+def value(samples: Samples, name: str, *, cluster: str = "test", **labels: str) -> float:
+    return samples[name, tuple(sorted({"cluster": cluster, **labels}.items()))]
 
 
 def test_jobs_gpus_waits_rounds_and_commands_are_counted() -> None:
@@ -55,7 +55,7 @@ def test_jobs_gpus_waits_rounds_and_commands_are_counted() -> None:
     Run.objects.filter(job=first).update(queueing_s=12.0)
     Node.objects.filter(name="b").update(drained=True)
     said = scrape()
-    assert value(said, "evenkeel_up") == 1
+    assert said["evenkeel_up", ()] == 1
     assert value(said, "evenkeel_jobs", state="running") == 1
     assert value(said, "evenkeel_jobs", state="queued") == 1
     assert value(said, "evenkeel_jobs_ended_total", state="cancelled") == 1
@@ -64,13 +64,13 @@ def test_jobs_gpus_waits_rounds_and_commands_are_counted() -> None:
     assert value(said, "evenkeel_gpu_allocation_ratio") == 1
     assert value(said, "evenkeel_wait_seconds", quantile="0.9") == 12.0
     assert value(said, "evenkeel_oldest_wait_seconds") > 0
-    assert value(said, "evenkeel_round_seconds_count", cluster="test") == 1
-    assert value(said, "evenkeel_round_seconds_sum", cluster="test") > 0
-    assert value(said, "evenkeel_slowdown_variance", cluster="test") == 0
+    assert value(said, "evenkeel_round_seconds_count") == 1
+    assert value(said, "evenkeel_round_seconds_sum") > 0
+    assert value(said, "evenkeel_slowdown_variance") == 0
     assert value(said, "evenkeel_open_commands", verb=Command.Verb.LAUNCH.value) == len(world.open_commands())
-    assert value(said, "evenkeel_policy_info", cluster="test", policy="f_scheduling") == 1
+    assert value(said, "evenkeel_policy_info", policy="f_scheduling") == 1
     world.round()
-    assert value(scrape(), "evenkeel_round_seconds_count", cluster="test") == 2
+    assert value(scrape(), "evenkeel_round_seconds_count") == 2
     assert second.number
 
 

@@ -142,7 +142,7 @@ def test_a_pair_measured_from_one_side_only_is_none(world: World) -> None:
     train_together(world, one, other)
     report(world, one, 8.0)
     jobs = list(measured_snapshot(world).jobs)
-    assert pairs_for(jobs, ["k1"])["net", "other", 1]["k1"] != pytest.approx((8.0, 3.0), rel=1e-3)
+    assert pairs_for(jobs, ["k1"], world.cluster.pk)["net", "other", 1]["k1"] != pytest.approx((8.0, 3.0), rel=1e-3)
     assert PairSample.objects.get().workload == "net"
 
 
@@ -150,7 +150,7 @@ def test_without_measurements_pairs_are_the_estimates(world: World) -> None:
     half(world)
     half(world, "other")
     jobs = list(measured_snapshot(world).jobs)
-    assert pairs_for(jobs, ["k1"]) == pairs_of(jobs, ["k1"])
+    assert pairs_for(jobs, ["k1"], world.cluster.pk) == pairs_of(jobs, ["k1"])
 
 
 def test_emulated_devices_say_nothing_of_real_ones(world: World, settings: Any) -> None:

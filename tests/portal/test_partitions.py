@@ -285,7 +285,7 @@ class TestRounds:
 
 
 def test_one_for_nodes_that_left_has_none(world: World) -> None:
-    part = Partition.objects.create(name="gone", nodes=["x"])
+    part = Partition.objects.create(cluster=world.cluster, name="gone", nodes=["x"])
     job = world.submit(partition=part.name)
     world.round()
     assert world.run(job).reason_token == "partition_too_small"

@@ -13,8 +13,9 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
-from portal.jobs import preview_tasks, previews
+from portal.jobs import preview_basis, preview_tasks, previews
 from portal.jobs.models import Cluster, Job, JobEvent, Run
+from portal.jobs.preview_basis import basis_of
 from portal.jobs.schema import parse_job_file
 from portal.jobs.services import observation
 from portal.jobs.services.administration import set_policy
@@ -292,35 +293,35 @@ def test_one_forecast_is_worked_out_after_the_other(monkeypatch: pytest.MonkeyPa
 
 def test_a_snapshot_serves_several_previews_until_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    first = previews.basis_of(world.cluster)
-    assert previews.basis_of(world.cluster) == first
+    first = basis_of(world.cluster)
+    assert basis_of(world.cluster) == first
     later = timezone.now() + timedelta(seconds=6)
     monkeypatch.setattr(timezone, "now", lambda: later)
-    assert previews.basis_of(world.cluster).at == later
+    assert basis_of(world.cluster).at == later
 
 
 def test_a_snapshot_that_takes_long_is_renewed_beside_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(previews, "_SHORT_S", 0.0)
+    monkeypatch.setattr(preview_basis, "_SHORT_S", 0.0)
     world = World()
     asked: list[Any] = []
     monkeypatch.setattr(preview_tasks.renew_basis, "apply_async", lambda args, **_: asked.append(args))
-    first = previews.basis_of(world.cluster)
+    first = basis_of(world.cluster)
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=6))
-    assert previews.basis_of(world.cluster) == first
-    assert previews.basis_of(world.cluster) == first
+    assert basis_of(world.cluster) == first
+    assert basis_of(world.cluster) == first
     assert asked == [(world.cluster.pk,)]
     preview_tasks.renew_basis(*asked[0])
-    assert previews.basis_of(world.cluster).at > first.at
+    assert basis_of(world.cluster).at > first.at
     monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=40))
-    assert previews.basis_of(world.cluster).at == now + timedelta(seconds=40)
+    assert basis_of(world.cluster).at == now + timedelta(seconds=40)
 
 
 def test_another_policy_makes_another_snapshot_at_once() -> None:
     world = World()
-    assert previews.basis_of(world.cluster).policy[0] == "f_scheduling"
+    assert basis_of(world.cluster).policy[0] == "f_scheduling"
     set_policy(actor=None, cluster=world.cluster, name="fifo_gang", parameters={})
-    assert previews.basis_of(Cluster.objects.get()).policy[0] == "fifo_gang"
+    assert basis_of(Cluster.objects.get()).policy[0] == "fifo_gang"
 
 
 def test_over_http() -> None:

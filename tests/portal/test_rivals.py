@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from accounts.models import Project, Quota
 from portal.jobs import live_state
+from portal.jobs.clusters import default_cluster
 from portal.jobs.models import Accelerator, Job, NodeWindow, Partition
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -26,7 +27,7 @@ def world() -> World:
 
 
 def partition(name: str, node: str) -> None:
-    Partition.objects.create(name=name, nodes=[node])
+    Partition.objects.create(cluster=default_cluster(), name=name, nodes=[node])
 
 
 def before(world: World, job: Job) -> tuple[list[int], int]:
@@ -92,7 +93,12 @@ def test_nodes_behind_a_window_are_not_short_of_gpus(world: World) -> None:
     now = timezone.now()
     Accelerator.objects.filter(node__name="c").update(present=False)
     NodeWindow.objects.create(
-        kind="maintenance", start_at=now, end_at=now + timedelta(hours=1), nodes=["a"], reason="new switches"
+        cluster=world.cluster,
+        kind="maintenance",
+        start_at=now,
+        end_at=now + timedelta(hours=1),
+        nodes=["a"],
+        reason="new switches",
     )
     busy = world.submit(gpus={"min": 2, "max": 2})
     world.train(busy)

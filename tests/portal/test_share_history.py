@@ -11,6 +11,7 @@ from django.utils import timezone
 from accounts.fair_share import configure, next_reset
 from accounts.models import Project, User
 from portal.jobs import history, share_history
+from portal.jobs.clusters import default_cluster
 from portal.jobs.housekeeping import note_shares
 from portal.jobs.models import Run, ShareSample
 from portal.jobs.services.administration import set_policy
@@ -29,7 +30,7 @@ def world() -> World:
 
 def file_at(project: Project, at: datetime, effective: float = 0.5) -> None:
     values = {"norm_shares": 0.5, "usage_gpu_s": 7_200.0, "effective_usage": effective, "factor": 0.7}
-    ShareSample.objects.create(project=project, at=at, **values)
+    ShareSample.objects.create(cluster=default_cluster(), project=project, at=at, **values)
 
 
 def test_every_project_is_filed_once_for_a_quarter_of_an_hour(world: World) -> None:
@@ -57,7 +58,9 @@ def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) ->
     now = timezone.now()
     times = [now - timedelta(minutes=15 * n) for n in range(4 * 24 * 60)]
     values = {"norm_shares": 0.5, "usage_gpu_s": 0.0, "effective_usage": 0.5, "factor": 0.5}
-    ShareSample.objects.bulk_create([ShareSample(project=world.project, at=at, **values) for at in times])
+    ShareSample.objects.bulk_create(
+        [ShareSample(cluster=world.cluster, project=world.project, at=at, **values) for at in times]
+    )
     history.prune(now)
     left = sorted(now - at for at in ShareSample.objects.values_list("at", flat=True))
     day = timedelta(days=1)
@@ -91,7 +94,11 @@ def test_peaks_and_lows_outlive_the_thinning(world: World, settings: Any) -> Non
     odd = {5: 0.975, 90: 0.025, 500: 0.99, 900: 0.01, 4_000: 1.0, 5_000: 0.0}
     ShareSample.objects.bulk_create(
         ShareSample(
-            project=world.project, at=now - timedelta(minutes=15 * n), effective_usage=odd.get(n, 0.5), **values
+            cluster=world.cluster,
+            project=world.project,
+            at=now - timedelta(minutes=15 * n),
+            effective_usage=odd.get(n, 0.5),
+            **values,
         )
         for n in range(90 * 24 * 4)
     )

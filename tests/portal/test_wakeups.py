@@ -22,26 +22,26 @@ def _fresh() -> Iterator[None]:
 
 
 def test_after_a_long_round_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    World()
+    pk = World().cluster.pk
     rounds: list[Cluster] = []
     asked: list[float] = []
     monkeypatch.setattr(tasks, "_round", rounds.append)
-    monkeypatch.setattr(wakeups, "wake", asked.append)
-    wakeups.rest(0.05)
+    monkeypatch.setattr(wakeups, "wake", lambda countdown_s, cluster_id: asked.append(countdown_s))
+    wakeups.rest(0.05, pk)
     tasks.run_round()
     assert (len(rounds), asked) == (1, [])
-    wakeups.rest(0.7)
+    wakeups.rest(0.7, pk)
     tasks.run_round()
     assert len(rounds) == 1
     assert 0 < asked[0] <= 2.1
-    wakeups.rest(60.0)
-    assert 2.1 < wakeups.rest_left_s() <= 3.0
+    wakeups.rest(60.0, pk)
+    assert 2.1 < wakeups.rest_left_s(pk) <= 3.0
 
 
 def test_a_burst_asks_at_once_and_once_more_for_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
     monkeypatch.setattr(wakeups._Burst, "_known", {})
-    monkeypatch.setattr(tasks.run_round, "apply_async", lambda **options: asked.append(options.get("countdown", 0.0)))
+    monkeypatch.setattr(tasks.run_round, "apply_async", lambda _arguments, **options: asked.append(options.get("countdown", 0.0)))
     monkeypatch.setattr(wakeups, "_BURST_S", 30.0)
     for _ in range(50):
         cache.delete(wakeups.ROUND_KEY)  # as the round does that begins

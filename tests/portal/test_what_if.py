@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
 from portal.api import rates
-from portal.jobs import previews, what_if_tasks
+from portal.jobs import preview_basis, what_if_tasks
 from portal.jobs.models import Accelerator, Cluster, Job, Node, Partition
 from portal.jobs.schema import parse_job_file
 from portal.jobs.services.submission import submit_job
@@ -144,7 +144,7 @@ def test_an_option_of_unknown_speed_says_nothing_more(world: World) -> None:
 
 
 def test_partitions_bound_a_job(world: World) -> None:
-    partition = Partition.objects.create(name="small", nodes=["a"], max_gpus=1)
+    partition = Partition.objects.create(cluster=world.cluster, name="small", nodes=["a"], max_gpus=1)
     partition.projects.add(world.project)
     said = Api(world.user).post("jobs/what-if?gpus=1,2", DRAFT | {"partition": "small"}).json
     assert said["options"][0]["barred"] == []
@@ -233,15 +233,15 @@ def test_a_type_that_is_not_here_is_named(world: World) -> None:
 def test_a_snapshot_some_seconds_old_serves_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the preview's own, made once for all who ask at a time."""
     made: list[int] = []
-    monkeypatch.setattr(previews, "_NOW_S", timedelta(minutes=1).total_seconds())
-    monkeypatch.setattr(previews, "_SHORT_S", 1_000.0)
-    original = previews.renew
+    monkeypatch.setattr(preview_basis, "_NOW_S", timedelta(minutes=1).total_seconds())
+    monkeypatch.setattr(preview_basis, "_SHORT_S", 1_000.0)
+    original = preview_basis.renew
 
-    def renew(cluster: Cluster) -> previews.Basis:
+    def renew(cluster: Cluster) -> preview_basis.Basis:
         made.append(cluster.pk)
         return original(cluster)
 
-    monkeypatch.setattr(previews, "renew", renew)
+    monkeypatch.setattr(preview_basis, "renew", renew)
     api = Api(world.user)
     for _ in range(3):
         api.post("jobs/what-if?gpus=1", DRAFT)

@@ -189,7 +189,7 @@ class Things:
             set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters=parameters)
         self.level, _ = Qos.objects.create(name="high"), Qos.objects.create(name="normal")
         self.window = self._window(1)
-        self.partition = Partition.objects.create(name="day", nodes=["a"])
+        self.partition = Partition.objects.create(cluster=self.world.cluster, name="day", nodes=["a"])
         self.quota = Quota.objects.create(project=self.vision, kind="gpus", limit=64)
         self.array = self._array(1)
         Guarantee.objects.create(project=self.vision, gpus=1)
@@ -253,7 +253,8 @@ class Things:
 
     def _window(self, days: int) -> NodeWindow:
         at = timezone.now() + timedelta(days=days)
-        made = NodeWindow.objects.create(kind="reservation", start_at=at, end_at=at + timedelta(hours=1), nodes=["a"])
+        times = {"start_at": at, "end_at": at + timedelta(hours=1)}
+        made = NodeWindow.objects.create(cluster=self.world.cluster, kind="reservation", nodes=["a"], **times)
         made.projects.add(self.vision)
         return made
 
@@ -269,7 +270,8 @@ class Things:
         return Bundle.objects.create(project=self.vision, sha256=f"{i:064x}", **sizes)
 
     def _environment(self, i: int) -> Environment:
-        return Environment.objects.create(project=self.vision, digest=f"{i:064x}", requirements="einops", base="b")
+        values = {"project": self.vision, "cluster": self.world.cluster, "digest": f"{i:064x}"}
+        return Environment.objects.create(requirements="einops", base="b", **values)
 
     def _array(self, _: int) -> JobArray:
         array = self.world.submit(array="0-1").array
@@ -278,7 +280,8 @@ class Things:
 
     def _fairness(self, i: int) -> FairnessSample:
         project, at = Project.objects.create(key=f"f{i}", name=f"F{i}"), timezone.now() - timedelta(hours=1)
-        return FairnessSample.objects.create(project=project, at=at, known_samples=0, holding=0, waiting=1)
+        whose = {"cluster": self.world.cluster, "project": project}
+        return FairnessSample.objects.create(at=at, known_samples=0, holding=0, waiting=1, **whose)
 
     def _finished(self, i: int) -> None:
         job = self.world.submit()
@@ -375,7 +378,9 @@ class Things:
             "list_shares": often(lambda i: Project.objects.create(key=f"s{i}", name=f"S{i}")),
             "list_qos": often(lambda i: Qos.objects.create(name=f"q{i}").projects.add(self.vision)),
             "list_partitions": often(
-                lambda i: Partition.objects.create(name=f"p{i}", nodes=["a"]).projects.add(self.vision)
+                lambda i: Partition.objects.create(cluster=self.world.cluster, name=f"p{i}", nodes=["a"]).projects.add(
+                    self.vision
+                )
             ),
             "list_views": often(lambda i: self._view(self.root, f"v{i}")),
             "list_templates": often(lambda i: self._template(self.root, f"t{i}")),

@@ -42,6 +42,7 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.command()
 @click.option("--state", help="queued, starting, running, rescaling, succeeded, failed or cancelled.")
 @click.option("--project", help="Only jobs of this project.")
+@click.option("--cluster", help="Only jobs of this cluster.")
 @click.option("--partition", help="Only jobs of this partition.")
 @click.option("--owner", help="Only jobs of this person (email).")
 @click.option("--search", help="Only jobs with this in their name.")
@@ -142,6 +143,7 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Job", f"{job_name(found['number'], array)}  {clean(found['name'])}"),
                 ("Array", f"{array['number']}, index {array['index']}; job {found['number']}" if array else ""),
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
+                ("Cluster", clean(found["cluster"]["choice"] or found["cluster"]["name"]).removeprefix("Cluster ")),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
                 ("Reason", clean(found["reason"]["text"])),
                 ("Launch", clean(found["fetching"] or "")),

@@ -73,6 +73,7 @@ def _verdict_rows(found: schemas.Preview) -> list[tuple[str, object]]:
     if found["jobs"] > 1:
         words = f"{words}; {found['starting']} of {found['jobs']} jobs start"
     return [
+        ("Cluster", clean(found["cluster"]["choice"] or "").removeprefix("Cluster ")),
         ("Verdict", click.style(clean(words), fg=colour)),
         ("Why", clean(found["reason"]["text"])),
         ("Next", clean(found["would_change"] or "")),

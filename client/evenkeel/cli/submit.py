@@ -48,6 +48,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4, or a part of one, as 0.5."),
         click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs."),
         click.option("--project", help="Key of the project that pays."),
+        click.option("--cluster", help="Cluster to run on, or the portal's choice: earliest or cheapest."),
         click.option("--partition", help="Set of nodes to run on."),
         click.option("--name", help="What the job is called."),
         click.option("--dependency", metavar="LIST", help="Queue after other jobs, as afterok:12:13 or singleton."),
@@ -149,6 +150,7 @@ def job_file_of(
     gpus: str | None,
     batch_size: int | None,
     project: str | None,
+    cluster: str | None,
     partition: str | None,
     name: str | None,
     dependency: str | None,
@@ -163,7 +165,7 @@ def job_file_of(
         job["command"] = command[0] if len(command) == 1 else shlex.join(command)
     given = {"model_type": model, "total_steps": steps, "batch_size": batch_size, "project": project, "name": name}
     given["array"] = array
-    given["partition"] = partition
+    given |= {"cluster": cluster, "partition": partition}
     job |= {key: value for key, value in given.items() if value is not None}
     if gpus is not None:
         given_before = job.get("gpus")

@@ -1,3 +1,4 @@
+import { chosenCluster, isOfCluster } from "../lib/cluster";
 import type { ProblemDocument } from "./types";
 
 const ROOT = "/api/v1/";
@@ -28,6 +29,8 @@ export function url(path: string, query: Query = {}): string {
     if (Array.isArray(value)) for (const entry of value) params.append(key, entry);
     else if (value !== undefined && value !== null && value !== "") params.set(key, String(value));
   }
+  const cluster = chosenCluster();
+  if (cluster !== null && isOfCluster(path) && !params.has("cluster")) params.set("cluster", cluster);
   const text = params.toString();
   return ROOT + path + (text ? `?${text}` : "");
 }

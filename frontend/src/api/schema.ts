@@ -4788,6 +4788,7 @@ export interface components {
             number: number;
             name: string;
             project: components["schemas"]["ProjectRef"];
+            cluster: components["schemas"]["JobCluster"];
             owner: components["schemas"]["Person"] | null;
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
@@ -4929,12 +4930,21 @@ export interface components {
              */
             kept: number;
         };
+        JobCluster: {
+            name: string;
+            /**
+             * @description Where the job file left it to the portal: why that one.
+             * @example Cluster lab: would end 14 min earlier than on a100s.
+             */
+            choice: string | null;
+        };
         JobDetail: {
             /** Format: uuid */
             id: string;
             number: number;
             name: string;
             project: components["schemas"]["ProjectRef"];
+            cluster: components["schemas"]["JobCluster"];
             owner: components["schemas"]["Person"] | null;
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
@@ -5113,6 +5123,11 @@ export interface components {
              */
             qos: string | null;
             /**
+             * @description Name of a cluster, or the portal's choice by expected end (`earliest`, `auto`; the default) or by cost (`cheapest`).
+             * @default null
+             */
+            cluster: string | null;
+            /**
              * @description Set of nodes; by default the cluster's default one, if any.
              * @default null
              */
@@ -5284,6 +5299,11 @@ export interface components {
              */
             model_type: string | null;
             /**
+             * @description Name of a cluster, a retired one too.
+             * @default null
+             */
+            cluster: string | null;
+            /**
              * @description Name of a partition.
              * @default null
              */
@@ -5442,6 +5462,7 @@ export interface components {
             number: number;
             name: string;
             project: components["schemas"]["LiveProjectRef"];
+            cluster: components["schemas"]["LiveJobCluster"];
             owner?: components["schemas"]["LivePerson"];
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
@@ -5518,6 +5539,10 @@ export interface components {
              * @example 100
              */
             share_percent: number;
+        };
+        LiveJobCluster: {
+            name: string;
+            choice?: string;
         };
         LiveJobHold: {
             /**
@@ -6230,6 +6255,13 @@ export interface components {
              */
             share_weight: number | null;
             /**
+             * @description Its part on a cluster, by the cluster's name; null: its share_weight there too.
+             * @default {}
+             */
+            cluster_shares: {
+                [key: string]: number | null;
+            };
+            /**
              * @description How its own jobs divide its part.
              * @default null
              */
@@ -6378,6 +6410,8 @@ export interface components {
             /** @description How many others would have other GPUs. */
             affected: number;
             variance: components["schemas"]["VarianceChange"];
+            /** @description On which it would run. */
+            cluster: components["schemas"]["JobCluster"];
             /** @enum {string} */
             verdict: "now" | "later" | "never";
             /** @description Why; `refused` where a hard limit would refuse it at submission. */
@@ -6541,6 +6575,10 @@ export interface components {
             created_at: string;
             /** @description Its part of what the project above gets, against its siblings' weights. */
             share_weight: number;
+            /** @description Its part on clusters where it is another, by their names. */
+            cluster_shares: {
+                [key: string]: number;
+            };
             /** @enum {string} */
             inner_rule: "fairness" | "fifo";
             /** @description Of its jobs, against other projects'; null: that of the project above. */
@@ -6754,6 +6792,8 @@ export interface components {
             resource: "gpu" | "cpu" | "memory";
             /** @description Of GPUs only. */
             accelerator_type: string | null;
+            /** @description On which it holds, before the one for all clusters. Null: on all. */
+            cluster: string | null;
             /**
              * @description Of one GPU, one CPU or one GiB of memory.
              * @example 12.50
@@ -6781,6 +6821,11 @@ export interface components {
              * @default null
              */
             accelerator_type: string | null;
+            /**
+             * @description On which it holds, before the one for all clusters. Null: for all that have none of their own.
+             * @default null
+             */
+            cluster: string | null;
             /**
              * @description Of one GPU, one CPU or one GiB of memory.
              * @example 0.60
@@ -7520,7 +7565,10 @@ export interface components {
             projects: components["schemas"]["SessionProject"][];
             /** @description There are more of them: GET projects lists all. */
             more_projects: boolean;
+            /** @description The first. */
             cluster: components["schemas"]["SessionCluster"];
+            /** @description All, in their order; retired ones are not among them. */
+            clusters: components["schemas"]["SessionClusterRef"][];
             /** @description Jobs of all projects run under the portal's own account. */
             single_trust_mode: boolean;
             emulated: boolean;
@@ -7532,6 +7580,15 @@ export interface components {
             name: string;
             nodes: number;
             gpus: number;
+        };
+        SessionClusterRef: {
+            name: string;
+            /**
+             * @description Its live stream.
+             * @example cluster
+             * @example cluster:lab
+             */
+            stream: string;
         };
         SessionProject: {
             key: string;
@@ -8318,7 +8375,7 @@ export interface components {
             /** @example -number */
             ordering: string;
             /** @description Of the page's table; empty: the reader's usual ones. */
-            columns: ("state" | "project" | "owner" | "program" | "partition" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
+            columns: ("state" | "project" | "owner" | "program" | "partition" | "cluster" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
             /** Format: date-time */
             changed_at: string;
         };
@@ -8337,6 +8394,7 @@ export interface components {
              *       "array": null,
              *       "search": null,
              *       "model_type": null,
+             *       "cluster": null,
              *       "partition": null,
              *       "label": [],
              *       "held": null,
@@ -8355,7 +8413,7 @@ export interface components {
              * @description Of the page's table, in the page's order; empty: the reader's usual ones.
              * @default []
              */
-            columns: ("state" | "project" | "owner" | "program" | "partition" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
+            columns: ("state" | "project" | "owner" | "program" | "partition" | "cluster" | "level" | "priority" | "labels" | "progress" | "gpus" | "throughput" | "slowdown" | "waited" | "cost" | "submitted" | "started" | "ended")[];
         };
         WantedDrain: {
             /**
@@ -8593,7 +8651,10 @@ export type $defs = Record<string, never>;
 export interface operations {
     list_accelerator_types: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9441,6 +9502,8 @@ export interface operations {
     get_fairness: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Key of a project: it and all below it. */
                 project?: string;
             };
@@ -9511,6 +9574,8 @@ export interface operations {
     list_ended_slowdown: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description By default 30 days before `to_at`. */
@@ -9593,6 +9658,8 @@ export interface operations {
             query?: {
                 /** @description `cluster` is for everybody. */
                 by?: "cluster" | "project" | "user";
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description By default a day before `to_at`. */
@@ -9736,6 +9803,8 @@ export interface operations {
     get_history: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 minutes?: number;
             };
             header?: never;
@@ -9795,7 +9864,10 @@ export interface operations {
     };
     get_idle_rule: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9855,7 +9927,10 @@ export interface operations {
     };
     set_idle_rule: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -10124,6 +10199,8 @@ export interface operations {
                 array?: number;
                 /** @description `first`: of each array only its first job. */
                 arrays?: "jobs" | "first";
+                /** @description Name of a cluster, a retired one too. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Held jobs only, or those that are not. */
@@ -12153,6 +12230,8 @@ export interface operations {
                 array?: number;
                 /** @description `first`: of each array only its first job. */
                 arrays?: "jobs" | "first";
+                /** @description Name of a cluster, a retired one too. */
+                cluster?: string;
                 /** @description Held jobs only, or those that are not. */
                 held?: boolean;
                 /** @description `key:value`, or `key` alone; all of them. */
@@ -12478,7 +12557,10 @@ export interface operations {
     };
     list_model_types: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12536,7 +12618,10 @@ export interface operations {
     };
     list_nodes: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12594,7 +12679,10 @@ export interface operations {
     };
     get_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12664,7 +12752,10 @@ export interface operations {
     };
     check_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12734,7 +12825,10 @@ export interface operations {
     };
     drain_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12827,6 +12921,8 @@ export interface operations {
     preview_drain: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Nobody is to be on the node any more then; without it: now. */
                 deadline_at?: string;
                 /** @description Or how soon, in seconds. */
@@ -12901,7 +12997,10 @@ export interface operations {
     };
     resume_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -12971,7 +13070,10 @@ export interface operations {
     };
     use_node_anyway: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the node. */
@@ -13754,6 +13856,8 @@ export interface operations {
     list_partitions: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -13816,7 +13920,10 @@ export interface operations {
     };
     get_partition: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the partition. */
@@ -13888,7 +13995,10 @@ export interface operations {
     };
     set_partition: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -14000,7 +14110,10 @@ export interface operations {
     };
     remove_partition: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -14471,7 +14584,10 @@ export interface operations {
     };
     get_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14531,7 +14647,10 @@ export interface operations {
     };
     set_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
                 "If-Match"?: string;
@@ -14624,6 +14743,8 @@ export interface operations {
     list_policy_changes: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -14686,7 +14807,10 @@ export interface operations {
     };
     preview_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14766,7 +14890,10 @@ export interface operations {
     };
     undo_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14904,6 +15031,8 @@ export interface operations {
     list_priorities: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -18216,7 +18345,10 @@ export interface operations {
     };
     what_if_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Key of the project. */
@@ -19078,6 +19210,8 @@ export interface operations {
         parameters: {
             query?: {
                 accelerator_type?: string;
+                /** @description Name of a cluster; empty: those of all clusters. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description False: those in force and to come; true: those that were. */
@@ -19303,6 +19437,8 @@ export interface operations {
     list_rollouts: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -19367,7 +19503,10 @@ export interface operations {
     };
     start_rollout: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of `policy` as you read it. 412 where the policy in force was changed since. */
                 "If-Match"?: string;
@@ -19841,7 +19980,10 @@ export interface operations {
     };
     promote_rollout: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: {
                 /** @description ETag of `policy` as you read it. 412 where the policy in force was changed since. */
                 "If-Match"?: string;
@@ -20034,6 +20176,8 @@ export interface operations {
     propose_rollout: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 guard_s?: number;
                 /** @description Instead: one whose prediction is there already. */
                 rollout?: string;
@@ -20107,6 +20251,8 @@ export interface operations {
     list_rounds: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Those from then on. */
@@ -20175,7 +20321,10 @@ export interface operations {
     };
     get_round: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Number of the round. */
@@ -20245,7 +20394,10 @@ export interface operations {
     };
     export_round_case: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Number of the round. */
@@ -20315,7 +20467,10 @@ export interface operations {
     };
     replay_round: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path: {
                 /** @description Number of the round. */
@@ -20895,6 +21050,8 @@ export interface operations {
     list_shares: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -20969,6 +21126,8 @@ export interface operations {
     list_share_history: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description How far back. */
@@ -22462,6 +22621,8 @@ export interface operations {
     get_timeline: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description By default an hour before `to_at`. */
                 from_at?: string;
                 /** @description By default now. */
@@ -23486,6 +23647,8 @@ export interface operations {
     list_windows: {
         parameters: {
             query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
                 /** @description Rows of a page. */
@@ -23550,7 +23713,10 @@ export interface operations {
     };
     add_window: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

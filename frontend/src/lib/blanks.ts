@@ -4,6 +4,7 @@ import type { Job, LiveCluster, LiveJob } from "../api/types";
 export function fullJob(job: LiveJob): Job {
   return {
     ...job,
+    cluster: { name: job.cluster.name, choice: job.cluster.choice ?? null },
     owner: job.owner ?? null,
     fetching: job.fetching ?? null,
     model_type: job.model_type ?? null,

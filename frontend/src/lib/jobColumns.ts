@@ -13,6 +13,7 @@ export const JOB_COLUMNS: Record<JobColumn, ColumnHead> = {
   state: { label: "State", right: false, width: 176 },
   project: { label: "Project", right: false, width: 96 },
   owner: { label: "Owner", right: false, width: 104 },
+  cluster: { label: "Cluster", right: false, width: 90 },
   program: { label: "Program", right: false, width: 104 },
   partition: { label: "Partition", right: false, width: 90 },
   level: { label: "Level", right: false, width: 80 },
@@ -34,6 +35,12 @@ export const JOB_WIDTH = 240;
 
 export const COLUMN_ORDER = Object.keys(JOB_COLUMNS) as JobColumn[];
 export const USUAL_COLUMNS: JobColumn[] = ["state", "project", "owner", "progress", "gpus", "submitted", "ended", "cost"];
+
+/** Where there are several clusters, which one a job is on stands beside its project unless somebody chose otherwise. */
+export function withCluster(columns: JobColumn[], clusters: number): JobColumn[] {
+  if (clusters < 2 || columns !== USUAL_COLUMNS) return columns;
+  return COLUMN_ORDER.filter((column) => column === "cluster" || columns.includes(column));
+}
 
 /** Those that there are, each once, in the table's order; null where it names none. */
 export function columnsOf(named: unknown): JobColumn[] | null {

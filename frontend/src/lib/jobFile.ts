@@ -53,7 +53,7 @@ export function wholeOf({ share: _share, memory: _memory, ...gpus }: JobFile): J
 
 export const ORDER = [
   "name", "project", "model_type", "command", "code", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
-  "priority", "nice", "qos", "partition", "deadline", "max_cost", "max_duration", "env", "secrets", "data", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
+  "priority", "nice", "qos", "cluster", "partition", "deadline", "max_cost", "max_duration", "env", "secrets", "data", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
 ];
 
 export function toYaml(file: JobFile): string {

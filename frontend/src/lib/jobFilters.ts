@@ -9,6 +9,7 @@ export interface JobFilters {
   search: string;
   project: string;
   owner: string;
+  cluster: string;
   partition: string;
   model_type: string;
   held: string;
@@ -19,7 +20,7 @@ export interface JobFilters {
   ordering: string;
 }
 
-const WORDS = ["state", "search", "project", "owner", "partition", "model_type", "held", "array", "from", "to", "ordering"] as const;
+const WORDS = ["state", "search", "project", "owner", "cluster", "partition", "model_type", "held", "array", "from", "to", "ordering"] as const;
 export const NEWEST_FIRST = "-number";
 
 export const GROUPS: { key: string; label: string; states: JobState[] }[] = [
@@ -72,9 +73,9 @@ export interface ListQuery {
 
 /** What GET jobs is asked; what is empty is left out by the client. */
 export function queryOf(filters: JobFilters): ListQuery {
-  const { search, project, owner, partition, model_type, held, array } = filters;
+  const { search, project, owner, cluster, partition, model_type, held, array } = filters;
   return {
-    state: statesOf(filters.state), label: filters.label, search: search.trim(), project, owner, partition, model_type, array,
+    state: statesOf(filters.state), label: filters.label, search: search.trim(), project, owner, cluster, partition, model_type, array,
     held: held === "true" || held === "false" ? held : "",
     submitted_from_at: dayStart(filters.from), submitted_to_at: dayStart(filters.to, 1), ordering: filters.ordering,
   };
@@ -82,8 +83,8 @@ export function queryOf(filters: JobFilters): ListQuery {
 
 /** Whether it is about single jobs: then arrays are not folded. */
 export function isNarrowed(filters: JobFilters): boolean {
-  const { state, search, owner, partition, model_type, held, label, array, from, to } = filters;
-  return [state, search, owner, partition, model_type, held, array, from, to].some(Boolean) || label.length > 0;
+  const { state, search, owner, cluster, partition, model_type, held, label, array, from, to } = filters;
+  return [state, search, owner, cluster, partition, model_type, held, array, from, to].some(Boolean) || label.length > 0;
 }
 
 /** What a saved view keeps: the list's parameters that are set. */
@@ -104,7 +105,7 @@ export function paramsOfView(view: Pick<SavedView, "filters" | "ordering" | "col
   const group = GROUPS.find((entry) => entry.states.length === states.length && states.length > 0 && entry.states.every((state) => states.includes(state)));
   const filters: JobFilters = {
     state: group ? group.key : states.join(","), label: texts(given.label), search: text(given.search), project: text(given.project), owner: text(given.owner),
-    partition: text(given.partition), model_type: text(given.model_type), held: text(given.held), array: text(given.array),
+    cluster: text(given.cluster), partition: text(given.partition), model_type: text(given.model_type), held: text(given.held), array: text(given.array),
     from: given.submitted_from_at ? dayOf(given.submitted_from_at) : "", to: given.submitted_to_at ? dayOf(given.submitted_to_at, 1) : "", ordering: view.ordering,
   };
   return paramsOf(filters, columnsOf(view.columns));

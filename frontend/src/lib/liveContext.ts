@@ -3,6 +3,7 @@ import { get } from "../api/client";
 import { useSession } from "../api/hooks";
 import type { CoarseState, Job, LiveCluster, LiveProject as ProjectState } from "../api/types";
 import { fullCluster, fullJob, type ClusterState } from "./blanks";
+import { useChosenCluster } from "./cluster";
 import { LiveStore, type Connection, type SocketLike } from "./live";
 import type { Snapshot } from "./stream";
 
@@ -26,11 +27,19 @@ function useStore(): LiveStore {
   return store;
 }
 
-/** Watches the cluster and every project of the session for as long as somebody is signed in. */
+/** The live stream of the cluster that is shown. */
+function useClusterStream(): string {
+  const chosen = useChosenCluster();
+  const clusters = useSession().data?.clusters ?? [];
+  return (clusters.find((one) => one.name === chosen) ?? clusters[0])?.stream ?? "cluster";
+}
+
+/** Watches the cluster that is shown and every project of the session for as long as somebody is signed in. */
 export function useWatch(): void {
   const store = useStore();
   const { data } = useSession();
-  const names = data?.user ? ["cluster", ...data.projects.map((project) => `project:${project.key}`)].join(" ") : "";
+  const stream = useClusterStream();
+  const names = data?.user ? [stream, ...data.projects.map((project) => `project:${project.key}`)].join(" ") : "";
   useEffect(() => {
     if (names) store.watch(names.split(" "));
     else store.stop();
@@ -48,8 +57,9 @@ export function useReconnect(): () => void {
 
 export function useCluster(): ClusterState | null {
   const store = useStore();
+  const stream = useClusterStream();
   return useSyncExternalStore(store.subscribe, () => {
-    const state = store.state("cluster") as LiveCluster | null;
+    const state = store.state(stream) as LiveCluster | null;
     return state ? fullCluster(state) : null;
   });
 }
@@ -104,8 +114,16 @@ function fullView(job: Job): JobView {
   return { number: job.number, name: job.name, project: job.project.key, state: job.state, gpus: job.allocation?.count ?? 0, share_percent: job.gpus.share_percent, full: job };
 }
 
+/** Of the cluster that is shown, and of the session's projects on all clusters. */
 export function useLiveJobs(): Map<number, JobView> {
   const cluster = useCluster();
   const projects = useProjectStates();
   return useMemo(() => joinJobs(cluster, projects), [cluster, projects]);
+}
+
+/** Of the cluster that is shown alone. */
+export function useClusterJobs(): Map<number, JobView> {
+  const name = useCluster()?.cluster.name;
+  const jobs = useLiveJobs();
+  return useMemo(() => new Map([...jobs].filter(([, job]) => job.full === null || job.full.cluster.name === name)), [jobs, name]);
 }

@@ -60,6 +60,9 @@ export function curvesOf(file: JobFile, models: ModelType[]): KnownCurve[] {
   }));
 }
 
+/** The live cluster where it is the one that the file names, or names none. */
+export const isOf = (cluster: ClusterState | null, wanted: unknown) => (wanted == null || cluster?.cluster.name === wanted ? cluster : null);
+
 /** Its name and itself, of each node that a job of the file's partition may be on; of no partition, where it gets none. */
 function nodesWithin(cluster: ClusterState | null, partitions: Partition[], wanted: unknown) {
   const chosen = partitions.find((one) => (wanted == null ? one.is_default : one.name === wanted));

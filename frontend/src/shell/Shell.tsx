@@ -5,6 +5,7 @@ import type { Session } from "../api/types";
 import { useKeys, walkRows } from "../lib/keys";
 import { useConnection, useWatch } from "../lib/liveContext";
 import { usePreferences } from "../lib/preferences";
+import { useClusterInAddress } from "./ClusterSwitch";
 import { KeysHelp } from "./KeysHelp";
 import { LostBar } from "./LostBar";
 import { ShellContext } from "./context";
@@ -12,6 +13,7 @@ import { Sidebar } from "./Sidebar";
 import { useThemeCycle } from "./ThemeToggle";
 
 export function Shell({ session, children }: { session: Session; children: ReactNode }) {
+  useClusterInAddress(session);
   useWatch();
   usePreferences();
   const { phase } = useConnection();

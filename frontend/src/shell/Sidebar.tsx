@@ -7,6 +7,7 @@ import { count, duration, percent, trimmed, variance } from "../lib/format";
 import { useCluster, useConnection } from "../lib/liveContext";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { useNow } from "../lib/clock";
+import { useShownCluster } from "./ClusterSwitch";
 import { TrustChip } from "./TrustChip";
 
 function Item({ to, icon, label, n }: { to: string; icon: IconName; label: string; n?: number | undefined }) {
@@ -84,7 +85,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
     <nav className="side" aria-label="Main">
       <NavLink to="/" className="brand"><Logo />Evenkeel</NavLink>
       <div className="where">
-        {session.cluster.name}
+        {useShownCluster(session)?.name ?? session.cluster.name}
         <small>{count(nodes, "node")}, {count(gpus, "GPU")}</small>
       </div>
       <Item to="/" icon="home" label="Overview" />

@@ -2,6 +2,7 @@ import { useContext, useEffect, type ReactNode } from "react";
 import { Link, useLocation } from "react-router";
 import { useSession } from "../api/hooks";
 import { Icon } from "../components/icons";
+import { ClusterSwitch } from "./ClusterSwitch";
 import { ConnectionBar } from "./LostBar";
 import { SearchBox } from "./SearchBox";
 import { ShellContext } from "./context";
@@ -24,6 +25,7 @@ export function TopBar({ title, crumb }: { title: string; crumb?: ReactNode }) {
         {session?.single_trust_mode && <TrustChip className="only-narrow" />}
         <div className="crumb only-wide">{crumb ?? title}</div>
         <span className="sp only-wide" />
+        {session && <ClusterSwitch session={session} />}
         <SearchBox />
         <ThemeToggle />
         {pathname !== "/submit" && (

@@ -23,6 +23,11 @@ class SessionProject(Shape):
     role: Role
 
 
+class SessionClusterRef(Shape):
+    name: str
+    stream: str = Field(description="Its live stream.", examples=["cluster", "cluster:lab"])
+
+
 class SessionCluster(Shape):
     name: str
     nodes: int
@@ -39,7 +44,8 @@ class Session(Shape):
     single_sign_on: SingleSignOn | None = Field(description="Null: people sign in with a password only.")
     projects: list[SessionProject] = Field(description="At most 200, those in use first.")
     more_projects: bool = Field(description="There are more of them: GET projects lists all.")
-    cluster: SessionCluster
+    cluster: SessionCluster = Field(description="The first.")
+    clusters: list[SessionClusterRef] = Field(description="All, in their order; retired ones are not among them.")
     single_trust_mode: bool = Field(description="Jobs of all projects run under the portal's own account.")
     emulated: bool
     speedup: float

@@ -20,6 +20,14 @@ class ProjectRef(Shape):
     name: str
 
 
+class JobCluster(Shape):
+    name: str
+    choice: str | None = Field(
+        description="Where the job file left it to the portal: why that one.",
+        examples=["Cluster lab: would end 14 min earlier than on a100s."],
+    )
+
+
 class Person(Shape):
     name: str
     email: str
@@ -148,6 +156,7 @@ class Job(Shape):
     number: int
     name: str
     project: ProjectRef
+    cluster: JobCluster
     owner: Person | None
     state: JobState
     run_state: RunState

@@ -48,6 +48,7 @@ class Rate(Shape):
     id: int
     resource: Literal["gpu", "cpu", "memory"]
     accelerator_type: str | None = Field(description="Of GPUs only.")
+    cluster: str | None = Field(description="On which it holds, before the one for all clusters. Null: on all.")
     price_per_hour: Money = Field(description="Of one GPU, one CPU or one GiB of memory.")
     currency: str
     valid_from_at: datetime

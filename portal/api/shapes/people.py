@@ -26,6 +26,7 @@ class ProjectDetail(Project):
     inherited_from: str | None = Field(description=INHERITED)
     created_at: datetime
     share_weight: float = Field(description="Its part of what the project above gets, against its siblings' weights.")
+    cluster_shares: dict[str, float] = Field(description="Its part on clusters where it is another, by their names.")
     inner_rule: str = Field(json_schema_extra={"enum": ["fairness", "fifo"]})
     priority: int | None = Field(description="Of its jobs, against other projects'; null: that of the project above.")
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from portal.api.shapes.base import GpuRef, Money, OthersJob, Shape, SharePercent
-from portal.api.shapes.jobs import Curve, ExpectedStart, Reason
+from portal.api.shapes.jobs import Curve, ExpectedStart, JobCluster, Reason
 from portal.api.shapes.money import Estimate
 
 
@@ -71,6 +71,7 @@ class PolicyPreview(PlannedChange):
 class Preview(PlannedChange):
     """What the next round would do. Of an array: with its first job."""
 
+    cluster: JobCluster = Field(description="On which it would run.")
     verdict: Literal["now", "later", "never"]
     reason: Reason = Field(description="Why; `refused` where a hard limit would refuse it at submission.")
     would_change: str | None = Field(description="What would let it start.")

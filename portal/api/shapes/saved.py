@@ -15,6 +15,7 @@ Column = Literal[
     "owner",
     "program",
     "partition",
+    "cluster",
     "level",
     "priority",
     "labels",

@@ -137,7 +137,7 @@ def _columns(info: NodeInfo) -> dict[str, Any]:
 def _join(cluster: Cluster, info: NodeInfo, now: datetime, check_first: bool) -> Node:
     node = Node.objects.create(cluster=cluster, name=info.name, last_seen_at=now, **_columns(info))
     text = f"{node.name} joined with {len(info.accelerators)} × {node.accelerator_type}"
-    events.append(kind="node_joined", text=text, at=now, detail={"node": node.name})
+    events.append(kind="node_joined", text=text, at=now, detail=events.about(node))
     if check_first:
         open_check(node, NodeCheck.Cause.JOINED, now, withhold=True)
     return node
@@ -188,5 +188,5 @@ def _set_lost(node: Node, lost: bool, now: datetime) -> None:
     Node.objects.filter(pk=node.pk).update(lost=lost)
     node.lost = lost
     kind, text = ("node_lost", f"{node.name} is lost") if lost else ("node_back", f"{node.name} is back")
-    events.append(kind=kind, text=text, at=now, detail={"node": node.name})
+    events.append(kind=kind, text=text, at=now, detail=events.about(node))
     transaction.on_commit(wakeups.wake)

@@ -120,7 +120,7 @@ def _fit_partition(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> N
     job.max_duration_s = limits["max_duration_s"]
     if "partition" in changed:
         job.max_gpus = limits["max_gpus"]
-        job.gpu_memory_mib = parts_of(file.gpus, job.partition)["gpu_memory_mib"]
+        job.gpu_memory_mib = parts_of(file.gpus, job.cluster_id, job.partition)["gpu_memory_mib"]
 
 
 def _tell(actor: User, job: Job, before: dict[str, Any], changed: dict[str, Any], now: datetime) -> None:

@@ -88,7 +88,7 @@ def use_anyway(*, actor: User | None, node: Node, now: datetime) -> Node:
     record_audit(actor=actor, action="node.check_waived", target=node.name, detail={"state": before})
     by = f" by {actor}" if actor else ""
     text = f"{node.name} is used without a passed check{by}"
-    events.append(kind="node_check_waived", text=text, at=now, detail={"node": node.name})
+    events.append(kind="node_check_waived", text=text, at=now, detail=events.about(node))
     transaction.on_commit(wakeups.wake)
     return node
 
@@ -114,7 +114,7 @@ def keep_house(*, cluster_id: int, now: datetime) -> None:
             if not (node.check_state or node.lost):
                 open_check(node, Cause.FAULTS, now, withhold=True)
                 text = f"{node.name} gets no work until its check has passed: {count} runs failed on it"
-                events.append(kind="node_faulty", text=text, at=now, detail={"node": node.name, "runs": count})
+                events.append(kind="node_faulty", text=text, at=now, detail=events.about(node) | {"runs": count})
 
 
 def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
@@ -203,7 +203,7 @@ def _passed(node: Node, check: NodeCheck, rows: list[dict[str, Any]], now: datet
     _set(node, check_state="", check_failures=0, next_check_at=None, faults_from=now)
     _set(node, check_waived_at=None, check_waived_by=None, checks_passed=node.checks_passed + 1)
     text = f"{node.name} was checked ({WORDS[Cause(check.cause)]}): passed"
-    events.append(kind="node_checked", text=text, at=now, detail={"node": node.name, "check": check.pk})
+    events.append(kind="node_checked", text=text, at=now, detail=events.about(node) | {"check": check.pk})
 
 
 def _failed(node: Node, check: NodeCheck, rows: list[dict[str, Any]], now: datetime) -> None:
@@ -220,7 +220,7 @@ def _failed(node: Node, check: NodeCheck, rows: list[dict[str, Any]], now: datet
     if not repeated:
         because = f"{node.name} failed its check ({WORDS[Cause(check.cause)]})"
         text = f"{because}, and gets no work: {'; '.join(wrong)}" if on else f"{because}: {'; '.join(wrong)}"
-        detail = {"node": node.name, "check": check.pk, "failed": _subjects(rows)}
+        detail = events.about(node) | {"check": check.pk, "failed": _subjects(rows)}
         events.append(kind="node_check_failed", text=text[:2_000], at=now, detail=detail)
 
 

@@ -49,7 +49,7 @@ def drain_node(
     record_audit(actor=actor, action="node.drained", target=node.name, detail=detail)
     until = f" by {deadline_at.astimezone(UTC):%F %H:%M} UTC" if deadline_at else ""
     text = f"{node.name} is drained{until}{f' ({reason})' if reason else ''}{_by(actor)}"
-    events.append(kind="node_drained", text=text, at=now, detail={"node": node.name, **detail})
+    events.append(kind="node_drained", text=text, at=now, detail=events.about(node) | detail)
     transaction.on_commit(wakeups.wake)
     return node
 
@@ -70,7 +70,7 @@ def resume_node(*, actor: User | None, node: Node, now: datetime) -> Node:
         drain_came_due=False,
     )
     record_audit(actor=actor, action="node.resumed", target=node.name)
-    events.append(kind="node_resumed", text=f"{node.name} is resumed{_by(actor)}", at=now, detail={"node": node.name})
+    events.append(kind="node_resumed", text=f"{node.name} is resumed{_by(actor)}", at=now, detail=events.about(node))
     transaction.on_commit(wakeups.wake)
     return node
 
@@ -82,7 +82,7 @@ def note_due(nodes: Iterable[Node], now: datetime) -> None:
             continue
         _set(node, drain_came_due=True)
         text = f"The deadline of {node.name}'s drain has come: jobs that are still there leave or are stopped"
-        events.append(kind="node_drain_due", text=text, at=now, detail={"node": node.name})
+        events.append(kind="node_drain_due", text=text, at=now, detail=events.about(node))
 
 
 def _by(actor: User | None) -> str:

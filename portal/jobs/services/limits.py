@@ -46,7 +46,7 @@ def enforce(*, cluster_id: int, now: datetime) -> None:
 def end_overdue(*, cluster_id: int, now: datetime) -> None:
     """Runners end what has trained for its max_duration. One that does not is ended from here."""
     training = [state.value for state in TRAINING]
-    slack = timedelta(seconds=DURATION_SLACK_S + upload_s() + 2 * reporting.interval_s())
+    slack = timedelta(seconds=DURATION_SLACK_S + upload_s(cluster_id) + 2 * reporting.interval_s())
     found = Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)
     for pk in found.values_list("pk", flat=True):
         with contextlib.suppress(StaleRun), transaction.atomic():

@@ -9,14 +9,13 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 from pydantic import ValidationError
 
 from accounts import ledger
 from portal import logs
-from portal.jobs import events, holding, wakeups
+from portal.jobs import checkpoint_store, events, holding, wakeups
 from portal.jobs.describe import cluster_types
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
@@ -121,7 +120,7 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
 
 
 def _slowdown(run: Run, at: datetime) -> float | None:
-    types = cluster_types()
+    types = cluster_types(run.job.cluster_id)
     return final_slowdown(run.job, job_profiles([run.job], types)[run.job_id], types, at)
 
 
@@ -229,16 +228,16 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
         limit_s = TIME_LIMIT_S[state]
         assert limit_s is not None
         if state is State.CHECKPOINTING:
-            limit_s += upload_s()
+            limit_s += upload_s(cluster_id)
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
         fetches = ~Q(fetching="") & Q(last_report_at__gte=now - FETCHING_SILENCE)
         for run in overdue.exclude(reason_token=PREPARING).exclude(fetches):
             _overdue(run, event, limit_s, now)
 
 
-def upload_s() -> float:
+def upload_s(cluster_id: int) -> float:
     """How much longer a stop may take where its checkpoint goes into a store."""
-    store = settings.EVENKEEL_CHECKPOINT_STORE
+    store = checkpoint_store.configured(cluster_id)
     return float(store.end_s) if store else 0.0
 
 

@@ -39,10 +39,16 @@ def visible_partitions(user: User) -> QuerySet[Partition]:
 
 @transaction.atomic
 def set_partition(
-    *, actor: User | None, name: str, values: Mapping[str, Any], projects: Sequence[str], is_default: bool
+    *,
+    actor: User | None,
+    cluster: Cluster,
+    name: str,
+    values: Mapping[str, Any],
+    projects: Sequence[str],
+    is_default: bool,
 ) -> tuple[Partition, bool]:
     """Make a partition, or give one that exists these values: (partition, made). Raises Problems naming the field."""
-    cluster = Cluster.objects.select_for_update().get()
+    cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     allowed = {row.key: row for row in Project.objects.filter(key__in=projects)}
     problems = [FieldProblem("projects", f"{one!r} is no project", "unknown") for one in projects if one not in allowed]
     problems += unknown_nodes(cluster, values)
@@ -51,7 +57,9 @@ def set_partition(
         problems.append(FieldProblem("is_default", text, "restricted"))
     if problems:
         raise Problems(problems)
-    partition, made = Partition.objects.update_or_create(name=name, defaults={key: values[key] for key in COLUMNS})
+    partition, made = Partition.objects.update_or_create(
+        cluster=cluster, name=name, defaults={key: values[key] for key in COLUMNS}
+    )
     partition.projects.set(allowed.values())
     if is_default or cluster.default_partition_id == partition.pk:
         Cluster.objects.filter(pk=cluster.pk).update(default_partition=partition if is_default else None)
@@ -77,7 +85,9 @@ def unknown_nodes(cluster: Cluster, values: Mapping[str, Any]) -> list[FieldProb
 @transaction.atomic
 def remove_partition(*, actor: User, partition: Partition) -> None:
     """Raises PartitionInUse while jobs of it have not ended; ended ones keep its name in their job file."""
-    Cluster.objects.select_for_update().get()  # first, as rounds do: their commit looks at the default partition
+    Cluster.objects.select_for_update().get(
+        pk=partition.cluster_id
+    )  # first, as rounds do: their commit looks at the default partition
     partition = Partition.objects.select_for_update().get(pk=partition.pk)
     jobs = Job.objects.filter(in_states(LIVE), partition=partition).count()
     if jobs:
@@ -92,27 +102,27 @@ def choose_partition(project: Project, cluster: Cluster, name: str | None) -> Pa
     """Where a job of the project runs; raises Problems where it may not use the partition that it names."""
     if name is None:
         return cluster.default_partition if cluster.default_partition_id else None
-    partition = Partition.objects.filter(name=name).first()
+    partition = Partition.objects.filter(cluster=cluster, name=name).first()
     if partition is None or not may_use(project, partition):
-        rows = Partition.objects.prefetch_related("projects")
+        rows = Partition.objects.filter(cluster=cluster).prefetch_related("projects")
         mine = [one.name for one in rows if may_use(project, one)][:_SHOWN]
         there = f"{project.key} may use {', '.join(mine)}" if mine else f"{project.key} may use none"
         raise Problems([FieldProblem("partition", f"is no partition that it may use; {there}", "unknown")])
     return partition
 
 
-def gpus_by_type(partition: Partition | None) -> dict[str, int]:
-    return dict(gpus_in(partition).values_list("node__accelerator_type").annotate(count=Count("pk")))
+def gpus_by_type(cluster_id: int, partition: Partition | None) -> dict[str, int]:
+    return dict(gpus_in(cluster_id, partition).values_list("node__accelerator_type").annotate(count=Count("pk")))
 
 
-def gpus_in(partition: Partition | None, *, lost: bool = False) -> QuerySet[Accelerator]:
+def gpus_in(cluster_id: int, partition: Partition | None, *, lost: bool = False) -> QuerySet[Accelerator]:
     """What of it is present; without one, what is in no partition. `lost`: on lost nodes, too."""
-    present = Accelerator.objects.filter(present=True).order_by()
+    present = Accelerator.objects.filter(present=True, node__cluster=cluster_id).order_by()
     if not lost:
         present = present.filter(node__lost=False)
     if partition is not None:
         return present.filter(_inside(partition))
-    for one in Partition.objects.all():
+    for one in Partition.objects.filter(cluster=cluster_id):
         present = present.exclude(_inside(one))
     return present
 

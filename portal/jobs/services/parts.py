@@ -17,7 +17,7 @@ class Parts(TypedDict):
     gpu_memory_mib: int
 
 
-def parts_of(gpus: Gpus, partition: Partition | None) -> Parts:
+def parts_of(gpus: Gpus, cluster_id: int, partition: Partition | None) -> Parts:
     """Raises Problems where no type of GPU that it may use has so much memory on all nodes: rounds place by type.
 
     A part without a memory of its own takes its share of the smallest GPU that it may be given, so that all who share
@@ -26,10 +26,10 @@ def parts_of(gpus: Gpus, partition: Partition | None) -> Parts:
     share = gpus.share_percent
     if share == WHOLE_PERCENT and gpus.memory is None:
         return {"gpu_share_percent": share, "gpu_memory_mib": 0}
-    there = gpus_in(partition, lost=True).filter(memory_mib__gt=0)  # what is lost may come back
+    there = gpus_in(cluster_id, partition, lost=True).filter(memory_mib__gt=0)  # what is lost may come back
     if gpus.types:
         there = there.filter(node__accelerator_type__in=gpus.types)
-    _check_step(share, gpus, partition)
+    _check_step(share, gpus, cluster_id, partition)
     sizes = sorted(
         there.values_list("node__accelerator_type").annotate(least=Min("memory_mib")).values_list("least", flat=True)
     )
@@ -40,10 +40,10 @@ def parts_of(gpus: Gpus, partition: Partition | None) -> Parts:
     return {"gpu_share_percent": share, "gpu_memory_mib": own if gpus.memory is None else gpus.memory}
 
 
-def _check_step(share: int, gpus: Gpus, partition: Partition | None) -> None:
+def _check_step(share: int, gpus: Gpus, cluster_id: int, partition: Partition | None) -> None:
     """A type may be divided in larger steps than in percents: the share must do on every type that the job may get."""
     steps = settings.EVENKEEL_SHARE_STEPS
-    there = gpus_in(partition, lost=True).values_list("node__accelerator_type", flat=True)
+    there = gpus_in(cluster_id, partition, lost=True).values_list("node__accelerator_type", flat=True)
     for kind in sorted(set(gpus.types) or set(there)):
         step = steps.get(kind, steps[""])
         if share % step:

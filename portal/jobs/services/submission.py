@@ -18,7 +18,7 @@ from psycopg2.errors import ForeignKeyViolation
 from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
-from portal.jobs import events, wakeups
+from portal.jobs import checkpoint_store, events, wakeups
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
 from portal.jobs.models import (
@@ -30,6 +30,7 @@ from portal.jobs.models import (
     Job,
     JobArray,
     ModelType,
+    Qos,
     Run,
     next_job_numbers,
 )
@@ -68,7 +69,7 @@ class Wish:
     model_type: ModelType | None
     start: Start | None
     dependencies: Sequence[tuple[str, Job | None]]
-    placed: Mapping[str, Any]  # columns: cluster, qos, partition, and what a job of that may have
+    placed: Mapping[str, Any]  # columns: cluster and why that one, qos, partition, and what a job of that may have
 
     def jobs(self, places: Iterable[tuple[int, int | None]], now: datetime, **columns: Any) -> list[Job]:
         """The jobs of such (number, index), each with its first run; nothing is stored."""
@@ -107,18 +108,47 @@ class Wish:
         return jobs
 
 
-def understand(user: User, job_file: JobFile, *, again: bool = False) -> Wish:
+@dataclass(frozen=True)
+class Understood:
+    """A job file with what it names of the portal, before the cluster is chosen."""
+
+    user: User
+    job_file: JobFile
+    project: Project
+    model_type: ModelType | None
+    start: Start | None
+    dependencies: Sequence[tuple[str, Job | None]]
+    qos: Qos | None
+
+    def on(self, cluster: Cluster, choice: str = "") -> Wish:
+        """Raises Problems naming the fields that it cannot have there."""
+        file = self.job_file
+        _check_start(self.start, cluster)
+        partition = choose_partition(self.project, cluster, file.partition)
+        placed: dict[str, Any] = {"cluster": cluster, "cluster_choice": choice, "qos": self.qos, "partition": partition}
+        placed |= limits_of(file, partition)
+        placed |= parts_of(file.gpus, cluster.pk, partition)
+        return Wish(self.user, file, self.project, self.model_type, self.start, self.dependencies, placed)
+
+
+def _check_start(start: Start | None, cluster: Cluster) -> None:
+    """Its checkpoint has to be within reach: on the same cluster, or in a store that both have."""
+    if start is None or start.job.cluster_id == cluster.pk:
+        return
+    store, own = (checkpoint_store.configured(pk) for pk in (start.job.cluster_id, cluster.pk))
+    if store is None or own is None or store.url != own.url:
+        text = f"the checkpoint of #{start.job.number} lies on cluster {start.job.cluster}, not on {cluster}"
+        raise Problems([FieldProblem("resume_from.job", text, "other_cluster")])
+
+
+def understand(user: User, job_file: JobFile, *, again: bool = False) -> Understood:
     """Raises Problems naming the fields. `again`: it was submitted before, and its deadline may have passed since."""
     check_deadline(job_file.deadline, timezone.now(), again=again)
     project, model_type = resolve(user, job_file)
-    cluster = Cluster.objects.get()
     start = find_start(user, project, job_file)
     dependencies = find_dependencies(user, job_file)
     qos = choose_qos(project, job_file.qos)
-    partition = choose_partition(project, cluster, job_file.partition)
-    placed = {"cluster": cluster, "qos": qos, "partition": partition} | limits_of(job_file, partition)
-    placed |= parts_of(job_file.gpus, partition)
-    return Wish(user, job_file, project, model_type, start, dependencies, placed)
+    return Understood(user, job_file, project, model_type, start, dependencies, qos)
 
 
 def submit_job(
@@ -134,11 +164,13 @@ def submit_job(
     Raises Problems naming the fields, QuotaExceeded naming the limits, IdempotencyConflict where the key already
     stands for another body.
     """
+    from portal.jobs.choosing import choose  # it looks at rounds, which end and start jobs by this module
+
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False
     for attempt in (1, 2):
-        wish = understand(user, job_file, again=resubmit_of is not None)
+        wish = choose(user, job_file, again=resubmit_of is not None)
         try:
             with transaction.atomic():
                 job = _store(wish, source, resubmit_of)

@@ -43,19 +43,20 @@ class Wish:
 
 
 @transaction.atomic
-def add_window(*, actor: User | None, wish: Wish, now: datetime) -> NodeWindow:
+def add_window(*, actor: User | None, cluster: Cluster, wish: Wish, now: datetime) -> NodeWindow:
     """Raises Problems naming the fields."""
-    cluster = Cluster.objects.select_for_update().get()
+    cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     projects = {row.key: row for row in Project.objects.filter(key__in=wish.projects)}
     users = {row.email.lower(): row for row in User.objects.filter(email__in=[one.lower() for one in wish.users])}
     problems = [*_times(wish, now), *_for_whom(wish, projects, users), *_nodes(cluster, wish)]
     if not problems:
         problems = [*_overlaps(cluster, wish)]
-    if open_windows(now).count() >= MOST_OPEN:
+    if open_windows(now).filter(cluster=cluster).count() >= MOST_OPEN:
         problems.append(FieldProblem("start_at", f"{MOST_OPEN} windows are open or to come; remove one first", "full"))
     if problems:
         raise Problems(problems)
     window = NodeWindow.objects.create(
+        cluster=cluster,
         kind=wish.kind,
         start_at=wish.start_at,
         end_at=wish.end_at,
@@ -95,7 +96,8 @@ def _tell(actor: User | None, window: NodeWindow, action: str, word: str, now: d
         "all_nodes": window.all_nodes,
     }
     record_audit(actor=actor, action=action, target=f"window {window.pk}", detail=detail)
-    events.append(kind="notice", text=f"A {window.kind} window, {span}, {word}", at=now)
+    where = {"cluster": window.cluster.name}
+    events.append(kind="notice", text=f"A {window.kind} window, {span}, {word}", at=now, detail=where)
     transaction.on_commit(wakeups.wake)
 
 
@@ -142,7 +144,7 @@ def _overlaps(cluster: Cluster, wish: Wish) -> list[FieldProblem]:
     """Two windows of one kind share no node at any time; maintenance may lie over a reservation, and prevails."""
     nodes = Node.objects.filter(cluster=cluster).values_list("name", "accelerator_type")
     mine = NodeWindow(nodes=list(wish.nodes), accelerator_types=list(wish.accelerator_types), all_nodes=wish.all_nodes)
-    at_once = open_windows(wish.start_at).filter(kind=wish.kind, start_at__lt=wish.end_at)
+    at_once = open_windows(wish.start_at).filter(cluster=cluster, kind=wish.kind, start_at__lt=wish.end_at)
     for other in at_once.order_by("start_at"):
         shared = sorted(name for name, kind in nodes if mine.has(name, kind) and other.has(name, kind))
         if shared:

@@ -50,7 +50,8 @@ ISOLATION = ("auto", "accounts", "none")
 class LocalExecutor:
     """`virtual_accelerators`: "titan_xp:6", or "a=titan_xp:6,b=v100:4" for several nodes on this machine;
     empty: what NVML finds. `isolation`: "accounts" gives each project an account of its own (root only),
-    "none" runs everything as one user, "auto" is the first where we are root."""
+    "none" runs everything as one user, "auto" is the first where we are root. `accounts_file`: where they are
+    noted, one place for all executors of a machine; None: in `data_dir`."""
 
     name = "local"
     supports_containers = False
@@ -70,6 +71,7 @@ class LocalExecutor:
         preload: tuple[str, ...] = PRELOAD,
         cgroup: str = NAME,
         data_cache_dir: str = "",
+        accounts_file: Path | None = None,
     ) -> None:
         if isolation not in ISOLATION:
             raise ExecutorError(f"isolation is one of {', '.join(ISOLATION)}, not {isolation!r}", permanent=True)
@@ -78,7 +80,7 @@ class LocalExecutor:
         self._nodes = declared_nodes(virtual_accelerators, virtual_memory_mib) if virtual_accelerators else None
         self.supports_multi_node = self._nodes is not None and len(self._nodes) > 1
         separate = isolation == "accounts" or (isolation == "auto" and os.geteuid() == 0)
-        self._accounts = Accounts(self._layout.data / "run" / "accounts.json", separate=separate)
+        self._accounts = Accounts(accounts_file or self._layout.data / "run" / "accounts.json", separate=separate)
         self.isolation_problem = self._find_isolation_problem(separate)
         self._zygotes = Zygotes(
             self._layout.own / "warm", self._layout.jobs, preload=preload, idle_s=warm_idle_s, enabled=warm_start

@@ -37,6 +37,7 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
 function Facts({ job, now }: { job: JobDetail; now: Date }) {
   const submitted = new Date(job.submitted_at);
   const program = job.model_type ?? job.command ?? "";
+  const clusters = useSession().data?.clusters.length ?? 1;
   const types = job.gpus.types.length > 0 ? job.gpus.types.map(typeName).join(" or ") : "GPUs of any type";
   return (
     <div className="facts">
@@ -45,6 +46,8 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       <span className="ell" style={{ maxWidth: "min(420px, 100%)" }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{partOf(job.gpus.share_percent, `${range(job.gpus.min, job.gpus.max)}${THIN}×${THIN}${types}`)}</b>{job.gpus.memory_mib != null && <> with <b>{gibibytes(job.gpus.memory_mib)}</b> of GPU memory</>}</span>
+      {(job.cluster.choice || clusters > 1) && <span title={job.cluster.choice ?? undefined}>Cluster <b>{job.cluster.name}</b></span>}
+      {job.cluster.choice && <span>{job.cluster.choice}</span>}
       {job.partition && <span>Partition <b>{job.partition}</b></span>}
       {job.deadline_at && <span title={dateTime(new Date(job.deadline_at))}>Deadline <b>{moment(new Date(job.deadline_at), now)}</b></span>}
       {job.array && <span>Index <b>{integer(job.array.index)}</b> of <Link className="link" to={`/jobs?array=${job.array.number}`}>array {job.array.number}</Link>, {integer(job.array.size)} jobs</span>}

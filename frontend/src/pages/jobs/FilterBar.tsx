@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { usePartitions } from "../../api/clusterHooks";
-import { useModelTypes, useProjects } from "../../api/hooks";
+import { useModelTypes, useProjects, useSession } from "../../api/hooks";
 import { Icon } from "../../components/icons";
 import { SearchField } from "../../components/SearchField";
 import { NEWEST_FIRST, type JobFilters } from "../../lib/jobFilters";
@@ -19,6 +19,7 @@ export function FilterBar({ filters, onChange }: Props) {
     <div className={css.filters} role="group" aria-label="Filters">
       <Search filters={filters} onChange={onChange} />
       <Projects filters={filters} onChange={onChange} />
+      <Clusters filters={filters} onChange={onChange} />
       <Partitions filters={filters} onChange={onChange} />
       <div className="seg" role="group" aria-label="Whose">
         <button type="button" aria-pressed={filters.owner === ""} onClick={() => onChange({ owner: "" })}>Everybody's</button>
@@ -48,6 +49,17 @@ function Projects({ filters, onChange }: Props) {
     <select className="in" aria-label="Project" value={filters.project} onChange={(event) => onChange({ project: event.target.value })}>
       <option value="">All projects</option>
       {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
+    </select>
+  );
+}
+
+function Clusters({ filters, onChange }: Props) {
+  const clusters = useSession().data?.clusters ?? [];
+  if (clusters.length < 2 && !filters.cluster) return null;
+  return (
+    <select className="in" aria-label="Cluster" value={filters.cluster} onChange={(event) => onChange({ cluster: event.target.value })}>
+      <option value="">All clusters</option>
+      {clusters.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}
     </select>
   );
 }

@@ -8,7 +8,7 @@ import { Icon } from "../../components/icons";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { count, inWords } from "../../lib/format";
-import { columnsOf } from "../../lib/jobColumns";
+import { columnsOf, withCluster } from "../../lib/jobColumns";
 import { isNarrowed, NEWEST_FIRST, paramsOf, queryOf, readFilters, type JobFilters } from "../../lib/jobFilters";
 import { focusedRow, useKeys } from "../../lib/keys";
 import { useLiveJobs, type JobView } from "../../lib/liveContext";
@@ -30,6 +30,7 @@ const NO_JOBS: Job[] = [];
 function useAddress() {
   const [params, setParams] = useSearchParams();
   const { jobColumns } = usePreferences();
+  const clusters = useSession().data?.clusters.length ?? 1;
   const own = columnsOf(params.get("columns"));
   const text = params.toString();
   const filters = useMemo(() => readFilters(new URLSearchParams(text)), [text]);
@@ -38,7 +39,7 @@ function useAddress() {
     setPreferences({ jobColumns: columns });
     if (own) setParams((old) => paramsOf(readFilters(old), columns), { replace: true });
   };
-  return { params, filters, columns: own ?? jobColumns, change, setColumns, show: (next: URLSearchParams) => setParams(next) };
+  return { params, filters, columns: own ?? withCluster(jobColumns, clusters), change, setColumns, show: (next: URLSearchParams) => setParams(next) };
 }
 
 /** Rows as the stream has them by now; one that did not change is the same object. */

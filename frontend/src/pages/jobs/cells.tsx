@@ -38,6 +38,7 @@ export const JOB_CELLS: Record<JobColumn, (job: Job, now: Date) => ReactNode> = 
   project: (job) => <span title={job.project.key}>{job.project.name}</span>,
   owner: (job) => (job.owner ? <span title={job.owner.email}>{job.owner.name || job.owner.email}</span> : <span className="sub" style={{ margin: 0 }}>no longer here</span>),
   program: (job) => <span title={job.model_type ?? job.command ?? ""} className={job.model_type ? undefined : "mono"}>{job.model_type ?? job.command ?? NONE}</span>,
+  cluster: (job) => <span title={job.cluster.choice ?? undefined}>{job.cluster.name}</span>,
   partition: (job) => job.partition ?? NONE,
   level: (job) => job.qos ?? NONE,
   priority: (job) => integer(job.priority),

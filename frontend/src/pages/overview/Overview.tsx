@@ -2,7 +2,7 @@ import type { Session } from "../../api/types";
 import { Sentence } from "../../components/Sentence";
 import { Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
-import { useCluster, useLiveJobs } from "../../lib/liveContext";
+import { useCluster, useClusterJobs } from "../../lib/liveContext";
 import { overviewSentence } from "../../lib/sentence";
 import { TopBar } from "../../shell/TopBar";
 import { Accelerators } from "./Accelerators";
@@ -15,7 +15,7 @@ import css from "./overview.module.css";
 
 export function Overview({ session }: { session: Session }) {
   const cluster = useCluster();
-  const jobs = useLiveJobs();
+  const jobs = useClusterJobs();
   const now = useNow(5000);
   return (
     <>

@@ -7,6 +7,7 @@ import { useCluster } from "../../lib/liveContext";
 import { Field, NumberField, TextField, errorAt, type FieldError } from "./fields";
 import { GpuFields } from "./GpuFields";
 import { LimitFields } from "./LimitFields";
+import { ClusterField } from "./ClusterField";
 import { PartitionField } from "./PartitionField";
 import css from "./submit.module.css";
 import type { Draft } from "./useDraft";
@@ -28,6 +29,7 @@ export function FormTab({ draft, errors }: Props) {
       <div className="block g2">
         <TextField draft={draft} errors={errors} label="Name" path="name" placeholder="the program's name" />
         <ProjectField draft={draft} errors={errors} />
+        <ClusterField draft={draft} errors={errors} />
         <PartitionField draft={draft} errors={errors} />
       </div>
       <div className="block">

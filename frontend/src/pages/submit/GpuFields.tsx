@@ -1,10 +1,9 @@
 import { RangeSlider } from "@mantine/core";
-import { usePartitions } from "../../api/clusterHooks";
-import { useAcceleratorTypes } from "../../api/hooks";
+import { useOfferedPartitions, useOfferedTypes } from "../../api/offerHooks";
 import { money } from "../../lib/format";
 import { useCluster } from "../../lib/liveContext";
 import { gpusOf, halfOf, partAsked, wholeOf, writePath, type JobFile } from "../../lib/jobFile";
-import { typesWithin } from "../../lib/preview";
+import { isOf, typesWithin } from "../../lib/preview";
 import { errorAt, type FieldError } from "./fields";
 import { PartFields } from "./PartFields";
 import { SLIDER } from "./slider";
@@ -22,14 +21,14 @@ function marksFor(most: number, min: number, max: number) {
 }
 
 export function GpuFields({ draft, errors }: { draft: Draft; errors: FieldError[] }) {
-  const all = useAcceleratorTypes().data ?? [];
-  const partitions = usePartitions().data ?? [];
+  const all = useOfferedTypes(draft.get("cluster"));
+  const partitions = useOfferedPartitions(draft.get("cluster"));
   const cluster = useCluster();
   const gpus = gpusOf(draft.file);
   const isPart = partAsked(gpus) !== null;
   const wanted = gpus.types;
   const types = Array.isArray(wanted) ? wanted.map(String) : [];
-  const there = typesWithin(all.map((type) => type.name), cluster, partitions, draft.get("partition"));
+  const there = typesWithin(all.map((type) => type.name), isOf(cluster, draft.get("cluster")), partitions, draft.get("partition"));
   const accelerators = all.filter((type) => there.includes(type.name) || types.includes(type.name));
   const offered = accelerators.filter((type) => types.length === 0 || types.includes(type.name));
   const min = Number(gpus.min ?? 1) || 1;

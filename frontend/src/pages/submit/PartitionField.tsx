@@ -1,11 +1,11 @@
-import { usePartitions } from "../../api/clusterHooks";
+import { useOfferedPartitions } from "../../api/offerHooks";
 import { count } from "../../lib/format";
 import { Field, type FieldError } from "./fields";
 import type { Draft } from "./useDraft";
 
 /** Where the cluster has partitions: which one the job runs in. */
 export function PartitionField({ draft, errors }: { draft: Draft; errors: FieldError[] }) {
-  const partitions = usePartitions().data ?? [];
+  const partitions = useOfferedPartitions(draft.get("cluster"));
   if (partitions.length === 0) return null;
   const standard = partitions.find((one) => one.is_default);
   const chosen = partitions.find((one) => one.name === draft.get("partition")) ?? standard;

@@ -1,8 +1,8 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { useState, type ReactNode } from "react";
 import { ApiError } from "../../api/client";
-import { usePartitions } from "../../api/clusterHooks";
-import { hasProgram, useAcceleratorTypes, useForecast, useModelTypes, usePreview } from "../../api/hooks";
+import { useOfferedPartitions, useOfferedTypes } from "../../api/offerHooks";
+import { hasProgram, useForecast, useModelTypes, usePreview } from "../../api/hooks";
 import type { Estimate, Forecast, JobPreview } from "../../api/types";
 import { CurveChart } from "../../components/CurveChart";
 import { StateGlyph } from "../../components/icons";
@@ -13,7 +13,7 @@ import { startWords } from "../../lib/expectedStart";
 import { clock, duration, gangWords, moment, momentRange, money, number } from "../../lib/format";
 import type { JobFile } from "../../lib/jobFile";
 import { useCluster } from "../../lib/liveContext";
-import { askOf, costBasis, curvesOf, typesWithin, verdictOf, type Ask } from "../../lib/preview";
+import { askOf, costBasis, curvesOf, isOf, typesWithin, verdictOf, type Ask } from "../../lib/preview";
 import { EffectPanel } from "./EffectPanel";
 import css from "./submit.module.css";
 
@@ -30,12 +30,12 @@ function span(values: number[], show: (value: number) => string): string {
 
 /** What the scheduler would do with the job, and to others, before it is submitted. */
 export function Preview({ file }: { file: JobFile }) {
-  const accelerators = useAcceleratorTypes().data ?? [];
+  const accelerators = useOfferedTypes(file.cluster);
   const models = useModelTypes().data ?? [];
   const cluster = useCluster();
-  const partitions = usePartitions().data ?? [];
+  const partitions = useOfferedPartitions(file.cluster);
   const ask = askOf(file, accelerators);
-  const there = { ...ask, types: typesWithin(ask.types, cluster, partitions, file.partition) };
+  const there = { ...ask, types: typesWithin(ask.types, isOf(cluster, file.cluster), partitions, file.partition) };
   const [settled] = useDebouncedValue(file, SETTLES_MS);
   const query = usePreview(settled);
   const old = settled !== file || query.isPlaceholderData;
@@ -79,6 +79,7 @@ function Said({ preview, share, forecast, pending }: { preview: JobPreview; shar
         <span className={`${css.badge} ${css[says.tone] ?? ""}`}><StateGlyph glyph={GLYPHS[says.tone]} size={18} /></span>
         <div aria-live="polite">
           <h2>{says.title}</h2>
+          {preview.cluster.choice && <p>{preview.cluster.choice}</p>}
           <p>{preview.reason.text} {preview.would_change} {preview.prepares && "Its code and environment are made ready first; it queues after that."}</p>
         </div>
         <p className={`sub ${css.asof}`}>By the policy in force, as of {clock(new Date(preview.as_of), true)}</p>

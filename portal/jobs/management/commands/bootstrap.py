@@ -1,4 +1,4 @@
-"""First administrator, cluster, catalogue, a project and rates. Safe to run at every start."""
+"""First administrator, clusters, catalogue, a project and rates. Safe to run at every start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import secrets
 from argparse import ArgumentParser
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
@@ -15,8 +14,8 @@ from django.utils import timezone
 from accounts.models import Membership, Project, Rate, User
 from accounts.services import add_member, create_project
 from portal.jobs.catalogue import DEFAULT_RATES, PROGRAMS
-from portal.jobs.models import Cluster, Hold, ModelType
-from portal.jobs.services.administration import set_policy
+from portal.jobs.models import ModelType
+from portal.jobs.services.clusters import CannotFollow, follow_settings
 
 
 class Command(BaseCommand):
@@ -27,16 +26,6 @@ class Command(BaseCommand):
         parser.add_argument("--cluster-name", default="local")
         parser.add_argument("--print-json", action="store_true")
 
-    def _follow_setting(self) -> None:
-        """Runs that another executor started are known to that one alone: they have to end first."""
-        for cluster in Cluster.objects.select_for_update().exclude(executor=settings.EVENKEEL_EXECUTOR):
-            if Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True).exists():
-                raise CommandError(
-                    f"EVENKEEL_EXECUTOR is {settings.EVENKEEL_EXECUTOR}, but runs of {cluster.executor} still hold "
-                    f"GPUs: start once more with EVENKEEL_EXECUTOR={cluster.executor} and let them end."
-                )
-            Cluster.objects.filter(pk=cluster.pk).update(executor=settings.EVENKEEL_EXECUTOR)
-
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
         password = None
@@ -44,11 +33,11 @@ class Command(BaseCommand):
         if admin is None and not User.objects.exists():
             password = secrets.token_urlsafe(12)
             admin = User.objects.create_superuser(options["admin_email"], password)
-        if not Cluster.objects.exists():
-            name = options["cluster_name"]
-            cluster = Cluster.objects.create(name=name, executor=settings.EVENKEEL_EXECUTOR)
-            set_policy(actor=None, cluster=cluster, name=cluster.policy_name, parameters={})
-        self._follow_setting()
+        try:
+            for line in follow_settings(options["cluster_name"]):
+                self.stderr.write(line)
+        except CannotFollow as error:
+            raise CommandError(str(error)) from error
         for program in PROGRAMS:
             ModelType.objects.get_or_create(
                 name=program.name,

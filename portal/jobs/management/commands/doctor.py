@@ -1,5 +1,5 @@
-"""Whether the executor can run jobs: connection, versions, GPUs, clocks, shared storage, the checkpoint store, data;
-and what to put right."""
+"""Whether the executor of each cluster can run jobs: connection, versions, GPUs, clocks, shared storage, the checkpoint
+store, data; and what to put right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.examining import examine_data, examine_stores
+from portal.jobs.models import Cluster
 from portal.jobs.tasks import executor_for
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding
@@ -18,17 +20,26 @@ class Command(BaseCommand):
     help = __doc__
 
     def handle(self, *args: Any, **options: Any) -> None:
-        name, wrong = settings.EVENKEEL_EXECUTOR, 0
-        self.stdout.write(f"executor {name}")
-        try:
-            for finding in executor_for(name).examine(settings.EVENKEEL_API_URL):
-                wrong += self._say(finding)
-        except ExecutorError as error:
-            raise CommandError(f"the executor cannot be used: {error}") from error
-        for finding in (*examine_stores(), *examine_data()):
-            wrong += self._say(finding)
+        clusters = list(active_clusters())
+        if not clusters:
+            raise CommandError("there is no cluster yet: `manage.py up` makes it")
+        wrong = sum(self._examine(cluster, named=len(clusters) > 1) for cluster in clusters)
         if wrong:
             raise CommandError(f"{wrong} to put right")
+
+    def _examine(self, cluster: Cluster, *, named: bool) -> int:
+        """How many things are wrong with it; one that cannot be used at all is one of them."""
+        where = f"cluster {cluster.name}: " if named else ""
+        self.stdout.write(f"{where}executor {engine_of(cluster.pk).executor}")
+        wrong = 0
+        try:
+            for finding in executor_for(cluster).examine(settings.EVENKEEL_API_URL):
+                wrong += self._say(finding)
+        except ExecutorError as error:
+            wrong += self._say(Finding("executor", False, f"cannot be used: {error}", "see its settings"))
+        for finding in (*examine_stores(cluster.pk), *examine_data(cluster.pk)):
+            wrong += self._say(finding)
+        return wrong
 
     def _say(self, finding: Finding) -> int:
         """How many things are wrong with it."""

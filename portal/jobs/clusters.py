@@ -1,0 +1,83 @@
+"""The clusters of this portal, and how each runs its jobs: the one place where settings are looked up by cluster."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from portal.engines import Engine
+from portal.jobs.models import Cluster
+from scheduling.errors import ExecutorError
+
+
+class NoEngine(ExecutorError):
+    """Of a retired cluster; whatever waits for it waits until it is back."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"cluster {name} is retired: EVENKEEL_CLUSTERS no longer names it", permanent=False)
+
+
+def active_clusters() -> QuerySet[Cluster]:
+    """In the file's order."""
+    return Cluster.objects.filter(retired_at=None)
+
+
+def default_cluster() -> Cluster:
+    """The first; Cluster.DoesNotExist before the first start."""
+    found = active_clusters().first()
+    if found is None:
+        raise Cluster.DoesNotExist("there is no cluster yet")
+    return found
+
+
+def engine_of(cluster_id: int | None) -> Engine:
+    """Raises NoEngine where the cluster is retired. None, of what is not a job yet: the default cluster."""
+    if not settings.EVENKEEL_CLUSTERS:
+        return environment_engine()
+    name = _name(cluster_id) if cluster_id is not None else next(iter(settings.EVENKEEL_CLUSTERS))
+    engine: Engine | None = settings.EVENKEEL_CLUSTERS.get(name)
+    if engine is None:
+        raise NoEngine(name)
+    return engine
+
+
+@cache
+def _name(cluster_id: int) -> str:
+    """With a file of clusters names do not change: they are what it is looked up by."""
+    return Cluster.objects.values_list("name", flat=True).get(pk=cluster_id)
+
+
+def environment_engine() -> Engine:
+    options: dict[str, Any] = settings.EVENKEEL_EXECUTOR_OPTIONS.get(settings.EVENKEEL_EXECUTOR, {})
+    return Engine(
+        settings.EVENKEEL_EXECUTOR,
+        options,
+        Path(settings.EVENKEEL_JOB_FILES or settings.EVENKEEL_DATA),
+        settings.EVENKEEL_CHECKPOINT_STORE,
+        settings.EVENKEEL_DATASETS,
+        bool(options.get("emulated", settings.EVENKEEL_VIRTUAL_ACCELERATORS)),
+    )
+
+
+def files_of(cluster_id: int) -> Path:
+    """The folder below which its jobs' files lie; of a retired one where they were."""
+    try:
+        return engine_of(cluster_id).job_files
+    except NoEngine:
+        return Path(Cluster.objects.values_list("job_files", flat=True).get(pk=cluster_id))
+
+
+def is_emulated(cluster_id: int | None) -> bool:
+    try:
+        return engine_of(cluster_id).emulated
+    except NoEngine:
+        return False
+
+
+def speedup(cluster_id: int | None) -> float:
+    """How much faster than the catalogue emulated devices run; 1 on real ones."""
+    return float(settings.EVENKEEL_SPEEDUP) if is_emulated(cluster_id) else 1.0
