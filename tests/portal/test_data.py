@@ -296,7 +296,9 @@ def doctor(monkeypatch: pytest.MonkeyPatch) -> str:
     return said.getvalue()
 
 
-def test_doctor_says_which_data_a_job_may_name(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> None:
+def test_doctor_says_which_data_a_job_may_name(
+    world: World, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+) -> None:
     settings.EVENKEEL_DATASETS = DataSettings(str(tmp_path / "cache"), 10 << 30, 60.0, {})
     said = doctor(monkeypatch)
     assert "ok    data by path: any of this machine, as far as the job's account may read" in said

@@ -41,7 +41,11 @@ def test_after_a_long_round_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) 
 def test_a_burst_asks_at_once_and_once_more_for_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
     monkeypatch.setattr(wakeups._Burst, "_known", {})
-    monkeypatch.setattr(tasks.run_round, "apply_async", lambda _arguments, **options: asked.append(options.get("countdown", 0.0)))
+
+    def ask(_arguments: tuple[int, ...], countdown: float = 0.0, **_options: object) -> None:
+        asked.append(countdown)
+
+    monkeypatch.setattr(tasks.run_round, "apply_async", ask)
     monkeypatch.setattr(wakeups, "_BURST_S", 30.0)
     for _ in range(50):
         cache.delete(wakeups.ROUND_KEY)  # as the round does that begins
