@@ -15,6 +15,11 @@ test("GPUs stand first, by name", () => {
   expect(byWhat(rows).map(pricedName)).toEqual(["H200", "Titan XP", "CPU", "GiB of memory"]);
 });
 
+test("where it holds on one cluster only, that is said", () => {
+  const row = { resource: "gpu" as const, accelerator_type: "h200" };
+  expect([{ ...row, cluster: null }, { ...row, cluster: "lab" }].map(pricedName)).toEqual(["H200", "H200 on lab"]);
+});
+
 test("a field's local time goes to the portal as a moment, and an empty one as now", () => {
   expect(startOf("2026-11-21T12:00")).toBe(new Date(2026, 10, 21, 12).toISOString());
   expect(startOf("")).toBeNull();

@@ -14,8 +14,14 @@ export function inForce<T extends Timed>(rows: T[], now: Date): { present: T[]; 
   return { present, later: later.sort((a, b) => Date.parse(a.valid_from_at) - Date.parse(b.valid_from_at)) };
 }
 
-/** What an hour is paid for. */
-export function pricedName(rate: Pick<Rate, "resource" | "accelerator_type">): string {
+type Priced = Pick<Rate, "resource" | "accelerator_type"> & Partial<Pick<Rate, "cluster">>;
+
+/** What an hour is paid for, and where that holds on one cluster only. */
+export function pricedName(rate: Priced): string {
+  return rate.cluster ? `${resourceName(rate)} on ${rate.cluster}` : resourceName(rate);
+}
+
+function resourceName(rate: Priced): string {
   if (rate.resource === "gpu") return typeName(rate.accelerator_type ?? "");
   return rate.resource === "cpu" ? "CPU" : "GiB of memory";
 }
@@ -23,7 +29,7 @@ export function pricedName(rate: Pick<Rate, "resource" | "accelerator_type">): s
 const ORDER: Rate["resource"][] = ["gpu", "cpu", "memory"];
 
 /** GPUs by name, then CPUs and memory. */
-export function byWhat<T extends Pick<Rate, "resource" | "accelerator_type">>(rows: T[]): T[] {
+export function byWhat<T extends Priced>(rows: T[]): T[] {
   return [...rows].sort((a, b) => ORDER.indexOf(a.resource) - ORDER.indexOf(b.resource) || pricedName(a).localeCompare(pricedName(b)));
 }
 

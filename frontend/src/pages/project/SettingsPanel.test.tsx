@@ -5,7 +5,7 @@ import { refusal, TestPage } from "../../testing/page";
 import { SettingsPanel } from "./SettingsPanel";
 
 const project = (changes: object = {}) => ({
-  key: "vision", name: "Vision", path: [], archived_at: null, share_weight: 1, inner_rule: "fairness", priority: null, with_below: { jobs_running: 2, jobs_queued: 1 }, ...changes,
+  key: "vision", name: "Vision", path: [], archived_at: null, share_weight: 1, inner_rule: "fairness", priority: null, cluster_shares: {}, with_below: { jobs_running: 2, jobs_queued: 1 }, ...changes,
 }) as unknown as ProjectDetail;
 
 let page: TestPage;
@@ -39,4 +39,14 @@ it("lets managers of the project above set its weight", async () => {
   page = new TestPage(() => undefined);
   await page.show(<SettingsPanel project={project({ path: [{ key: "lab", name: "Lab", role: "manager" }] })} isAdmin={false} />);
   expect(page.field("Weight against its siblings").disabled).toBe(false);
+});
+
+it("takes a weight on each of several clusters", async () => {
+  page = new TestPage((sent) => (sent.path === "session" ? { body: { clusters: [{ name: "lab" }, { name: "a100s" }] } } : refusal("cluster_shares.a100s", "is too much")));
+  await page.show(<SettingsPanel project={project({ cluster_shares: { lab: 3 } })} isAdmin />);
+  expect(page.field("Weight on lab").value).toBe("3");
+  await page.fill("Weight on a100s", "2000");
+  await page.press("Save");
+  expect(page.changes).toEqual([{ path: "projects/vision", method: "PATCH", body: { cluster_shares: { a100s: 2000 } } }]);
+  expect(page.wrong("Weight on a100s")).toBe("is too much");
 });

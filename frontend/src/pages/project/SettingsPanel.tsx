@@ -1,4 +1,5 @@
 import { useState, type FormEvent } from "react";
+import { useSession } from "../../api/hooks";
 import { useArchiveProject, useChangeProject } from "../../api/projectHooks";
 import type { ProjectDetail } from "../../api/types";
 import { AskDialog } from "../../components/AskDialog";
@@ -37,6 +38,8 @@ export function SettingsPanel({ project, isAdmin }: { project: ProjectDetail; is
 
 function Fields({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean }) {
   const change = useChangeProject(project.key);
+  const known = useSession().data?.clusters ?? [];
+  const clusters = known.length > 1 ? known.map((one) => one.name) : [];
   // What it was when the form was filled in: a change by somebody else since then is not sent back.
   const [before, setBefore] = useState(project);
   const [settings, setSettings] = useState(() => settingsOf(project));
@@ -45,7 +48,7 @@ function Fields({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean
     setBefore(project);
     setSettings(settingsOf(project));
   }
-  const { at, rest } = problemsOf(change.error, ["name", "share_weight", "inner_rule", "priority"]);
+  const { at, rest } = problemsOf(change.error, ["name", "share_weight", "inner_rule", "priority", ...clusters.map((name) => `cluster_shares.${name}`)]);
   const managesAbove = isAdmin || project.path.at(-1)?.role === "manager";
   const set = (part: Partial<typeof settings>) => setSettings({ ...settings, ...part });
   const submit = (event: FormEvent) => {
@@ -56,6 +59,12 @@ function Fields({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean
     <form className="pb" onSubmit={submit} style={{ display: "flex", gap: 12, alignItems: "flex-end", flexWrap: "wrap" }}>
       <Text label="Name" value={settings.name} onChange={(name) => set({ name })} required error={at.name} />
       <Text label="Weight against its siblings" value={settings.weight} onChange={(weight) => set({ weight })} decimal required disabled={!managesAbove} error={at.share_weight} />
+      {clusters.map((name) => (
+        <Text
+          key={name} label={`Weight on ${name}`} value={settings.shares[name] ?? ""} onChange={(weight) => set({ shares: { ...settings.shares, [name]: weight } })}
+          decimal disabled={!managesAbove} placeholder={settings.weight} error={at[`cluster_shares.${name}`]}
+        />
+      ))}
       <Choice label="Its own jobs share by" value={settings.rule} onChange={(rule) => set({ rule: rule as typeof settings.rule })} options={[["fairness", "fairness"], ["fifo", "first in, first out"]]} error={at.inner_rule} />
       <Text label="Priority of its jobs" value={settings.priority} onChange={(priority) => set({ priority })} number disabled={!isAdmin} placeholder="as the project above" error={at.priority} />
       <button type="submit" className="btn pri" style={{ height: 32 }} disabled={change.isPending || Object.keys(patch).length === 0}>Save</button>
