@@ -134,8 +134,10 @@ def file_shares(portal: LivePortal) -> None:
     code = (
         "from datetime import timedelta; from django.utils import timezone; from accounts.models import Project; "
         "from portal.jobs.models import ShareSample; p = Project.objects.get(key='default'); "
-        "[ShareSample.objects.get_or_create(project=p, at=timezone.now().replace(second=0, microsecond=0)"
-        " - timedelta(hours=h + 1), defaults=dict(norm_shares=1, usage_gpu_s=h, effective_usage=h / 30, factor=0.5))"
+        "from portal.jobs.clusters import default_cluster; cluster = default_cluster(); "
+        "[ShareSample.objects.get_or_create(cluster=cluster, project=p, at=timezone.now().replace(second=0,"
+        " microsecond=0) - timedelta(hours=h + 1), defaults=dict(norm_shares=1, usage_gpu_s=h,"
+        " effective_usage=h / 30, factor=0.5))"
         " for h in range(24)]"
     )
     portal.manage("shell", "-v", "0", "-c", code)
