@@ -276,20 +276,23 @@ class Greedy:
     def _first(self) -> tuple[int, int] | None:
         """The candidate of the largest gain, where it is neither blocked nor unfair: no other can be better."""
         found: tuple[int, int, int, int] | None = None  # -gain, first job, type, row
+        version = self.version
         for t, best in enumerate(self.best):
             if not self.free[t]:
                 continue
-            while best and best[0][3] != self.version[best[0][2]]:
+            while best and best[0][3] != version[best[0][2]]:
                 heapq.heappop(best)
-            if best and (found is None or (best[0][0], best[0][1], t) < found[:3]):
-                found = (best[0][0], best[0][1], t, best[0][2])
+            if best:
+                gain, first, index, _ = best[0]
+                if found is None or (gain, first, t) < found[:3]:
+                    found = (gain, first, t, index)
         if found is None:
             return None
         _, _, t, index = found
         step = self._step(index, t)
-        if step.need > self.free[t] or any(self.rooms[limit] < add for limit, add in step.adds):
+        if step.need > self.free[t] or (step.adds and any(self.rooms[limit] < add for limit, add in step.adds)):
             return None
-        if self.never_binds or self._exact(index, t) < self.limit - self.spread:
+        if self.never_binds or self._change(step) < self.limit - self.spread:
             return index, t
         return None
 
@@ -313,17 +316,21 @@ class Greedy:
         return row.jobs[0] if row is not None else 0
 
     def _exact(self, index: int, t: int) -> int:
-        """By how much the candidate changes V, in whole numbers."""
-        step = self._step(index, t)
+        return self._change(self._step(index, t))
+
+    def _change(self, step: Step) -> int:
+        """By how much it changes V, in whole numbers."""
         return step.rise * (2 * self.jobs * step.share + (self.jobs - 1) * step.rise - 2 * self.sum)
 
     def _grant(self, index: int, t: int) -> None:
         row = self.rows[index]
         assert row is not None
+        step = row.steps.by_type[t]
+        assert step is not None
         own, count = row.seat
-        seat = (t, self._step(index, t).target)
-        self.spread += self._exact(index, t)
-        self.sum += at(row.kind.share[t], seat[1]) - at(row.kind.share[own], count)
+        seat = (t, step.target)
+        self.spread += self._change(step)
+        self.sum += step.rise
         self.passed.append(self.spread)
         self.free[own] += count
         self.free[t] -= seat[1]

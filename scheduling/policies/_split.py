@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, pairwise
+from operator import mul
+
 import numpy as np
 
 from scheduling.policies._lp import Floats
@@ -15,27 +19,32 @@ def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
     their demand, which leaves the condition true for the rest; once a split in proportion to demand fits, it serves all
     that are left.
     """
-    order = np.argsort(speeds, kind="stable")
-    idle = max(0.0, len(demand) - masses.sum())
-    left = np.concatenate(([idle], masses[order]))
-    pace = np.concatenate(([0.0], speeds[order]))
-    result = np.zeros((len(demand), len(masses)))
-    ranked = np.argsort(-demand, kind="stable")
-    same = np.append(np.flatnonzero(np.diff(demand[ranked])) + 1, len(ranked))
-    sums = np.concatenate((np.cumsum(demand[ranked][::-1])[::-1], [0.0]))
+    pace, mass, needs = speeds.tolist(), masses.tolist(), demand.tolist()
+    order = sorted(range(len(mass)), key=pace.__getitem__)
+    left = [max(0.0, len(needs) - sum(mass)), *(mass[column] for column in order)]  # who idles does so at no speed
+    pace = [0.0, *(pace[column] for column in order)]
+    ranked = sorted(range(len(needs)), key=lambda member: -needs[member])
+    total = list(accumulate(needs[member] for member in reversed(ranked)))
+    rows: list[list[float]] = [[]] * len(needs)
     n = 0
-    for end in same.tolist():
-        members, wanted, total = ranked[n:end], demand[ranked[n]], sums[n]
-        busy = left[1:].sum()
-        if total <= 0 or wanted / total * busy <= 1.0 + 1e-12:
-            rest = ranked[n:]
-            weight = demand[rest] / total if total > 0 else np.full(len(rest), 1.0 / len(rest))
-            result[np.ix_(rest, order)] = weight[:, None] * left[1:][None, :]
+    while n < len(ranked):
+        wanted, needed = needs[ranked[n]], total[-1 - n]
+        if needed <= 0 or wanted / needed * sum(left[1:]) <= 1.0 + 1e-12:
+            for member in ranked[n:]:
+                weight = needs[member] / needed if needed > 0 else 1.0 / (len(ranked) - n)
+                rows[member] = [weight * seconds for seconds in left[1:]]
             break
-        taken = _stretch(left, pace, wanted, float(len(members)))
-        left = np.maximum(left - taken, 0.0)
-        result[np.ix_(members, order)] = taken[1:] / len(members)
+        end = n + 1
+        while end < len(ranked) and needs[ranked[end]] == wanted:
+            end += 1
+        taken = _stretch(left, pace, wanted, float(end - n))
+        left = [max(has - gone, 0.0) for has, gone in zip(left, taken, strict=True)]
+        part = [seconds / (end - n) for seconds in taken[1:]]
+        for member in ranked[n:end]:
+            rows[member] = part
         n = end
+    result = np.empty((len(needs), len(mass)))
+    result[:, order] = rows
     return hand_out_rest(result, masses)
 
 
@@ -48,19 +57,28 @@ def hand_out_rest(split: Floats, masses: Floats) -> Floats:
     return np.asarray(split + idle[:, None] / idle.sum() * (rest * min(1.0, idle.sum() / rest.sum()))[None, :])
 
 
-def _stretch(left: Floats, pace: Floats, wanted: float, seconds: float) -> Floats:
+def _stretch(left: list[float], pace: list[float], wanted: float, seconds: float) -> list[float]:
     """So many seconds of what is left, contiguous in pace, with a mean of `wanted` (or of the least there is above)."""
-    ends = np.concatenate(([0.0], np.cumsum(left)))
-    steps = np.concatenate(([0.0], np.cumsum(left * pace)))
-    length = min(seconds, float(ends[-1]))
+    ends = list(accumulate(left, initial=0.0))
+    steps = list(accumulate(map(mul, left, pace), initial=0.0))
+    length = min(seconds, ends[-1])
     # What a stretch brings grows with where it begins, linearly between the columns' borders.
-    begins = np.sort(np.clip(np.concatenate((ends, ends - length)), 0.0, ends[-1] - length))
-    brings = np.interp(begins + length, ends, steps) - np.interp(begins, ends, steps)
+    last = ends[-1] - length
+    begins = sorted({min(max(at, 0.0), last) for border in ends for at in (border, border - length)})
+    brings = [_between(begin + length, ends, steps) - _between(begin, ends, steps) for begin in begins]
     wanted *= seconds
-    n = int(np.searchsorted(brings, wanted))
-    if n == 0 or n == len(begins):
-        begin = float(begins[min(n, len(begins) - 1)])
+    n = bisect_left(brings, wanted)
+    if n in (0, len(begins)):
+        begin = begins[min(n, len(begins) - 1)]
     else:
         part = (wanted - brings[n - 1]) / (brings[n] - brings[n - 1])
-        begin = float(begins[n - 1] + part * (begins[n] - begins[n - 1]))
-    return np.asarray(np.maximum(np.minimum(ends[1:], begin + length) - np.maximum(ends[:-1], begin), 0.0))
+        begin = begins[n - 1] + part * (begins[n] - begins[n - 1])
+    return [max(min(end, begin + length) - max(start, begin), 0.0) for start, end in pairwise(ends)]
+
+
+def _between(at: float, ends: list[float], steps: list[float]) -> float:
+    """The steps up to a place, linear between the borders."""
+    n = bisect_right(ends, at) - 1
+    if n >= len(ends) - 1:
+        return steps[-1]
+    return (steps[n + 1] - steps[n]) / (ends[n + 1] - ends[n]) * (at - ends[n]) + steps[n]
