@@ -40,7 +40,6 @@ with evenkeel.training() as run:
         del value
         os.write(drop, b".")
         assert Held.begun.wait(60)
-        assert not Held.over
 if child:
     print(f"rank 1 ended with {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
 else:

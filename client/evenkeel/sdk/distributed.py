@@ -60,11 +60,11 @@ def _outlive(group: object) -> None:
 
 
 def wait_for_gloo() -> None:
-    """Waits until gloo's threads rest; for the end of the program. Such a thread lets go of a tensor some time after the
-    collective is over, and needs the interpreter's lock for it. Once the interpreter ends, CPython before 3.14 ends the
-    thread there, inside a destructor, and so the process by SIGABRT (pytorch/pytorch#190489).
+    """Waits until gloo's threads rest; for the end of the program. Some time after a collective is over such a thread
+    lets go of its tensors, for which it needs the interpreter's lock. Once the interpreter is being finalized, CPython
+    before 3.14 ends the thread there, inside a destructor, which ends the process by SIGABRT (pytorch/pytorch#190489).
 
-    Who waits for that lock or for a processor does not sleep through a moment in which we let go of both."""
+    A thread that waits for the lock or for a processor does not sleep on while we let go of both."""
     give_up_at = time.monotonic() + GLOO_LIMIT_S
     found = _gloo_threads()
     while found and time.monotonic() < give_up_at:
@@ -79,9 +79,9 @@ def _gloo_threads() -> dict[str, tuple[bool, str]]:
     found = {}
     for path in Path("/proc/self/task").glob("*/status"):
         with contextlib.suppress(OSError):  # it has ended
-            said = dict(line.split(":\t", 1) for line in path.read_text().splitlines() if ":\t" in line)
+            said = dict(line.split(":\t", 1) for line in path.read_text(errors="replace").splitlines() if ":\t" in line)
             if said["Name"] == GLOO_THREAD:
-                found[path.parent.name] = said["State"].startswith("S"), said["voluntary_ctxt_switches"]
+                found[path.parent.name] = said["State"].startswith("S"), said.get("voluntary_ctxt_switches", "")
     return found
 
 
