@@ -12,6 +12,7 @@ Outside the cluster the same program runs alone: nothing is saved, reported or p
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import sys
@@ -71,6 +72,8 @@ class Run:
     def __enter__(self) -> Run:
         if not self.in_cluster:
             return self
+        if self.world_size > 1:
+            atexit.register(distributed.wait_for_gloo)
         if "torch" in sys.modules:  # otherwise `device` does it
             limit_gpu_memory(self._settings)
         if self._settings.sdk_dir:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -191,15 +193,17 @@ def test_one_question_has_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_who_asked_is_not_kept_waiting(tmp_path: Path) -> None:
     carrier = Carrier(Address(f"file://{tmp_path}", "x"))
-    carrier.ask("list", most=1)
-    with pytest.raises(StoreError, match="given up"):
-        carrier.wait(120, lambda: True)
-    assert not carrier.open
+    try:
+        os.kill(carrier.pid, signal.SIGSTOP)  # before it has been asked, so that it cannot have answered
+        carrier.ask("list", most=1)
+        with pytest.raises(StoreError, match="given up"):
+            carrier.wait(120, lambda: True)
+        assert not carrier.open
+    finally:
+        carrier.close()
 
 
 def test_credentials_are_masked_and_other_options_are_not() -> None:
-    import os
-
     value = {
         "options": {"endpoint_url": "http://store:9000"},
         "credentials": {"key": "the-key", "a": {"b": "the-token"}},
@@ -217,8 +221,6 @@ def test_credentials_are_masked_and_other_options_are_not() -> None:
 
 
 def test_the_least_recently_used_job_goes_first_and_none_that_is_in_use(tmp_path: Path) -> None:
-    import os
-
     held = {}
     for number, job in enumerate(("a", "b", "c")):
         held[job] = cache.use(tmp_path / job)

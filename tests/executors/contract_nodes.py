@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.executors.base import Executor
+from scheduling.executors.base import Executor, Fact, LaunchRequest
 from tests.executors.contract import Requests, ended, reason
 
 #: Every rank adds its number plus one in an all-reduce at each step.
@@ -52,6 +52,10 @@ class NodesContract(Requests):
         assert len(names) > 1
         return names
 
+    def said(self, request: LaunchRequest, fact: Fact) -> str:
+        logs = sorted((self.epoch_dir(request, request.epoch) / "logs").glob("rank*.log"))
+        return "\n".join([str(fact.exit), *(f"{log.name}:\n{log.read_text()}" for log in logs)])
+
     def test_it_trains_across_two_nodes_of_unlike_size_and_then_on_another_node(
         self, executor: Executor, request_for: Any, nodes: list[str], place: Path
     ) -> None:
@@ -60,7 +64,7 @@ class NodesContract(Requests):
         self.let_it_train(executor, request, 1)
         executor.checkpoint_and_stop(request.run_id, 1)
         fact = ended(executor, request.run_id)
-        assert reason(fact) == "stopped"
+        assert reason(fact) == "stopped", self.said(request, fact)
         assert fact.exit
         assert fact.exit.message == ""
         steps = fact.exit.step or 0
@@ -69,7 +73,7 @@ class NodesContract(Requests):
         moved = dataclasses.replace(request, epoch=2, placement={nodes[-1]: (0,)}, total_steps=steps + 5)
         executor.launch(moved)
         fact = ended(executor, request.run_id, 2)
-        assert reason(fact) == "done", fact.exit
+        assert reason(fact) == "done", self.said(moved, fact)
         assert self.last_state(request)["sums"] == [6.0] * steps + [1.0] * 5
 
     def test_ddp_on_two_nodes_computes_what_one_node_does(
@@ -80,7 +84,7 @@ class NodesContract(Requests):
             request = request_for(DDP, total_steps=6, placement=placement)
             executor.launch(request)
             fact = ended(executor, request.run_id)
-            assert reason(fact) == "done", fact.exit
+            assert reason(fact) == "done", self.said(request, fact)
             text = (self.epoch_dir(request) / "logs" / "rank1.log").read_text()
             losses.append([line.removeprefix("1/2: ") for line in text.splitlines() if line.startswith("1/2: ")])
         assert len(losses[0]) == 6

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from evenkeel.sdk.gpu_memory import limit_gpu_memory
 from evenkeel.sdk.settings import Settings
+
+GLOO_THREAD = "pt_gloo_runloop"
+GLOO_LIMIT_S = 30.0  # never waited for unless something is broken
+#: Longer than the interpreter's switch interval: who waits for its lock does not sleep through it.
+REST_S = 0.02
 
 
 def pick_device(settings: Settings) -> str:
@@ -49,6 +57,32 @@ def _outlive(group: object) -> None:
     """Keeps the process group from ever being destroyed. Its destructor joins gloo's threads while holding the
     interpreter's lock, which such a thread needs to let go of the last tensor: one exit in five hung (PyTorch 2.13)."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
+def wait_for_gloo() -> None:
+    """Waits until gloo's threads rest; for the end of the program. Some time after a collective is over such a thread
+    lets go of its tensors, for which it needs the interpreter's lock. Once the interpreter is being finalized, CPython
+    before 3.14 ends the thread there, inside a destructor, which ends the process by SIGABRT (pytorch/pytorch#190489).
+
+    A thread that waits for the lock or for a processor does not sleep on while we let go of both."""
+    give_up_at = time.monotonic() + GLOO_LIMIT_S
+    found = _gloo_threads()
+    while found and time.monotonic() < give_up_at:
+        time.sleep(REST_S)
+        before, found = found, _gloo_threads()
+        if found == before and all(asleep for asleep, _ in found.values()):
+            return
+
+
+def _gloo_threads() -> dict[str, tuple[bool, str]]:
+    """By number: is it asleep, and how often it has fallen asleep."""
+    found = {}
+    for path in Path("/proc/self/task").glob("*/status"):
+        with contextlib.suppress(OSError):  # it has ended
+            said = dict(line.split(":\t", 1) for line in path.read_text(errors="replace").splitlines() if ":\t" in line)
+            if said["Name"] == GLOO_THREAD:
+                found[path.parent.name] = said["State"].startswith("S"), said.get("voluntary_ctxt_switches", "")
+    return found
 
 
 def wrap(model: Any, device: str) -> Any:
