@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from accounts.ledger import current_prices
@@ -203,6 +204,13 @@ def _gpus_by_run(model: type[Assignment] | type[Hold], cluster: Cluster) -> dict
     return {run_id: tuple(ids) for run_id, ids in gpus.items()}
 
 
+@lru_cache(maxsize=4096)
+def _shared(curves: tuple[tuple[str, domain.Curve], ...]) -> Mapping[str, domain.Curve]:
+    """One mapping for all jobs with the same curves, also in later rounds: what policies work out from it, they know it
+    by."""
+    return dict(curves)
+
+
 def _job(
     job: Job,
     known: Mapping[str, Profile],
@@ -221,7 +229,7 @@ def _job(
         project=job.project.key,
         state=State(run.state),
         submitted_at=job.submitted_at.timestamp(),
-        curves={kind: profile.curve for kind, profile in known.items()},
+        curves=_shared(tuple((kind, profile.curve) for kind, profile in known.items())),
         priority=job.priority,
         nice=job.spec.get("nice", 0),
         min_gpus=job.min_gpus,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,15 @@ def test_our_own_trace_comes_back(tmp_path: Path, jobs: list[dict[str, object]])
         curves = {kind: read_curve(value) for kind, value in entry.pop("throughputs").items()}  # type: ignore[attr-defined]
         assert job.curves == curves
         assert {key: getattr(job, key) for key in entry} == {**entry, "types": tuple(entry["types"])}  # type: ignore[arg-type]
+
+
+def test_jobs_with_the_same_curves_share_them(tmp_path: Path) -> None:
+    own = [{"total_steps": 1, "throughputs": {"a": [1.0, speed]}} for speed in (2.0, 2.0, 1.5)]
+    gangs = [{"total_steps": 1, "scale_factor": size, "throughputs": {"a": 3.0}} for size in (2, 2, 1)]
+    for entries in (own, gangs):
+        one, same, other = read(tmp_path, json.dumps({"jobs": entries}))
+        assert one.curves is same.curves
+        assert one.curves != other.curves
 
 
 @pytest.mark.parametrize(

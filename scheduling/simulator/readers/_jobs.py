@@ -17,6 +17,11 @@ class Context:
     types: tuple[str, ...] = ("gpu",)  # of the cluster
     known: Throughputs = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
+    _curves: dict[tuple[tuple[str, Curve], ...], Mapping[str, Curve]] = field(default_factory=dict, repr=False)
+
+    def share(self, curves: Mapping[str, Curve]) -> Mapping[str, Curve]:
+        """One mapping for all jobs with the same curves: what policies work out from it, they know it by."""
+        return self._curves.setdefault(tuple(curves.items()), curves)
 
     def skip(self, why: str) -> None:
         """Count something that is left out, or read as something else."""

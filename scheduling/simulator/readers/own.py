@@ -34,7 +34,9 @@ def parse(data: Any, path: str, context: Context) -> list[TraceJob]:
     jobs = []
     for index, values in enumerate(data["jobs"]):
         entry = Entry(f"{path}, job {index}", values)
-        jobs.append(_gang_job(entry, index) if "scale_factor" in entry.values else _own_job(entry, index, context))
+        jobs.append(
+            _gang_job(entry, index, context) if "scale_factor" in entry.values else _own_job(entry, index, context)
+        )
     return jobs
 
 
@@ -89,7 +91,7 @@ def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
         number=index + 1,
         arrival_s=entry.number("arrival_s", 0.0),
         total_steps=entry.number("total_steps"),
-        curves=curves,
+        curves=context.share(curves),
         model_type=model,
         project=str(values.get("project") or "default"),
         user=str(values.get("user") or ""),
@@ -112,7 +114,7 @@ def _optional(entry: Entry, key: str) -> float | None:
     return entry.number(key) if entry.values.get(key) is not None else None
 
 
-def _gang_job(entry: Entry, index: int) -> TraceJob:
+def _gang_job(entry: Entry, index: int, context: Context) -> TraceJob:
     """A job of the reference system: a gang of one size, its throughput known for that size."""
     size, given = entry.integer("scale_factor", least=1), Entry(f"{entry.place}, throughputs", entry.curves())
     speeds = {str(kind): given.number(kind) for kind in given.values}
@@ -121,7 +123,7 @@ def _gang_job(entry: Entry, index: int) -> TraceJob:
         number=index + 1,
         arrival_s=entry.number("arrival_s"),
         total_steps=entry.number("total_steps"),
-        curves={kind: make_curve({size: speed}) for kind, speed in speeds.items() if speed > 0},
+        curves=context.share({kind: make_curve({size: speed}) for kind, speed in speeds.items() if speed > 0}),
         model_type=str(entry.values.get("job_type", "")),
         min_gpus=size,
         max_gpus=size,
