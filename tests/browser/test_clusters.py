@@ -54,3 +54,21 @@ def test_a_job_is_submitted_to_a_cluster_and_says_so(page: Page, live_portal: Li
     expect(row).to_contain_text("fast")
     open_page(page, f"/jobs/{chosen['number']}", 1440)
     expect(page.get_by_text(chosen["cluster"]["choice"])).to_be_visible()
+
+
+def test_prices_and_weights_of_one_cluster_are_set_by_their_forms(page: Page, live_portal: LivePortal) -> None:
+    open_page(page, "/admin/rates", 1440)
+    page.get_by_role("button", name="New price").click()
+    page.get_by_label("Cluster", exact=True).select_option("fast")
+    page.get_by_label("Price", exact=True).fill("3.25")
+    page.get_by_role("button", name="Save").click()
+    expect(panel(page, "Prices")).to_contain_text(re.compile(r"on fast.*\$3\.25"))
+    check_fits_and_is_accessible(page)
+    open_page(page, "/projects/default", 1440)
+    page.get_by_label("Weight on fast").fill("2.5")
+    panel(page, "Settings").get_by_role("button", name="Save").click()
+    expect(panel(page, "Settings")).to_contain_text("Saved.")
+    check_fits_and_is_accessible(page)
+    with live_portal.api() as api:
+        assert api.get("projects/default").json()["cluster_shares"] == {"fast": 2.5}
+        assert [rate["cluster"] for rate in api.get("rates").json()["results"] if rate["cluster"]] == ["fast"]

@@ -82,7 +82,8 @@ def set_policy(
     )
     by = f" by {actor}" if actor else ""
     text = f"Policy {name} is in force from round {cluster.round_epoch + 1}{by}"
-    events.append(kind="policy_changed", text=text, at=change.changed_at, detail={"name": name, "parameters": values})
+    detail = {"name": name, "parameters": values, "cluster": cluster.name}
+    events.append(kind="policy_changed", text=text, at=change.changed_at, detail=detail)
     transaction.on_commit(wakeups.wake)
     return change
 
