@@ -22,6 +22,10 @@ _OWN = "/proc/thread-self/ns/net"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class NoNetworks(Exception):
+    """This machine lets us make no namespaces, or no devices for them."""
+
+
 class Network:
     """`inside` runs what follows in the namespace: this thread, and what it starts."""
 
@@ -88,9 +92,15 @@ class NodeNetworks:
         self._of_node: dict[str, Network] = {}
 
     def up(self) -> None:
-        """OSError or CalledProcessError where this machine lets us make no namespaces, or no devices for them."""
+        """Raises NoNetworks."""
         if not self.network.is_own:
-            raise OSError("no network namespace can be made here")
+            raise NoNetworks("only root may make network namespaces")
+        try:
+            self._join()
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise NoNetworks(f"network namespaces cannot be joined: {error}") from error
+
+    def _join(self) -> None:
         with self.network.inside():
             run("ip", "link", "add", BRIDGE, "type", "bridge")
             run("ip", "address", "add", f"{self.head}/{PREFIX_LENGTH}", "dev", BRIDGE)
