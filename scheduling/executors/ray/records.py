@@ -29,7 +29,13 @@ class Place:
     actor_id: str | None = None
 
     def for_agent(self) -> dict[str, str | int]:
-        return {"rank": self.rank, "name": self.name, "node_id": self.node_id, "gpus": self.gpus}
+        return {
+            "rank": self.rank,
+            "name": self.name,
+            "node_id": self.node_id,
+            "address": self.address,
+            "gpus": self.gpus,
+        }
 
 
 class Records:

@@ -20,7 +20,8 @@ from tests.supervisor.running import free_port
 
 pytestmark = pytest.mark.slow
 
-LEASE_S = 30  # the shortest that can be set
+#: The shortest that can be set. Ray by itself takes twice as long to give up a node that is silent.
+LEASE_S = 30
 #: What the portal promises: a job goes on so long after its lease, at the latest.
 RESUMES_WITHIN_S = 60
 FIRST_STEPS_S = 240  # all of this shares two processors
@@ -33,7 +34,8 @@ OVERLAPS = """
 @pytest.fixture
 def apart() -> Iterator[RayCluster]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements-ray.lock")
-    made = RayCluster([NodePlan("ray-1", "10.77.0.11", 2), NodePlan("ray-2", "10.77.0.12", 2)], apart=True)
+    nodes = [NodePlan("ray-1", "10.77.0.11", 2), NodePlan("ray-2", "10.77.0.12", 2)]
+    made = RayCluster(nodes, apart=True, variables={"RAY_health_check_timeout_ms": "2000"})
     try:
         made.up()
         yield made
@@ -87,7 +89,7 @@ class Launch:
         return [one.pid for one in psutil.process_iter() if _belongs(one, str(self.place))]
 
 
-@pytest.mark.parametrize("loss", [Loss.ALL, Loss.TO_NODE], ids=["both ways", "answers only"])
+@pytest.mark.parametrize("loss", list(Loss), ids=lambda loss: loss.value)
 def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
     portal: LivePortal, apart: RayCluster, loss: Loss, record_property: Any
 ) -> None:
@@ -108,15 +110,14 @@ def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
     kept = first.lines("checkpoint")[-1]
     assert kept["step"] == first.lines("step")[-1]["step"]
     assert kept["t"] > cut_at
-    assert first.lines("step")[-1]["t"] < resumed_at
     assert second.lines("step")[0]["step"] == kept["step"] + 1
     assert portal.rows(OVERLAPS) == [(0,)]
     [(released_at,)] = portal.rows(
         "SELECT extract(epoch FROM max(upper(h.during)))::float FROM jobs_hold h JOIN jobs_accelerator a"
         f" ON a.id = h.accelerator_id JOIN jobs_node n ON n.id = a.node_id WHERE n.name = '{node}'"
     )
-    assert released_at > first.lines("step")[-1]["t"]
-    # A promise to users, so this timing is asserted; two processors with a load of twenty have kept it.
+    assert released_at > first.exit["at"] > first.lines("step")[-1]["t"]
+    # A promise to users, so this timing is asserted; it was kept by two processors with ten times their work.
     assert resumed_at - lease_over_at < RESUMES_WITHIN_S
 
     assert _lost(portal) == {"ray-1": node == "ray-1", "ray-2": node == "ray-2"}
@@ -149,7 +150,11 @@ def test_a_job_on_a_slow_link_trains_on(portal: LivePortal, apart: RayCluster) -
 def _trains(portal: LivePortal) -> tuple[int, Launch, str]:
     """A job with a checkpoint, its first launch, and the node that it trains on."""
     number = portal.submit(**(GENTLE | {"total_steps": 1_000_000}), gpus={"min": 1, "max": 1})["number"]
-    portal.wait_for("a checkpoint", lambda: portal.rows("SELECT checkpoint_step FROM jobs_run WHERE checkpoint_step > 0"), FIRST_STEPS_S)
+    portal.wait_for(
+        "a checkpoint",
+        lambda: portal.rows("SELECT checkpoint_step FROM jobs_run WHERE checkpoint_step > 0"),
+        FIRST_STEPS_S,
+    )
     [launch] = _launches(portal)
     [(node,)] = portal.rows(
         "SELECT n.name FROM jobs_hold h JOIN jobs_accelerator a ON a.id = h.accelerator_id"
