@@ -106,12 +106,12 @@ class NodeNetworks:
             run("ip", "address", "add", f"{self.head}/{PREFIX_LENGTH}", "dev", BRIDGE)
             run("ip", "link", "set", BRIDGE, "up")
             _let_rules_come_first()
-        for number, (name, address) in enumerate(self.nodes.items()):
+        for name, address in self.nodes.items():
             node = self._of_node[name] = Network()
             with self.network.inside():
                 peer = ("peer", "name", DEVICE, "netns", node.path)
-                run("ip", "link", "add", f"node{number}", "type", "veth", *peer)
-                run("ip", "link", "set", f"node{number}", "master", BRIDGE, "up")
+                run("ip", "link", "add", self._end_of(name), "type", "veth", *peer)
+                run("ip", "link", "set", self._end_of(name), "master", BRIDGE, "up")
             with node.inside():
                 run("ip", "address", "add", f"{address}/{PREFIX_LENGTH}", "dev", DEVICE)
                 run("ip", "link", "set", "dev", DEVICE, "up")
@@ -130,10 +130,16 @@ class NodeNetworks:
                 run("ip", "rule", "add", "pref", "1", "from", self.nodes[name], "iif", BRIDGE, "blackhole")
 
     def slow(self, name: str, kbit_s: int) -> None:
-        """What the node sends waits, for seconds where it is much, and nothing is lost."""
+        """What the node sends and is sent waits, for seconds where it is much, and nothing is lost."""
+        limits = ("root", "tbf", "rate", f"{kbit_s}kbit", "burst", "1600", "limit", "4mb")
         with self.of(name).inside():
-            rate = ("rate", f"{kbit_s}kbit", "burst", "2kb", "limit", "4mb")
-            run("tc", "qdisc", "add", "dev", DEVICE, "root", "tbf", *rate)
+            run("tc", "qdisc", "add", "dev", DEVICE, *limits)
+        with self.network.inside():
+            run("tc", "qdisc", "add", "dev", self._end_of(name), *limits)
+
+    def _end_of(self, name: str) -> str:
+        """The other end of the node's link."""
+        return f"node{list(self.nodes).index(name)}"
 
     def mend(self, name: str) -> None:
         """The link is as it was made."""
@@ -142,6 +148,7 @@ class NodeNetworks:
             run("tc", "qdisc", "delete", "dev", DEVICE, "root", check=False)
         with self.network.inside():
             run("ip", "rule", "delete", "from", self.nodes[name], "iif", BRIDGE, "blackhole", check=False)
+            run("tc", "qdisc", "delete", "dev", self._end_of(name), "root", check=False)
 
     def down(self) -> None:
         for network in self._of_node.values():
