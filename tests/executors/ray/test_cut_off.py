@@ -134,7 +134,7 @@ def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
 
 def test_a_job_on_a_slow_link_trains_on(portal: LivePortal, apart: RayCluster) -> None:
     number, first, node = _trains(portal)
-    apart.links.slow(node, kbit_s=16)
+    apart.links.slow(node, kbit_s=6)
     began = time.time()
     waits = []
     while time.time() < began + 2 * LEASE_S:
