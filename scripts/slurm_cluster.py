@@ -193,7 +193,7 @@ class SlurmCluster:
         head = self.links.head if self.links else LOOPBACK
         lines = [
             "ClusterName=evenkeel", f"SlurmctldHost={host}({head})", f"SlurmctldPort={ports[0]}", "SlurmUser=root",
-            "CommunicationParameters=NoInAddrAny", "AuthType=auth/munge", f"AuthInfo=socket={root}/run/munge.sock",
+            "AuthType=auth/munge", f"AuthInfo=socket={root}/run/munge.sock",
             "CredType=cred/munge", f"StateSaveLocation={root}/state", f"SlurmctldPidFile={root}/run/slurmctld.pid",
             f"SlurmctldLogFile={root}/log/slurmctld.log", f"SlurmdSpoolDir={root}/spool.%n",
             f"SlurmdPidFile={root}/run/slurmd.%n.pid", f"SlurmdLogFile={root}/log/slurmd.%n.log", "MailProg=/bin/true",
@@ -204,6 +204,8 @@ class SlurmCluster:
             "GresTypes=gpu", "KillWait=2", "InactiveLimit=0", "MinJobAge=600",
             f"SlurmdTimeout={self.gives_node_up_s}", "SlurmctldTimeout=10",
         ]  # fmt: skip
+        if not self.links:  # in namespaces, which nobody else reaches, they listen on all addresses
+            lines.append("CommunicationParameters=NoInAddrAny")
         if self.accounting:
             lines += [
                 "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
