@@ -83,10 +83,13 @@ def check_going_on_elsewhere(
     lease_over_at = cut_at + LEASE_S
     portal.wait_for("the cut-off runner to stop", lambda: not first.processes(), LEASE_S + 90)
     gone_at, was_asked = time.time(), (first.place / "stop").exists()
+    portal.wait_for("the loss of the node", lambda: _nodes(portal)[node], 120)
+    lost_at = time.time()
     portal.wait_for("steps elsewhere", lambda: _later(portal, first), 300)
     [second] = _later(portal, first)
     resumed_at = second.lines("step")[0]["t"]
-    print(f"{loss.value}: stopped {gone_at - lease_over_at:.1f} s, went on {resumed_at - lease_over_at:.1f} s after")
+    after_s = {"stopped": gone_at, "node given up": lost_at, "went on": resumed_at}
+    print(loss.value, {what: round(at - lease_over_at, 1) for what, at in after_s.items()}, "s after the lease's end")
 
     assert first.exit["reason"] == "stopped"
     assert not was_asked  # its lease was over
@@ -96,8 +99,8 @@ def check_going_on_elsewhere(
     assert second.lines("step")[0]["step"] == kept["step"] + 1
     assert portal.rows(OVERLAPS) == [(0,)]
     assert resumed_at > dict(portal.rows(HOLDS_OF_NODES))[node] > first.exit["at"] > last["t"]
-    # A promise to users, so this timing is asserted; it was kept by two processors with ten times their work.
-    assert resumed_at - lease_over_at < RESUMES_WITHIN_S
+    # A promise to users, so this timing is asserted. With leases as they are the engine has given the node up before.
+    assert resumed_at - max(lease_over_at, lost_at) < RESUMES_WITHIN_S
 
     assert [name for name, lost in _nodes(portal).items() if lost] == [node]
     links.mend(node)
