@@ -39,8 +39,8 @@ def portal(links: NodeNetworks) -> Iterator[LivePortal]:
     if reason := install():
         pytest.skip(f"SKIPPED: no Slurm here: {reason}")
     root = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
-    # It asks nodes three times in that time, so it gives a silent one up 33 to 50 s after it was cut off.
-    cluster = SlurmCluster(root, nodes=2, gpus=2, gives_node_up_s=LEASE_S + 20, links=links)
+    # It asks nodes three times in that time, so it gives a silent one up 50 to 75 s after it was cut off.
+    cluster = SlurmCluster(root, nodes=2, gpus=2, gives_node_up_s=75, links=links)
     settings = {
         "EVENKEEL_EXECUTOR": "slurm",
         "EVENKEEL_SLURM_CONF": str(cluster.conf),
