@@ -12,7 +12,7 @@ import pytest
 
 from scripts.networks import Loss, Network, NodeNetworks, NoNetworks
 from scripts.slurm_cluster import SlurmCluster, install, running
-from tests.executors.cut_off import HEAD, LEASE_S, check_going_on_elsewhere, portal_over
+from tests.executors.cut_off import HEAD, check_going_on_elsewhere, portal_over
 from tests.live_portal import LivePortal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
