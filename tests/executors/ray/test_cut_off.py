@@ -8,7 +8,7 @@ import pytest
 
 from scripts.networks import Loss, NoNetworks
 from scripts.ray_cluster import NodePlan, RayCluster
-from tests.executors.cut_off import check_going_on_elsewhere, check_training_on_a_slow_link, portal_over
+from tests.executors.ray.cut_off import check_going_on_elsewhere, check_training_on_a_slow_link, portal_over
 from tests.live_portal import LivePortal
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,7 @@ from scripts.networks import Loss, NodeNetworks
 from tests.live_portal import GENTLE, LivePortal, running_portal
 from tests.supervisor.running import free_port
 
-HEAD = "10.77.0.1"
-#: The shortest that can be set. Engines are made to give a silent node up some seconds later.
+#: The shortest that can be set. Ray is made to give a silent node up some seconds later.
 LEASE_S = 30
 #: What the portal promises: a job goes on so long after its lease, at the latest.
 RESUMES_WITHIN_S = 60
@@ -99,7 +98,7 @@ def check_going_on_elsewhere(
     assert second.lines("step")[0]["step"] == kept["step"] + 1
     assert portal.rows(OVERLAPS) == [(0,)]
     assert resumed_at > dict(portal.rows(HOLDS_OF_NODES))[node] > first.exit["at"] > last["t"]
-    # A promise to users, so this timing is asserted. With leases as they are the engine has given the node up before.
+    # A promise to users, so this timing is asserted. With usual leases Ray has given the node up before.
     assert resumed_at - max(lease_over_at, lost_at) < RESUMES_WITHIN_S
 
     assert [name for name, lost in _nodes(portal).items() if lost] == [node]
