@@ -63,9 +63,16 @@ def read_ray_options(data: Path) -> dict[str, Any]:
         "token_file": env.text("EVENKEEL_RAY_TOKEN_FILE"),
         "store_module": module_for_nodes(),
         "data_cache_dir": env.text("EVENKEEL_DATA_CACHE_DIR"),
-        "fence_s": env.number("EVENKEEL_RAY_FENCE_S", 75, minimum=0, maximum=3_600),
+        "fence_s": _ray_fence_s(),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
     }
+
+
+def _ray_fence_s() -> float | None:
+    """None, where nothing is set: as long as the lease demands."""
+    if not env.text("EVENKEEL_RAY_FENCE_S"):
+        return None
+    return env.number("EVENKEEL_RAY_FENCE_S", 0, minimum=0, maximum=3_600)
 
 
 def read_slurm_options(data: Path) -> dict[str, Any]:

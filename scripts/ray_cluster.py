@@ -1,12 +1,12 @@
 """A real Ray cluster of several nodes on this machine, in a network namespace of its own where we may make one.
 
 Ray's daemons listen on all addresses: in the namespace, which has nothing but a loopback device, nobody reaches them.
+With `apart` each node has a namespace of its own, whose link can be cut: see `scripts.networks`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,13 +21,14 @@ from evenkeel.runner.processes import all_processes, signal_quietly
 from evenkeel.runner.workers import free_port
 
 from scheduling.executors.ray.link import Connection
+from scripts.networks import Network, NodeNetworks
 
 HEAD = "127.0.0.2"
 PORT = 6379
 START_TIMEOUT_S = 90.0
 START_ATTEMPTS = 6
-CLONE_NEWNET = 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)
+#: Where each node has a namespace of its own: the head's address, and what those of the nodes begin with.
+APART_HEAD = "10.77.0.1"
 
 
 @dataclass(frozen=True)
@@ -40,67 +40,35 @@ class NodePlan:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-class Network:
-    """`inside` runs what follows in the namespace: this thread, and what it starts."""
-
-    def __init__(self) -> None:
-        self._own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._made: int | None = None
-        if os.geteuid() == 0 and _libc.unshare(CLONE_NEWNET) == 0:
-            self._made = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=10)
-            self._enter(self._own)
-
-    @property
-    def is_own(self) -> bool:
-        return self._made is not None
-
-    @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
-        if self._made is None:
-            yield
-            return
-        self._enter(self._made)
-        try:
-            yield
-        finally:
-            self._enter(self._own)
-
-    @staticmethod
-    def _enter(descriptor: int) -> None:
-        if _libc.setns(descriptor, CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "setns")
-
-    def close(self) -> None:
-        for descriptor in (self._own, self._made):
-            if descriptor is not None:
-                os.close(descriptor)
-
-
 class RayCluster:
     """`up` starts the head, which has no GPUs, and the nodes; `down` ends every process by its pid."""
 
-    def __init__(self, nodes: list[NodePlan], *, variables: dict[str, str] | None = None) -> None:
+    def __init__(self, nodes: list[NodePlan], *, variables: dict[str, str] | None = None, apart: bool = False) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.variables = variables or {}
         self.network = Network()
+        self.head = APART_HEAD if apart else HEAD
+        addresses = {node.name: node.address for node in nodes} if apart else {}
+        self.links = NodeNetworks(self.network, self.head, addresses)
         self.place = Path(tempfile.mkdtemp(prefix="evenkeel-ray-"))
         self.port = PORT if self.network.is_own else free_port(HEAD)
 
     @property
     def connection(self) -> Connection:
-        return Connection(address=f"{HEAD}:{self.port}", namespace="evenkeel-tests", node_address=HEAD)
+        return Connection(address=f"{self.head}:{self.port}", namespace="evenkeel-tests", node_address=self.head)
 
     def up(self) -> None:
+        if self.links.nodes:
+            self.links.up()
         head = ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.place / 'tmp'}"]
-        self._start("head", HEAD, [*head, "--num-gpus=0"], {})
+        self._start("head", self.head, [*head, "--num-gpus=0"], {})
         for name in self.nodes:  # one after another: each start is all that two cores can carry
             self.start_node(name)
 
     def start_node(self, name: str) -> None:
         plan = self.nodes[name]
         labels = f"ray.io/accelerator-type={plan.kind}"
-        options = [f"--address={HEAD}:{self.port}", f"--num-gpus={plan.gpus}", f"--labels={labels}"]
+        options = [f"--address={self.head}:{self.port}", f"--num-gpus={plan.gpus}", f"--labels={labels}"]
         self._start(name, plan.address, options, plan.variables)
 
     def _start(self, name: str, address: str, options: list[str], variables: dict[str, str]) -> None:
@@ -110,7 +78,7 @@ class RayCluster:
         command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-name={name}", "--num-cpus=2"]
         command += [f"--node-ip-address={address}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
         for _ in range(START_ATTEMPTS):  # it gives up after 30 s by itself, which a busy machine needs
-            with self.network.inside(), (self.place / f"{name}.log").open("ab") as log:
+            with self.links.of(name).inside(), (self.place / f"{name}.log").open("ab") as log:
                 done = subprocess.run(
                     command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                     timeout=START_TIMEOUT_S, check=False, start_new_session=True,
@@ -143,6 +111,7 @@ class RayCluster:
     def down(self) -> None:
         for name in [*self.nodes, "head"]:
             self.stop_node(name)
+        self.links.down()
         self.network.close()
         shutil.rmtree(self.place, ignore_errors=True)
 

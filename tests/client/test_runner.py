@@ -364,6 +364,7 @@ def test_want_of_memory_is_read_from_the_last_words(text: str) -> None:
 def test_what_we_ended_is_no_error_of_the_program() -> None:
     ended = [worker(0, by=15, ours=True), worker(1, by=9, ours=True)]
     assert judge(ended, Heard(), Order.STOP, LIMITS, oom=False).reason == "stopped"
+    assert judge(ended, Heard(), Order.LEASE, LIMITS, oom=False).reason == "stopped"
     assert judge(ended, Heard(), Order.TIME_LIMIT, LIMITS, oom=False).reason == "time_limit"
     assert judge(ended, Heard(), Order.MEMORY, LIMITS, oom=False).reason == "out_of_memory"
     assert judge([worker(0, 0)], Heard(done=True), Order.STOP, LIMITS, oom=False).reason == "done"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from evenkeel.runner.channel import Door, join
 from evenkeel.runner.processes import descendants, read_process
+from evenkeel.runner.spec import END_OF_LEASE_S
 
 from tests.client.test_runner import Portal, exit_of, launch, until
 from tests.client.test_runner import portal as portal  # a fixture
@@ -41,6 +42,13 @@ with evenkeel.training() as run:
         time.sleep(0.01)
         run.save(state)
     open(f"left{run.rank}", "w").write(str(run.step))
+"""
+#: Makes some steps, and then answers nobody.
+STUCK = """
+import time, evenkeel
+with evenkeel.training() as run:
+    for step in run.steps():
+        time.sleep(600 if step == 3 else 0.1)
 """
 GLOO = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
@@ -137,6 +145,17 @@ def test_without_the_portal_it_stops_with_a_checkpoint_when_its_lease_ends(tmp_p
     assert head.wait(60) == 0
     assert exit_of(tmp_path)["reason"] == "stopped"
     assert (tmp_path / "checkpoints" / f"step-{exit_of(tmp_path)['step']}").is_dir()
+
+
+@pytest.mark.slow
+def test_a_stop_that_is_under_way_is_over_soon_after_the_lease(tmp_path: Path, portal: Portal) -> None:
+    """Its program does not answer; by the stop alone it would have 100 s."""
+    head = launch(tmp_path, portal, STUCK, lease_s=1.0)
+    until(lambda: any((report["step"] or 0) > 0 for report in portal.reports))
+    (tmp_path / "epoch" / "stop").touch()
+    portal.down()
+    assert head.wait(1.0 + END_OF_LEASE_S + 20) == 0
+    assert exit_of(tmp_path)["message"] == "it did not answer the request to stop and was ended"
 
 
 def test_strangers_do_not_come_in_and_keep_nobody_out() -> None:

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.1
 READY_WITHOUT_SDK_S = 2.0
-CHECKPOINT_GRACE_S = {Order.STOP: 100.0, Order.TIME_LIMIT: 15.0}  # from the request to SIGTERM
+CHECKPOINT_GRACE_S = {Order.STOP: 100.0, Order.LEASE: 30.0, Order.TIME_LIMIT: 15.0}  # from the request to SIGTERM
 LEAVE_GRACE_S = 15.0  # from the SDK's last word to SIGTERM
 LINGER_GRACE_S = 60.0  # from rank 0's end to SIGTERM for the others
 TERM_GRACE_S = 10.0  # from SIGTERM to SIGKILL
@@ -363,11 +363,13 @@ class Runner:
             self.order(Order.TIME_LIMIT)
 
     def _check_lease(self, now: float) -> None:
-        """Far from the portal our GPUs are given to others when it has not heard of us for so long."""
+        """Far from the portal our GPUs are given to others when it has not heard of us for so long: a stop that it
+        asked for before must be over then, too."""
         lease_s = self._spec.lease_s
-        if lease_s is not None and self._ordered is None and now - self._reporter.answered_at > lease_s:
-            log.warning("the portal has not answered for %g s: the lease is over", lease_s)
-            self.order(Order.STOP)
+        if lease_s is None or self._ordered not in (None, Order.STOP) or now - self._reporter.answered_at <= lease_s:
+            return
+        log.warning("the portal has not answered for %g s: the lease is over", lease_s)
+        self.order(Order.LEASE)
 
     @property
     def _max_duration_s(self) -> float | None:

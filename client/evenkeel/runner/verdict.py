@@ -22,6 +22,7 @@ class Order(StrEnum):
     """Why the runner ended the workers, weakest first."""
 
     STOP = "stop"
+    LEASE = "lease"
     TIME_LIMIT = "time_limit"
     MEMORY = "memory"
     KILL = "kill"
@@ -52,7 +53,7 @@ def judge(
             return _as_ordered(order, heard, limits) if order is Order.TIME_LIMIT else Verdict("stopped", exit_code=0)
         return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
     # An engine that ends a job sends SIGTERM to all of its processes, not to us alone.
-    asked = (signal.SIGTERM,) if order is Order.STOP else ()
+    asked = (signal.SIGTERM,) if order in (Order.STOP, Order.LEASE) else ()
     by_itself = [worker for worker in workers if worker.failed and not (worker.signalled or worker.signal in asked)]
     if by_itself and order not in (Order.KILL, Order.MEMORY):
         return _failure(_first(by_itself, heard), heard, oom, in_group)
@@ -69,7 +70,7 @@ def _as_ordered(order: Order, heard: Heard, limits: dict[str, Any]) -> Verdict:
             return Verdict("out_of_memory", f"the job used more than its {limits['memory_mib']} MiB of memory")
         case Order.TIME_LIMIT:
             return Verdict("time_limit", f"stopped after its limit of {limits['max_duration_s']:g} s")
-        case Order.STOP:
+        case Order.STOP | Order.LEASE:
             late = heard.ready_at is not None and heard.contact and not heard.stopped
             return Verdict("stopped", "it did not answer the request to stop and was ended" if late else "")
 

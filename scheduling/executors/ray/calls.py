@@ -38,7 +38,7 @@ def host_name(run: str, rank: int) -> str:
 
 
 class Calls:
-    """`run` is RUN.EPOCH throughout; `nodes` are `{"rank", "name", "node_id", "gpus"}` of it."""
+    """`run` is RUN.EPOCH throughout; `nodes` are `{"rank", "name", "node_id", "address", "gpus"}` of it."""
 
     @classmethod
     def connect(cls, connection: Connection) -> Calls:
@@ -177,8 +177,10 @@ class Calls:
 
     def end(self, run: str, epoch_dir: str, nodes: list[dict[str, Any]]) -> list[int]:
         """Ends every process of the epoch and gives its GPUs back. Ranks whose nodes are gone, of which nobody can
-        say what runs there; ExecutorError where something that can be reached does not end."""
-        alive = {row["id"] for row in self.nodes() if row["alive"]}
+        say what runs there; ExecutorError where something that can be reached does not end. A machine whose daemon was
+        started anew can be reached again."""
+        alive = {row["id"]: row for row in self.nodes() if row["alive"]}
+        anew = {row["address"]: row["id"] for row in alive.values()}
         refs: dict[Any, dict[str, Any]] = {}
         for node in nodes:
             handle = self._named(host_name(run, int(node["rank"])))
@@ -187,18 +189,21 @@ class Calls:
         ready, _ = ray.wait(list(refs), num_returns=len(refs), timeout=END_TIMEOUT_S) if refs else ([], [])
         clean = {int(refs[ref]["rank"]) for ref in ready if _says_true(ref)}
         self.release(run, [int(node["rank"]) for node in nodes])
-        reachable = [node for node in nodes if node["node_id"] in alive and int(node["rank"]) not in clean]
-        self._sweep_nodes(epoch_dir, reachable)
-        return [int(node["rank"]) for node in nodes if node["node_id"] not in alive]
+        by_id = {
+            int(node["rank"]): node["node_id"] if node["node_id"] in alive else anew.get(node["address"])
+            for node in nodes
+        }
+        self._sweep_nodes(epoch_dir, [found for rank, found in by_id.items() if found and rank not in clean])
+        return [rank for rank, found in by_id.items() if not found]
 
-    def _sweep_nodes(self, epoch_dir: str, nodes: Sequence[dict[str, Any]]) -> None:
+    def _sweep_nodes(self, epoch_dir: str, node_ids: Sequence[str]) -> None:
         refs = [
             self._sweep.options(
                 num_cpus=0,
                 max_retries=2,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node["node_id"], soft=False),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
             ).remote(epoch_dir)
-            for node in nodes
+            for node_id in node_ids
         ]
         ready, late = ray.wait(refs, num_returns=len(refs), timeout=END_TIMEOUT_S) if refs else ([], [])
         if late or not all(_says_true(ref) for ref in ready):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
+from evenkeel.runner.spec import END_OF_LEASE_S
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
@@ -43,18 +44,18 @@ ASK_TIMEOUT_S = 20.0  # the first of an agent waits for its connection, 2 to 5 s
 LAUNCH_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 60.0
 WHOLE = 100
-#: Ray's daemon on a node that has lost the cluster gives up after 60 s, and everything that it started with it.
-FENCE_S = 75.0
 LEASE_S = 600.0
+#: A run that still reaches the portal, which then tells it to stop, has ended so long after its node was lost.
+END_OF_STOP_S = 120.0
 _ACCOUNT = Account(None)
 
 
 class RayExecutor:
     """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of jobs
-    are below it. `fence_s`: how long after a node was lost what ran there may go on unseen; GPUs and checkpoints are
-    not given to others before. `lease_s`: a run that has not reached the portal for so long checkpoints and stops;
-    None: never. `emulated`: GPUs are only declared, and jobs train on processors. `store_module`: what nodes must have
-    for their checkpoint store."""
+    are below it. `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never.
+    `fence_s`: how long after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to
+    others before. None: until its runner has left word, or its lease is over for certain. `emulated`: GPUs are only
+    declared, and jobs train on processors. `store_module`: what nodes must have for their checkpoint store."""
 
     name = "ray"
     supports_containers = False
@@ -80,7 +81,7 @@ class RayExecutor:
         emulated: bool = False,
         store_module: str = "",
         data_cache_dir: str = "",
-        fence_s: float = FENCE_S,
+        fence_s: float | None = None,
         lease_s: float | None = LEASE_S,
     ) -> None:
         if not address:
@@ -270,6 +271,7 @@ class RayExecutor:
             self._learn(record, epoch, places, seen)
             verdict = judge(sights, begun=begun)
             if verdict.goes_on:
+                self._records.note_silence(run_id, epoch, any(sight.state == "silent" for sight in sights))
                 return Fact(run_id, epoch, "alive", now, usage=verdict.usage)
             with self._layout.locked(run_id, timeout_s=0):
                 gone = self._end(record, epoch, places, verdict.exit, by_engine=verdict.by_engine)
@@ -305,7 +307,7 @@ class RayExecutor:
         """True once no process of the epoch exists and Ray has its GPUs back; False while a node that was lost
         may still run it. Leaves `info` as its exit record where it has none of its own. The launch lock is ours."""
         lost = self._link.ask("end", END_TIMEOUT_S, **self._of(record, epoch, places))
-        if lost and self._records.lost_for_s(record.run_id, epoch) < self._fence_s:
+        if lost and self._may_run_unseen(record, epoch, places, lost):
             return False
         epoch_dir = self._layout.epoch_dir(record, epoch)
         (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
@@ -314,6 +316,20 @@ class RayExecutor:
             self._leave_exit(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True
+
+    def _may_run_unseen(self, record: RunRecord, epoch: int, places: Sequence[Place], lost: Sequence[int]) -> bool:
+        """On a node that is lost. Ray's daemon there, and what it started, may take minutes to notice. A runner that
+        still sees the shared directory stops at once; that of one node says there when all has ended. Of several nodes
+        the first one's runner has the lease, and the others end when they hear of it no more."""
+        epoch_dir, run_id = self._layout.epoch_dir(record, epoch), record.run_id
+        if len(places) == 1 and facts.read_exit(epoch_dir):
+            return False
+        (epoch_dir / "stop").touch(mode=0o600)
+        lost_s, silent_s = self._records.lost_for_s(run_id, epoch), self._records.silent_for_s(run_id, epoch)
+        if self._fence_s is not None:
+            return lost_s < self._fence_s
+        lease_s = (self._lease_s or 0.0) + END_OF_LEASE_S if 0 in lost else 0.0
+        return lost_s < END_OF_STOP_S or silent_s < lease_s
 
     @staticmethod
     def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:

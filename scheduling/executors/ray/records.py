@@ -1,7 +1,8 @@
 """What the executor remembers of an epoch, where its job cannot reach: below DATA/run/ray/ (see `Layout`).
 
 `RUN.EPOCH.runner`: its nodes, written before anything starts, and the ids of its actors as soon as they are known.
-`RUN.EPOCH.lost`: since when a node of it is known to be lost. `RUN.EPOCH.ended`: nothing of it is left for certain.
+`RUN.EPOCH.lost`: since when a node of it is known to be lost. `RUN.EPOCH.silent`: since when one does not answer.
+`RUN.EPOCH.ended`: nothing of it is left for certain.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ class Place:
     actor_id: str | None = None
 
     def for_agent(self) -> dict[str, str | int]:
-        return {"rank": self.rank, "name": self.name, "node_id": self.node_id, "gpus": self.gpus}
+        return {
+            "rank": self.rank,
+            "name": self.name,
+            "node_id": self.node_id,
+            "address": self.address,
+            "gpus": self.gpus,
+        }
 
 
 class Records:
@@ -45,9 +52,17 @@ class Records:
 
     def lost_for_s(self, run_id: str, epoch: int) -> float:
         """Seconds since a node of it was first seen to be lost; 0 the first time."""
-        path = self._file(run_id, epoch, "lost")
-        path.touch(mode=0o600, exist_ok=True) if not path.exists() else None
-        return max(0.0, time.time() - path.stat().st_mtime)
+        return _age_s(self._file(run_id, epoch, "lost"))
+
+    def silent_for_s(self, run_id: str, epoch: int) -> float:
+        """Seconds since a node of it was asked in vain for the first time, after which none answered."""
+        return _age_s(self._file(run_id, epoch, "silent"))
+
+    def note_silence(self, run_id: str, epoch: int, silent: bool) -> None:
+        if silent:
+            self.silent_for_s(run_id, epoch)
+        else:
+            self._file(run_id, epoch, "silent").unlink(missing_ok=True)
 
     def ended(self, run_id: str, epoch: int) -> bool:
         return self._file(run_id, epoch, "ended").exists()
@@ -64,3 +79,10 @@ class Records:
 
     def _file(self, run_id: str, epoch: int, what: str) -> Path:
         return self._own / f"{checked_name(run_id)}.{int(epoch)}.{what}"
+
+
+def _age_s(path: Path) -> float:
+    """Of a mark, which is made where it is not there."""
+    if not path.exists():
+        path.touch(mode=0o600)
+    return max(0.0, time.time() - path.stat().st_mtime)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
+from evenkeel.runner.spec import END_OF_LEASE_S
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import ExitInfo, Fact, Finding, LaunchRequest, NodeCheck, NodeInfo, Preparation, Progress
@@ -274,7 +275,8 @@ class SlurmExecutor:
         if not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
             return False
         (epoch_dir / "stop").touch(mode=0o600)
-        return now < (job.ended_at or now) + self._options.lease_s + self._options.skew_s
+        given_up_at = job.ended_at or now
+        return now < given_up_at + self._options.lease_s + END_OF_LEASE_S + self._options.skew_s
 
     def _on_lost_node(self, job: SlurmJob) -> bool:
         listed = self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []

@@ -210,7 +210,7 @@ def test_gpus_of_a_lost_node_are_held_until_nothing_can_run_there(
     finally:
         cluster.stop_node("ray-2")
         cluster.start_node("ray-2")
-    assert reason(ended(executor, request.run_id)) == "runner_lost"
+    assert reason(ended(patient, request.run_id)) == "runner_lost"  # the machine is back: nothing of the run is on it
 
 
 def test_rays_own_end_for_want_of_memory_is_told(

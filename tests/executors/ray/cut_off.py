@@ -1,0 +1,167 @@
+"""What the tests of whole portals whose nodes are cut off share: each node has a network namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from scripts.networks import Loss, NodeNetworks
+from tests.live_portal import GENTLE, LivePortal, running_portal
+from tests.supervisor.running import free_port
+
+#: The shortest that can be set. Ray is made to give a silent node up some seconds later.
+LEASE_S = 30
+#: What the portal promises: a job goes on so long after its lease, at the latest.
+RESUMES_WITHIN_S = 60
+FIRST_STEPS_S = 240  # all of this shares two processors
+OVERLAPS = """
+    SELECT count(*) FROM jobs_hold one JOIN jobs_hold other
+    ON one.accelerator_id = other.accelerator_id AND one.id < other.id AND one.during && other.during
+"""
+HOLDS_OF_NODES = """
+    SELECT n.name, extract(epoch FROM max(coalesce(upper(h.during), 'infinity')))::float FROM jobs_hold h
+    JOIN jobs_accelerator a ON a.id = h.accelerator_id JOIN jobs_node n ON n.id = a.node_id GROUP BY n.name
+"""
+
+
+@contextmanager
+def portal_over(links: NodeNetworks, **settings: str) -> Iterator[LivePortal]:
+    """A portal at the head's address, in whose namespace this thread stays meanwhile."""
+    with links.network.inside():
+        port = free_port()
+        reached = {
+            "EVENKEEL_PORT": str(port),
+            "EVENKEEL_HOST": "0.0.0.0",
+            "EVENKEEL_ALLOWED_HOSTS": links.head,
+            "EVENKEEL_API_URL": f"http://{links.head}:{port}",
+            "EVENKEEL_VIRTUAL_ACCELERATORS": "",
+            "EVENKEEL_LEASE_S": str(LEASE_S),
+        }
+        with running_portal(**reached, **settings) as made:
+            yield made
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One epoch of the job by its files."""
+
+    place: Path
+
+    def lines(self, kind: str) -> list[dict[str, Any]]:
+        said = self.place / "sdk" / "rank0.jsonl"
+        if not said.exists():
+            return []
+        whole = said.read_text().rpartition("\n")[0].splitlines()
+        return [line for line in map(json.loads, whole) if line["kind"] == kind]
+
+    @property
+    def exit(self) -> dict[str, Any]:
+        record = self.place / "exit.json"
+        return dict(json.loads(record.read_text())) if record.exists() else {}
+
+    def processes(self) -> list[int]:
+        """Runner and workers."""
+        return [one.pid for one in psutil.process_iter() if _belongs(one, str(self.place))]
+
+
+def check_going_on_elsewhere(
+    portal: LivePortal, links: NodeNetworks, loss: Loss, kind: str, bring_back: Callable[[str], None]
+) -> None:
+    """Two nodes with two GPUs each. `bring_back(node)`: what is to be done when the link is mended."""
+    number, first, node = trains(portal, kind)
+    links.cut(node, loss)
+    cut_at = time.time()
+    lease_over_at = cut_at + LEASE_S
+    portal.wait_for("the cut-off runner to stop", lambda: not first.processes(), LEASE_S + 90)
+    gone_at, was_asked = time.time(), (first.place / "stop").exists()
+    portal.wait_for("the loss of the node", lambda: _nodes(portal)[node], 120)
+    lost_at = time.time()
+    portal.wait_for("steps elsewhere", lambda: _later(portal, first), 300)
+    [second] = _later(portal, first)
+    resumed_at = second.lines("step")[0]["t"]
+    after_s = {"stopped": gone_at, "node given up": lost_at, "went on": resumed_at}
+    print(loss.value, {what: round(at - lease_over_at, 1) for what, at in after_s.items()}, "s after the lease's end")
+
+    assert first.exit["reason"] == "stopped"
+    assert not was_asked  # its lease was over
+    kept, last = first.lines("checkpoint")[-1], first.lines("step")[-1]
+    assert kept["step"] == last["step"]
+    assert kept["t"] > cut_at
+    assert second.lines("step")[0]["step"] == kept["step"] + 1
+    assert portal.rows(OVERLAPS) == [(0,)]
+    assert resumed_at > dict(portal.rows(HOLDS_OF_NODES))[node] > first.exit["at"] > last["t"]
+    # A promise to users, so this timing is asserted. With usual leases Ray has given the node up before.
+    assert resumed_at - max(lease_over_at, lost_at) < RESUMES_WITHIN_S
+
+    assert [name for name, lost in _nodes(portal).items() if lost] == [node]
+    links.mend(node)
+    bring_back(node)
+    portal.wait_for("the node", lambda: not any(_nodes(portal).values()), 120)
+    another = portal.submit(total_steps=30, gpus={"min": 2, "max": 2})["number"]  # the other has one GPU free
+    portal.wait_state(another, "succeeded", timeout_s=FIRST_STEPS_S)
+    assert not first.processes()
+    assert portal.job(number)["state"].startswith("running")
+    assert portal.rows(OVERLAPS) == [(0,)]
+
+
+def check_training_on_a_slow_link(portal: LivePortal, links: NodeNetworks, kind: str) -> None:
+    number, first, node = trains(portal, kind)
+    links.slow(node, kbit_s=16)
+    give_up_at, waits = time.time() + 2 * LEASE_S, []
+    while time.time() < give_up_at:
+        waits.append(_connects_after_s(links, node, portal.port))
+        time.sleep(1)
+    print(f"connections took {min(waits):.2f} to {max(waits):.2f} s")
+    before = portal.job(number)["step"]
+    portal.wait_for("steps that are told", lambda: portal.job(number)["step"] > before, 60)
+    assert _launches(portal) == [first]
+    assert not any(_nodes(portal).values())
+    assert portal.rows("SELECT count(*) FROM jobs_run") == [(1,)]
+
+
+def trains(portal: LivePortal, kind: str) -> tuple[int, Launch, str]:
+    """A job with a checkpoint, its first launch, and the node that it trains on."""
+    job = GENTLE | {"total_steps": 1_000_000, "throughput": {kind: [0.4, 0.7]}, "gpus": {"min": 1, "max": 1}}
+    number = portal.submit(**job)["number"]
+    with_checkpoint = "SELECT 1 FROM jobs_run WHERE checkpoint_step > 0"
+    portal.wait_for("a checkpoint", lambda: portal.rows(with_checkpoint), FIRST_STEPS_S)
+    [launch] = _launches(portal)
+    [node] = dict(portal.rows(HOLDS_OF_NODES))
+    assert launch.processes()
+    return number, launch, node
+
+
+def _launches(portal: LivePortal) -> list[Launch]:
+    return [Launch(path.parent) for path in portal.data.glob("jobs/*/runs/*/*/sdk")]
+
+
+def _later(portal: LivePortal, first: Launch) -> list[Launch]:
+    return [one for one in _launches(portal) if one != first and one.lines("step")]
+
+
+def _nodes(portal: LivePortal) -> dict[str, bool]:
+    """Whether each is lost."""
+    return dict(portal.rows("SELECT name, lost FROM jobs_node"))
+
+
+def _belongs(process: psutil.Process, place: str) -> bool:
+    try:
+        started = process.environ().get("EVENKEEL_SDK_DIR", "").startswith(f"{place}/")
+        return process.status() != psutil.STATUS_ZOMBIE and (started or place in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _connects_after_s(links: NodeNetworks, node: str, port: int) -> float:
+    began = time.monotonic()
+    with links.of(node).inside():
+        socket.create_connection((links.head, port), timeout=20).close()
+    return time.monotonic() - began

@@ -1,0 +1,57 @@
+"""A whole portal over Ray nodes in network namespaces of their own, whose links are cut and mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scripts.networks import Loss, NoNetworks
+from scripts.ray_cluster import NodePlan, RayCluster
+from tests.executors.ray.cut_off import check_going_on_elsewhere, check_training_on_a_slow_link, portal_over
+from tests.live_portal import LivePortal
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def apart() -> Iterator[RayCluster]:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements-ray.lock")
+    nodes = [NodePlan("ray-1", "10.77.0.11", 2), NodePlan("ray-2", "10.77.0.12", 2)]
+    # By itself it takes 65 s to give up a node that is silent, twice the lease; so it takes 35 s.
+    made = RayCluster(nodes, apart=True, variables={"RAY_health_check_timeout_ms": "4000"})
+    try:
+        made.up()
+        yield made
+    except NoNetworks as error:
+        pytest.skip(f"SKIPPED: nodes cannot have network namespaces of their own here: {error}")
+    finally:
+        made.down()
+
+
+@pytest.fixture
+def portal(apart: RayCluster) -> Iterator[LivePortal]:
+    to = apart.connection
+    settings = {
+        "EVENKEEL_EXECUTOR": "ray",
+        "EVENKEEL_RAY_ADDRESS": to.address,
+        "EVENKEEL_RAY_NODE_ADDRESS": to.node_address,
+        "EVENKEEL_RAY_EMULATED": "1",
+    }
+    with portal_over(apart.links, **settings) as made:
+        yield made
+
+
+@pytest.mark.parametrize("loss", list(Loss), ids=lambda loss: loss.value)
+def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
+    portal: LivePortal, apart: RayCluster, loss: Loss
+) -> None:
+    def start_anew(node: str) -> None:
+        apart.stop_node(node)  # Ray has given it up
+        apart.start_node(node)
+
+    check_going_on_elsewhere(portal, apart.links, loss, "titan_xp", start_anew)
+
+
+def test_a_job_on_a_slow_link_trains_on(portal: LivePortal, apart: RayCluster) -> None:
+    check_training_on_a_slow_link(portal, apart.links, "titan_xp")
