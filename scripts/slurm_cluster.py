@@ -1,6 +1,6 @@
 """A throw-away Slurm on loopback, several nodes with GPUs on this host: for tests and benchmarks. Needs root.
 
-python scripts/slurm_cluster.py up ROOT [--nodes 3] [--gpus 4] [--accounting]; python scripts/slurm_cluster.py down ROOT
+python -m scripts.slurm_cluster up ROOT [--nodes 3] [--gpus 4] [--accounting]; python -m scripts.slurm_cluster down ROOT
 
 ROOT is an empty directory with a short path. `SLURM_CONF=ROOT/slurm.conf` leads commands to it. The GPUs are device
 files without a device behind them. Packages: see PACKAGES, and ACCOUNTING_PACKAGES for what sacct asks.
@@ -21,10 +21,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.networks import NodeNetworks
+
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge")
 ACCOUNTING_PACKAGES = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db", "mariadb")
+LOOPBACK = "127.0.0.1"
 READY_S = 90.0
 ENDING_S = 15.0
 
@@ -57,12 +60,17 @@ def install(accounting: bool = False) -> str | None:
 
 @dataclass
 class SlurmCluster:
-    """`start` brings it up, `stop` ends every process of it. Commands find it by `environment`."""
+    """`start` brings it up, `stop` ends every process of it. Commands find it by `environment`.
+
+    With `links` each node has a network namespace of its own; all but `start_node` is to be called in the head's.
+    """
 
     root: Path
     nodes: int = 3
     gpus: int = 4
     accounting: bool = False
+    gives_node_up_s: int = 10
+    links: NodeNetworks | None = None
 
     @property
     def conf(self) -> Path:
@@ -96,7 +104,8 @@ class SlurmCluster:
 
     def start_node(self, name: str) -> None:
         (self.root / f"spool.{name}").mkdir(exist_ok=True)
-        self._run("slurmd", "-N", name)
+        with self.links.of(name).inside() if self.links else contextlib.nullcontext():
+            self._run("slurmd", "-N", name)
 
     def await_idle(self) -> None:
         until(lambda: self._ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%n").split()[self.nodes - 1 :], "its nodes")
@@ -181,9 +190,10 @@ class SlurmCluster:
 
     def _configuration(self, ports: list[int]) -> str:
         host, root = socket.gethostname().split(".")[0], self.root
+        head = self.links.head if self.links else LOOPBACK
         lines = [
-            "ClusterName=evenkeel", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={ports[0]}", "SlurmUser=root",
-            "CommunicationParameters=NoInAddrAny", "AuthType=auth/munge", f"AuthInfo=socket={root}/run/munge.sock",
+            "ClusterName=evenkeel", f"SlurmctldHost={host}({head})", f"SlurmctldPort={ports[0]}", "SlurmUser=root",
+            "AuthType=auth/munge", f"AuthInfo=socket={root}/run/munge.sock",
             "CredType=cred/munge", f"StateSaveLocation={root}/state", f"SlurmctldPidFile={root}/run/slurmctld.pid",
             f"SlurmctldLogFile={root}/log/slurmctld.log", f"SlurmdSpoolDir={root}/spool.%n",
             f"SlurmdPidFile={root}/run/slurmd.%n.pid", f"SlurmdLogFile={root}/log/slurmd.%n.log", "MailProg=/bin/true",
@@ -191,9 +201,11 @@ class SlurmCluster:
             "SwitchType=switch/none", "MpiDefault=none", "ReturnToService=2", "SlurmdParameters=config_overrides",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=16",
             "SchedulerType=sched/backfill", "SchedulerParameters=bf_interval=2,sched_interval=1,batch_sched_delay=0",
-            "GresTypes=gpu", "KillWait=2", "InactiveLimit=0", "MinJobAge=600", "SlurmdTimeout=10",
-            "SlurmctldTimeout=10",
+            "GresTypes=gpu", "KillWait=2", "InactiveLimit=0", "MinJobAge=600",
+            f"SlurmdTimeout={self.gives_node_up_s}", "SlurmctldTimeout=10",
         ]  # fmt: skip
+        if not self.links:  # in namespaces, which nobody else reaches, they listen on all addresses
+            lines.append("CommunicationParameters=NoInAddrAny")
         if self.accounting:
             lines += [
                 "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
@@ -201,12 +213,15 @@ class SlurmCluster:
                 "AccountingStorageTRES=gres/gpu",
             ]  # fmt: skip
         lines += [
-            f"NodeName=gpu{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[number]} CPUs=16 "
-            f"RealMemory=64000 Gres=gpu:a100:{self.gpus} State=UNKNOWN"
+            f"NodeName=gpu{number} NodeHostname={host} NodeAddr={self._address(number)} "
+            f"Port={ports[number]} CPUs=16 RealMemory=64000 Gres=gpu:a100:{self.gpus} State=UNKNOWN"
             for number in range(1, self.nodes + 1)
         ]
         lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=1-0 State=UP")
         return "\n".join(lines) + "\n"
+
+    def _address(self, number: int) -> str:
+        return self.links.nodes[f"gpu{number}"] if self.links else LOOPBACK
 
     # Accounting
 

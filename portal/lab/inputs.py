@@ -53,8 +53,8 @@ class Inputs:
         return self._jobs[key]
 
 
-def build(row: Simulation) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(document, summary of the workload). Raises InvalidInput where there is nothing to simulate."""
+def build(row: Simulation) -> tuple[Inputs, dict[str, Any]]:
+    """With a summary of the workload. Raises InvalidInput where there is nothing to simulate."""
     spec = Spec.model_validate(row.spec)
     hardware = own_cluster = _hardware_as_it_is(row.cluster)
     if isinstance(spec.hardware, Edited):
@@ -65,21 +65,16 @@ def build(row: Simulation) -> tuple[dict[str, Any], dict[str, Any]]:
     some = next(iter(workloads.values()))
     if not some:
         raise InvalidInput("There are no finished jobs between these times.")
-    document = {
-        "cluster": hardware,
-        "own_cluster": own_cluster,
-        "workloads": workloads,
-        "recorded": recorded,
-    }
+    inputs = Inputs({"cluster": hardware, "own_cluster": own_cluster, "workloads": workloads, "recorded": recorded})
     history = isinstance(spec.workload, HistoryWorkload)
     summary = {
         "jobs": len(some),
         "left_out": left_out,
         "from_at": row.spec["workload"]["from_at"] if history else None,
         "to_at": row.spec["workload"]["to_at"] if history else None,
-        "gpu_hours": gpu_hours(own.parse({"jobs": some}, "trace", Context())),
+        "gpu_hours": gpu_hours(inputs.jobs(spec.seed)),
     }
-    return document, summary
+    return inputs, summary
 
 
 def _workloads(

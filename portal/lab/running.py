@@ -105,9 +105,10 @@ class _Running:
 
     def _inputs(self) -> Inputs:
         if self.row.inputs is None:
-            document, summary = build(self.row)
-            self.row.summary, self.row.inputs = summary, pack(document)
+            inputs, summary = build(self.row)
+            self.row.summary, self.row.inputs = summary, pack(inputs.document)
             self.mine.update(inputs=self.row.inputs, summary=summary)
+            return inputs
         return Inputs(unpack(self.row.inputs))
 
     def _look(self, jobs_done: int) -> bool:

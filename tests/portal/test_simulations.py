@@ -93,7 +93,7 @@ def test_restarts_cost_what_they_cost_here(world: World, root: Api) -> None:
     for launch_s, checkpoint_s, run in zip((3.0, 9.0, 5.0), (1.0, 2.0, 4.0), Run.objects.all(), strict=False):
         Run.objects.filter(pk=run.pk).update(launch_s=launch_s, checkpoint_s=checkpoint_s)
     root.post("simulations", spec)
-    inputs = Inputs(build(Simulation.objects.get())[0])
+    inputs = build(Simulation.objects.get())[0]
     for cluster in (inputs.cluster, inputs.own_cluster):
         assert (cluster.launch_s, cluster.checkpoint_s, cluster.stop_s) == (5.0, 2.0, 2.0)
 

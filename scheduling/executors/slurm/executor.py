@@ -192,7 +192,8 @@ class SlurmExecutor:
         for other, older in earlier:
             if live := seen.live(other.run_id, older):
                 self._commands.cancel([job.job_id for job in live])
-                if self._await_end(other.run_id, older, GONE_S):
+                unseen = self._ended_out_of_sight(live, self._layout.epoch_dir(other, older))
+                if not unseen and self._await_end(other.run_id, older, GONE_S):
                     raise ExecutorError(f"epoch {older} of run {other.run_id} is still ending", permanent=False)
             fact = self._observe_one(other.run_id, older, self._see() if live else seen)
             if fact.kind == "alive":
@@ -234,7 +235,7 @@ class SlurmExecutor:
     def _look(self, record: RunRecord, epoch: int, now: float, seen: Seen) -> Fact:
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         mine = seen.of(run_id, epoch)
-        if any(not job.over for job in mine):
+        if any(not job.over for job in mine) and not self._ended_out_of_sight(mine, epoch_dir):
             return Fact(run_id, epoch, "alive", now)
         if not mine and self._notes.job_id(run_id, epoch) is None:
             return self._look_unnoted(record, epoch, now)
@@ -278,10 +279,19 @@ class SlurmExecutor:
         given_up_at = job.ended_at or now
         return now < given_up_at + self._options.lease_s + END_OF_LEASE_S + self._options.skew_s
 
+    def _ended_out_of_sight(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
+        """On a node that does not answer, which Slurm takes for running until it gives the node up: the only runner of
+        the run has left word that all has ended."""
+        if facts.read_exit(epoch_dir) is None:
+            return False
+        return all(job.over or (len(self._hosts(job)) == 1 and self._on_lost_node(job)) for job in jobs)
+
     def _on_lost_node(self, job: SlurmJob) -> bool:
-        listed = self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []
         gone = {name for name, node in self._nodes().items() if node.gone}
-        return not gone.isdisjoint(listed)
+        return not gone.isdisjoint(self._hosts(job))
+
+    def _hosts(self, job: SlurmJob) -> list[str]:
+        return self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []
 
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())
