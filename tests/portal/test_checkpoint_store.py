@@ -255,14 +255,16 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> str:
     return said.getvalue()
 
 
-def test_doctor_writes_reads_and_removes_an_object(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_writes_reads_and_removes_an_object(world: World, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     said = examined(monkeypatch)
     assert "ok    checkpoints: s3://checkpoints/evenkeel: 8 MiB written at" in said
     assert "WRONG" not in said
     assert s3.names() == []
 
 
-def test_doctor_says_how_to_put_a_store_right(s3: S3, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_how_to_put_a_store_right(
+    world: World, s3: S3, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = settings.EVENKEEL_CHECKPOINT_STORE
     settings.EVENKEEL_CHECKPOINT_STORE = stores.StoreSettings(
         "s3://nobody-made-it/x", given.options, given.credentials, "", 0, 60.0, 480.0

@@ -197,7 +197,7 @@ def test_our_own_trace_comes_back(tmp_path: Path, jobs: list[dict[str, object]])
 
 def test_jobs_with_the_same_curves_share_them(tmp_path: Path) -> None:
     own = [{"total_steps": 1, "throughputs": {"a": [1.0, speed]}} for speed in (2.0, 2.0, 1.5)]
-    gangs = [{"total_steps": 1, "scale_factor": size, "throughputs": {"a": 3.0}} for size in (2, 2, 1)]
+    gangs = [{"total_steps": 1, "arrival_s": 0, "scale_factor": size, "throughputs": {"a": 3.0}} for size in (2, 2, 1)]
     for entries in (own, gangs):
         one, same, other = read(tmp_path, json.dumps({"jobs": entries}))
         assert one.curves is same.curves
