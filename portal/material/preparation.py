@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from portal.jobs.clusters import engine_of
+from portal.jobs import data
 from portal.jobs.models import Job, Run
 from portal.jobs.services import observation
 from portal.jobs.services.moves import Why
@@ -51,7 +51,7 @@ def why_not(run: Run, executor: Executor) -> Why | None:
 
 
 def _unsupported(job: Job, executor: Executor) -> str | None:
-    spec, cache = job.spec, engine_of(job.cluster_id).datasets.cache_dir
+    spec, cache = job.spec, data.configured(job.cluster_id).cache_dir
     code = spec.get("code", {})
     wanted = (
         (code.get("git"), executor.supports_git, "code from git"),

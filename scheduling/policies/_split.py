@@ -20,7 +20,7 @@ def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
     that are left.
     """
     pace, mass, needs = speeds.tolist(), masses.tolist(), demand.tolist()
-    order = sorted(range(len(mass)), key=pace.__getitem__)
+    order = sorted((column for column, seconds in enumerate(mass) if seconds), key=pace.__getitem__)  # of many, few
     left = [max(0.0, len(needs) - sum(mass)), *(mass[column] for column in order)]  # who idles does so at no speed
     pace = [0.0, *(pace[column] for column in order)]
     ranked = sorted(range(len(needs)), key=lambda member: -needs[member])
@@ -43,7 +43,7 @@ def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
         for member in ranked[n:end]:
             rows[member] = part
         n = end
-    result = np.empty((len(needs), len(mass)))
+    result = np.zeros((len(needs), len(mass)))
     result[:, order] = rows
     return hand_out_rest(result, masses)
 

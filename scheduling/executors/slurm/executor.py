@@ -282,16 +282,17 @@ class SlurmExecutor:
     def _ended_out_of_sight(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
         """On a node that does not answer, which Slurm takes for running until it gives the node up: the only runner of
         the run has left word that all has ended."""
-        if facts.read_exit(epoch_dir) is None:
+        if facts.read_exit(epoch_dir) is None:  # first: it is a look at a file, the other a command
             return False
-        return all(job.over or (len(self._hosts(job)) == 1 and self._on_lost_node(job)) for job in jobs)
+        gone = self._gone()
+        return all(job.over or job.nodes in gone for job in jobs)  # of one node the list is its name
 
     def _on_lost_node(self, job: SlurmJob) -> bool:
-        gone = {name for name, node in self._nodes().items() if node.gone}
-        return not gone.isdisjoint(self._hosts(job))
+        listed = self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []
+        return not self._gone().isdisjoint(listed)
 
-    def _hosts(self, job: SlurmJob) -> list[str]:
-        return self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []
+    def _gone(self) -> set[str]:
+        return {name for name, node in self._nodes().items() if node.gone}
 
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())

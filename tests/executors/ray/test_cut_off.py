@@ -6,9 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.networks import Loss, NoNetworks
+from scripts.networks import Loss
 from scripts.ray_cluster import NodePlan, RayCluster
-from tests.executors.ray.cut_off import check_going_on_elsewhere, check_training_on_a_slow_link, portal_over
+from tests.executors.cut_off import (
+    check_going_on_elsewhere,
+    check_training_on_a_slow_link,
+    or_skipped,
+    portal_over,
+)
 from tests.live_portal import LivePortal
 
 pytestmark = pytest.mark.slow
@@ -21,10 +26,9 @@ def apart() -> Iterator[RayCluster]:
     # By itself it takes 65 s to give up a node that is silent, twice the lease; so it takes 35 s.
     made = RayCluster(nodes, apart=True, variables={"RAY_health_check_timeout_ms": "4000"})
     try:
-        made.up()
+        with or_skipped():
+            made.up()
         yield made
-    except NoNetworks as error:
-        pytest.skip(f"SKIPPED: nodes cannot have network namespaces of their own here: {error}")
     finally:
         made.down()
 
