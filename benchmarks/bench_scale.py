@@ -3,8 +3,8 @@
 python -m benchmarks.bench_scale [--nodes 1000] [--jobs 2000] [--minutes 5] [--policy NAME]
 
 Nodes of eight GPUs are declared and runs played (benchmarks.played_nodes): everything else is the portal as
-`manage.py up` starts it, with all its processes on this machine. Each run reports every 10 s, as runners do. The
-player's own CPU time is given apart.
+`manage.py up` starts it, with all its processes on this machine. Runs report every 10 s, those of a node in one
+request, as runners do. The player's own CPU time is given apart.
 """
 
 from __future__ import annotations
@@ -197,9 +197,10 @@ def tell(
         print("rounds: none ended")
     answers, taken = figures["took_ms"], figures["counts"].get("200", 0)
     others = {status: count for status, count in figures["counts"].items() if status != "200"}
+    wanted, requests = figures["alive"] / 10, figures["requests"] / lasted
     print(
-        f"reports: {taken / lasted:.0f} a second taken, {figures['alive'] / 10:.0f} wanted; "
-        f"p50 {_part(answers, 0.5):.0f} ms, p99 {_part(answers, 0.99):.0f} ms; others {others}"
+        f"reports: {taken / lasted:.0f} a second taken, {wanted:.0f} wanted, in {requests:.0f} requests; "
+        f"answers p50 {_part(answers, 0.5):.0f} ms, p99 {_part(answers, 0.99):.0f} ms; others {others}"
     )
     parts = f"p50 {_part(took_ms, 0.5):.0f} ms, p95 {_part(took_ms, 0.95):.0f} ms"
     print(f"pages: {len(took_ms)}, {parts}, failed {dict(failed)}")

@@ -1,8 +1,9 @@
 """Nodes that are declared, and runs that are played: for load on a control plane that no machine's jobs could make.
 
 `PlayedNodes` is the executor, in the portal's processes; one `Stage`, in a process of its own, plays all runs: it
-reports for each as a runner does, with its token, over HTTP. They talk over a Unix socket, a line of JSON each way.
-Nothing trains: a run makes its steps at the pace it was given.
+reports for them as runners do, with their tokens, over HTTP: those of a node together, at the node's moments, and at
+once what is urgent. They talk over a Unix socket, a line of JSON each way. Nothing trains: a run makes its steps at the
+pace it was given.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from evenkeel.runner.neighbours import GATHER_S, MOST, next_beat
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
@@ -36,6 +39,8 @@ TYPES = {"v100": 16_160, "p100": 16_280, "k80": 12_206}
 GPUS_OF_A_NODE = 8
 LAUNCH_S, STOP_S = 3.0, 1.0
 ASK_S = 20.0
+#: The status, 0 where none came, and what was said.
+Answer = tuple[int, dict[str, Any]]
 
 
 class PlayedNodes:
@@ -65,7 +70,7 @@ class PlayedNodes:
 
     def launch(self, request: LaunchRequest) -> None:
         kept = ("job_id", "run_id", "epoch", "total_steps", "checkpoint_every_steps", "api_url", "token")
-        part = {name: getattr(request, name) for name in kept}
+        part = {name: getattr(request, name) for name in kept} | {"node": next(iter(request.placement))}
         gpus = sum(map(len, request.placement.values()))
         self._ask({"do": "launch", **part, "pace": request.pace_steps_per_s or 1.0, "gpus": gpus})
 
@@ -126,6 +131,7 @@ class Play:
     checkpoint_every_steps: int
     api_url: str
     token: str
+    node: str
     pace: float
     gpus: int
     begun_at: float = 0.0
@@ -141,15 +147,26 @@ class Play:
         return min(self.total_steps, self.from_step + int(trained_s * self.pace))
 
 
+@dataclass(slots=True)
+class Waiting:
+    """Reports of one node's runs that travel together."""
+
+    plays: list[Play] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[asyncio.Future[Answer]] = field(default_factory=list)
+
+
 class Stage:
-    """Plays every launch until its end; `counts` of reports by status, `took_ms` of each answer."""
+    """Plays every launch until its end; `counts` of reports by status, `took_ms` of each request's answer."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._plays: dict[tuple[str, int], Play] = {}
         self._saved: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, Waiting] = {}
         self.counts: Counter[str] = Counter()
+        self.requests = 0
         self.took_ms: list[float] = []
 
     async def serve(self) -> None:
@@ -198,17 +215,21 @@ class Stage:
     def _figures(self) -> dict[str, Any]:
         """Since the last time it was asked."""
         figures = {"counts": dict(self.counts), "took_ms": self.took_ms, "cpu_s": time.process_time()}
+        figures["requests"] = self.requests
         figures["alive"] = sum(play.ended is None for play in self._plays.values())
-        self.counts, self.took_ms = Counter(), []
+        self.counts, self.took_ms, self.requests = Counter(), [], 0
         return figures
 
     async def _play(self, play: Play) -> None:
-        wait_s = LAUNCH_S
+        phase, on_beat, told_ready = random.Random(play.node).random(), False, False
         while not (play.order or play.step(time.time()) >= play.total_steps):
-            wait_s = await self._report(play, None, wait_s)
-            left_s = (play.total_steps - play.step(time.time())) / play.pace
-            first_step_s = play.begun_at + LAUNCH_S - time.time()  # told at once, as its end is
-            left_s = first_step_s if first_step_s > 0 else left_s
+            interval_s = await self._report(play, None, alone=not on_beat)
+            now = time.time()
+            trains = now >= play.begun_at + LAUNCH_S
+            told_ready |= trains
+            wait_s = next_beat(time.monotonic(), interval_s, phase) - time.monotonic()
+            left_s = (play.total_steps - play.step(now)) / play.pace if trains else play.begun_at + LAUNCH_S - now
+            on_beat = told_ready and wait_s <= left_s  # the first step is told at once, as its end is
             try:
                 await asyncio.wait_for(play.hurry.wait(), max(0.05, min(wait_s, left_s)))
             except TimeoutError:
@@ -216,30 +237,40 @@ class Stage:
         reason = play.order or "done"
         await asyncio.sleep(STOP_S if reason == "stopped" else 0.0)
         ended = ExitInfo(reason, exit_code=0 if reason == "done" else None, step=play.step(time.time()))
-        await self._report(play, ended, 0.0)
+        await self._report(play, ended, alone=True)
         play.ended = ended
 
-    async def _report(self, play: Play, ended: ExitInfo | None, wait_s: float) -> float:
-        """Seconds until the next one; it is sent again until it is taken."""
-        body = json.dumps(self._body(play, ended)).encode()
+    async def _report(self, play: Play, ended: ExitInfo | None, *, alone: bool) -> float:
+        """Seconds that the portal asks for until the next one; it is sent again until it is taken."""
+        body = self._body(play, ended)
         pause_s = 1.0
         while True:
-            began = time.perf_counter()
-            try:
-                status, answer = await asyncio.wait_for(self._post(play, body), ASK_S)
-            except (OSError, ValueError, IndexError, TimeoutError):
-                status, answer = "none", {}
-            self.counts[status] += 1
-            self.took_ms.append((time.perf_counter() - began) * 1_000.0)
-            if status == "409":
+            status, orders = await (self._post([play], [body]) if alone else self._post_together(play, body))
+            self.counts[str(status or "none")] += 1
+            if status == 409:
                 play.order = play.order or "stopped"
-            if status in ("200", "409"):
-                if command := answer.get("command"):
+            if status in (200, 409):
+                if command := orders.get("command"):
                     play.order = play.order or ("signal" if command == "kill" else "stopped")
-                # Runners that were started together do not stay together.
-                return float(answer.get("next_report_s", wait_s)) * random.uniform(0.95, 1.05)
+                return float(orders.get("next_report_s", 10.0))
+            alone = True
             await asyncio.sleep(pause_s)
             pause_s = min(30.0, pause_s * 2)
+
+    async def _post_together(self, play: Play, body: dict[str, Any]) -> Answer:
+        """The first of a node's that comes waits for the others, as runners do."""
+        waiting = self._waiting.get(play.node)
+        if waiting is not None and len(waiting.plays) < MOST:
+            answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            waiting.plays.append(play)
+            waiting.bodies.append(body)
+            waiting.answers.append(answer)
+            return await answer
+        mine = self._waiting[play.node] = Waiting([play], [body])
+        await asyncio.sleep(GATHER_S)
+        if self._waiting.get(play.node) is mine:
+            del self._waiting[play.node]
+        return await self._post(mine.plays, mine.bodies, mine.answers)
 
     def _body(self, play: Play, ended: ExitInfo | None) -> dict[str, Any]:
         now = time.time()
@@ -265,8 +296,32 @@ class Stage:
             body["exit"] = {**asdict(ended), "at": now}
         return body
 
-    async def _post(self, play: Play, body: bytes) -> tuple[str, dict[str, Any]]:
-        """Over a connection of its own, as runners do."""
+    async def _post(
+        self,
+        plays: Sequence[Play],
+        bodies: Sequence[dict[str, Any]],
+        answers: Sequence[asyncio.Future[Answer]] = (),
+    ) -> Answer:
+        """Over a connection of its own, as runners do: the first one's report with all the others'."""
+        others = [
+            {"run": play.run_id, "token": play.token, "report": body}
+            for play, body in zip(plays[1:], bodies[1:], strict=True)
+        ]
+        content = json.dumps(bodies[0] | {"others": others}).encode()
+        began = time.perf_counter()
+        try:
+            status, said = await asyncio.wait_for(self._request(plays[0], content), ASK_S)
+        except (OSError, ValueError, IndexError, TimeoutError):
+            status, said = 0, {}
+        self.took_ms.append((time.perf_counter() - began) * 1_000.0)
+        self.requests += 1
+        told = said.get("others") or [{"status": status, "orders": None}] * len(answers)
+        for answer, one in zip(answers, told, strict=True):
+            answer.set_result((int(one["status"]), one["orders"] or {}))
+        return status, said
+
+    @staticmethod
+    async def _request(play: Play, body: bytes) -> Answer:
         place = urlsplit(play.api_url)
         head = (
             f"POST /api/v1/runs/{play.run_id}/reports HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n"
@@ -280,8 +335,8 @@ class Stage:
         finally:
             writer.close()
         first, _, content = answer.partition(b"\r\n\r\n")
-        status = first.split()[1].decode()
-        return status, json.loads(content) if status == "200" else {}
+        status = int(first.split()[1])
+        return status, json.loads(content) if status == 200 else {}
 
 
 def main(address: str) -> None:

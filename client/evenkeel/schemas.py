@@ -173,6 +173,12 @@ class BundlePage(TypedDict):
     results: list[Bundle]
 
 
+class CarriedReport(TypedDict):
+    run: str
+    token: str
+    report: dict[str, Any]
+
+
 class CellPart(TypedDict):
     job: int
     kind: Literal["launching", "protected", "running", "moving"]
@@ -864,6 +870,9 @@ class NodeHealth(TypedDict):
     waived_by: str | None
 
 
+GpuUtilisationItem: TypeAlias = float
+
+
 class NodeUse(TypedDict):
     from_at: str
     to_at: str
@@ -975,6 +984,13 @@ class OpenInvitation(TypedDict):
     invited_by: str
     project_name: str
     expires_at: str
+
+
+class Orders(TypedDict):
+    command: str | None
+    next_report_s: float
+    total_steps: int
+    max_duration_s: float | None
 
 
 class OthersJob(TypedDict):
@@ -1345,16 +1361,6 @@ class ReplayAsked(TypedDict):
 class ReplayWish(TypedDict):
     policy: NotRequired[str | None]
     parameters: NotRequired[dict[str, Any] | None]
-
-
-GpuUtilisationItem: TypeAlias = float
-
-
-class ReportAnswer(TypedDict):
-    command: str | None
-    next_report_s: float
-    total_steps: int
-    max_duration_s: float | None
 
 
 class Rescale(TypedDict):
@@ -2301,6 +2307,11 @@ class BulkRequest(TypedDict):
     changes: NotRequired[dict[str, Any] | None]
 
 
+class CarriedAnswer(TypedDict):
+    status: int
+    orders: Orders | None
+
+
 class Cell(TypedDict):
     state: Literal["free", "held", "assigned", "draining"]
     job: NotRequired[int]
@@ -2896,6 +2907,26 @@ class NodeJob(TypedDict):
     since_at: str | None
 
 
+class NodeReport(TypedDict):
+    epoch: int
+    seq: int
+    sent_at: float
+    phase: NotRequired[str]
+    step: NotRequired[int | None]
+    ready_at: NotRequired[float | None]
+    checkpoint: NotRequired[CheckpointReport | None]
+    metrics: NotRequired[list[dict[str, float | None]]]
+    usage: NotRequired[dict[str, float]]
+    gpu_utilisation: NotRequired[list[GpuUtilisationItem] | None]
+    resources: NotRequired[ResourcesReport | None]
+    notices: NotRequired[list[str]]
+    links: NotRequired[dict[str, str]]
+    sdk: NotRequired[bool | None]
+    fetching: NotRequired[str | None]
+    exit: NotRequired[dict[str, Any] | None]
+    others: NotRequired[list[CarriedReport]]
+
+
 class NodeWhatIf(TypedDict):
     as_of: str
     type: str
@@ -3010,23 +3041,12 @@ class ReplayedJob(TypedDict):
     reason_replayed: Reason | None
 
 
-class Report(TypedDict):
-    epoch: int
-    seq: int
-    sent_at: float
-    phase: NotRequired[str]
-    step: NotRequired[int | None]
-    ready_at: NotRequired[float | None]
-    checkpoint: NotRequired[CheckpointReport | None]
-    metrics: NotRequired[list[dict[str, float | None]]]
-    usage: NotRequired[dict[str, float]]
-    gpu_utilisation: NotRequired[list[GpuUtilisationItem] | None]
-    resources: NotRequired[ResourcesReport | None]
-    notices: NotRequired[list[str]]
-    links: NotRequired[dict[str, str]]
-    sdk: NotRequired[bool | None]
-    fetching: NotRequired[str | None]
-    exit: NotRequired[dict[str, Any] | None]
+class ReportAnswer(TypedDict):
+    command: str | None
+    next_report_s: float
+    total_steps: int
+    max_duration_s: float | None
+    others: list[CarriedAnswer]
 
 
 class Rollout(TypedDict):

@@ -104,7 +104,16 @@ class RateThrottle(BaseThrottle):
 
 def charge_run(request: Request, run: UUID) -> None:
     """A runner reports every few seconds and at once when something happens: plenty, and still an end."""
-    _require(_keep(request, count("run", str(run), settings.EVENKEEL_RATE_RUN_PER_MINUTE)))
+    _require(_keep(request, _count_run(run)))
+
+
+def charge_carried_run(request: Request, run: UUID) -> None:
+    """As `charge_run`, for a report that came along with another's: the answer's headers are of that one."""
+    _require(_count_run(run))
+
+
+def _count_run(run: UUID) -> Standing | None:
+    return count("run", str(run), settings.EVENKEEL_RATE_RUN_PER_MINUTE)
 
 
 def charge_what_if(request: Request) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
+import math
 
 from django.conf import settings
 from django.core.cache import cache
@@ -16,8 +16,7 @@ logger = logging.getLogger(__name__)
 _KEY = "reporting:runs"
 #: Well within the lease of a remote run.
 _LONGEST_S = 120.0
-#: Runs that were stretched together do not go on together.
-_SPREAD = 0.1
+_STEP = 1.25
 
 
 def note_runs() -> None:
@@ -30,16 +29,16 @@ def note_runs() -> None:
 
 
 def interval_s() -> float:
-    """EVENKEEL_REPORT_INTERVAL_S, or as much longer as keeps all runs together within EVENKEEL_REPORTS_PER_S."""
-    usual_s = settings.EVENKEEL_REPORT_INTERVAL_S
+    """EVENKEEL_REPORT_INTERVAL_S, or as much longer as keeps all runs together within EVENKEEL_REPORTS_PER_S.
+
+    In steps: the runs of a node report at the same moments as long as all of them were told the same.
+    """
+    usual_s = float(settings.EVENKEEL_REPORT_INTERVAL_S)
     try:
         count = int(cache.get(_KEY, 0))
     except RedisError:
-        return float(usual_s)
-    return float(max(usual_s, min(_LONGEST_S, count / settings.EVENKEEL_REPORTS_PER_S)))
-
-
-def next_s() -> float:
-    """For one run's answer."""
-    usual_s, wanted_s = settings.EVENKEEL_REPORT_INTERVAL_S, interval_s()
-    return wanted_s if wanted_s <= usual_s else wanted_s * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311  # nosec B311
+        return usual_s
+    wanted_s = min(_LONGEST_S, count / settings.EVENKEEL_REPORTS_PER_S)
+    if wanted_s <= usual_s:
+        return usual_s
+    return min(_LONGEST_S, usual_s * _STEP ** math.ceil(math.log(wanted_s / usual_s, _STEP) - 1e-9))

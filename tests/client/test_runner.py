@@ -47,8 +47,8 @@ class Portal:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                report = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                portal.reports.append(report | {"path": self.path})
+                report = json.loads(self.rfile.read(int(self.headers["Content-Length"]))) | {"path": self.path}
+                portal.reports.append(report)
                 portal.tokens.add(self.headers["Authorization"])
                 status, content = portal.answer(report)
                 self.send_response(status)

@@ -43,7 +43,8 @@ def test_a_report_moves_the_job_on(world: World, job: Job) -> None:
     metrics = [{"step": 3, "at": time.time(), "loss": 2.5}]
     answer = send(job, body(ready_at=time.time(), step=3, metrics=metrics, sdk=True, usage={"cpu_s": 1}, exit=None))
     assert answer.status == 200
-    assert answer.json == {"command": None, "next_report_s": 10.0, "total_steps": 1000, "max_duration_s": None}
+    orders = {"command": None, "next_report_s": 10.0, "total_steps": 1000, "max_duration_s": None}
+    assert answer.json == {**orders, "others": []}
     assert world.state(job) is State.RUNNING_PROTECTED
     assert world.run(job).step == 3
     assert MetricPoint.objects.get().values == {"loss": 2.5}
@@ -117,3 +118,60 @@ def test_a_report_that_is_none_is_400(job: Job, content: Any) -> None:
 def test_reports_have_a_size_limit_of_their_own(job: Job) -> None:
     assert send(job, json.dumps(body()) + " " * 500_000).status == 200
     assert send(job, b" " * (1024 * 1024 + 1)).status == 413
+
+
+def carried(job: Job, epoch: int = 1, token: str | None = None, **report: Any) -> dict[str, Any]:
+    job.refresh_from_db()
+    assert job.run_id
+    content = {key: value for key, value in (body(epoch) | report).items() if value is not ...}
+    return {"run": str(job.run_id), "token": token or run_token(job.run_id, epoch), "report": content}
+
+
+def test_what_others_on_the_node_say_comes_along(world: World, job: Job) -> None:
+    others = [world.submit() for _ in range(2)]
+    world.round()
+    sent = body(ready_at=time.time(), others=[carried(one, ready_at=time.time(), step=5) for one in others])
+    answer = send(job, sent)
+    assert answer.status == 200
+    assert [one["status"] for one in answer.json["others"]] == [200, 200]
+    assert answer.json["others"][0]["orders"] == {
+        "command": None,
+        "next_report_s": 10.0,
+        "total_steps": 1000,
+        "max_duration_s": None,
+    }
+    assert {world.state(one) for one in (job, *others)} == {State.RUNNING_PROTECTED}
+    assert {world.run(one).step for one in others} == {5}
+
+
+def test_each_of_them_is_refused_by_itself(world: World, job: Job, settings: Any) -> None:
+    good, cancelled, crowding = (world.submit() for _ in range(3))
+    world.round()
+    settings.EVENKEEL_RATE_RUN_PER_MINUTE = 1
+    assert send(crowding, body()).status == 200
+    Api(world.user).post(f"jobs/{cancelled.number}/cancel")
+    unknown = "00000000-0000-0000-0000-000000000000"
+    along = [
+        carried(good, token=run_token(unknown, 1)),
+        carried(good, step=-1),
+        carried(good, sent_at=...),
+        carried(good, epoch=2),
+        {"run": unknown, "token": run_token(unknown, 1), "report": body()},
+        carried(crowding, seq=2),
+        carried(good, ready_at=time.time(), step=5),
+        carried(cancelled),
+    ]
+    answer = send(job, body(ready_at=time.time(), others=along))
+    assert [one["status"] for one in answer.json["others"]] == [401, 400, 400, 409, 404, 429, 429, 200]
+    assert answer.json["others"][-1]["orders"]["command"] == "kill"
+    assert answer.headers["RateLimit"].startswith('"run";r=0')
+    assert world.state(job) is State.RUNNING_PROTECTED
+
+
+def test_nobody_brings_others_along_without_a_token_of_their_own(world: World, job: Job) -> None:
+    other = world.submit()
+    world.round()
+    along = [carried(other, ready_at=time.time())]
+    assert send(job, body(others=along), "ekr_wrong").status == 401
+    assert send(job, body(others=along * 64)).status == 400
+    assert world.state(other) is State.LAUNCHING

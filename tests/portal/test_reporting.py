@@ -30,16 +30,12 @@ def world() -> World:
 
 def test_few_runs_report_at_the_usual_pace_and_many_less_often(settings: Any) -> None:
     settings.EVENKEEL_REPORT_INTERVAL_S, settings.EVENKEEL_REPORTS_PER_S = 10.0, 20.0
-    cache.set(_KEY, 200, None)
-    assert (reporting.interval_s(), reporting.next_s()) == (10.0, 10.0)
-    cache.set(_KEY, 1_000, None)
-    assert reporting.interval_s() == 50.0
-    answers = {reporting.next_s() for _ in range(200)}
-    assert 45.0 <= min(answers) < 50.0 < max(answers) <= 55.0
-    cache.set(_KEY, 10**6, None)
-    assert reporting.interval_s() == 120.0
+    paces = {200: 10.0, 201: 12.5, 250: 12.5, 251: 15.625, 1_000: 10 * 1.25**8, 10**6: 120.0}
+    for count, pace_s in paces.items():
+        cache.set(_KEY, count, None)
+        assert reporting.interval_s() == pace_s
     settings.EVENKEEL_REPORT_INTERVAL_S = 300.0
-    assert reporting.next_s() == 300.0
+    assert reporting.interval_s() == 300.0
     cache.delete(_KEY)
 
 
@@ -50,8 +46,8 @@ def test_runs_that_hold_gpus_are_counted_and_launches_told(world: World, setting
     assert reporting.interval_s() == 10.0
     world.round()
     reporting.note_runs()
-    assert reporting.interval_s() == 20.0
-    assert launching.launch_request(world.run(jobs[0]), 1).report_interval_s == 20.0
+    assert reporting.interval_s() == 10.0 * 1.25**4
+    assert launching.launch_request(world.run(jobs[0]), 1).report_interval_s == reporting.interval_s()
     cache.delete(_KEY)
 
 

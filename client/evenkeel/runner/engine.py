@@ -18,6 +18,7 @@ from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
 from evenkeel.runner.leading import JOIN_S, Follower, NodesMissing, Party, RemoteWorker, understand
 from evenkeel.runner.listening import Listener
+from evenkeel.runner.neighbours import Neighbours, next_beat, phase_of_node
 from evenkeel.runner.output import RotatingLog
 from evenkeel.runner.processes import (
     Process,
@@ -98,8 +99,13 @@ class Runner:
             token = file.read().decode().strip()
         self._party = Party(epoch_dir, spec, token.encode()) if len(spec.nodes) > 1 else None
         self._reporter = Reporter(
-            epoch_dir / "spool", report_url(spec.api_url, spec.run_id), token, self._command_from_portal
+            epoch_dir / "spool",
+            report_url(spec.api_url, spec.run_id),
+            token,
+            self._command_from_portal,
+            Neighbours(spec.api_url, spec.run_id, token),
         )
+        self._beat_phase = phase_of_node()
 
     # Orders
 
@@ -274,8 +280,9 @@ class Runner:
     def _report_when_due(self, urgent: bool) -> None:
         now = time.monotonic()
         if urgent or now >= self._report_at:
-            self._report_at = now + self._report_interval_s()
-            self._reporter.put(self._redactor.clean_object(self._report()), urgent=urgent)
+            on_beat = self._report_at > 0
+            self._report_at = next_beat(now, self._report_interval_s(), self._beat_phase)
+            self._reporter.put(self._redactor.clean_object(self._report()), urgent=urgent, on_beat=on_beat)
 
     def _report_interval_s(self) -> float:
         """As the portal asked; an answer is to come well before the lease is over."""

@@ -11,11 +11,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.neighbours import MOST_BYTES, SHORTEST_S, Guest, Neighbours, settle
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,14 @@ def write_atomically(path: Path, content: Any, *, durable: bool = True) -> None:
 
 
 class Reporter:
-    """`put` writes to the spool; a thread sends the oldest first and deletes what was taken."""
+    """`put` writes to the spool; a thread sends the oldest first and deletes what was taken. A report `on_beat`, when
+    the others on this node report, too, travels with theirs."""
 
-    def __init__(self, spool: Path, url: str, token: str, on_command: Callable[[str], None]) -> None:
+    def __init__(
+        self, spool: Path, url: str, token: str, on_command: Callable[[str], None], neighbours: Neighbours
+    ) -> None:
         self._spool, self._url, self._token, self._on_command = spool, url, token, on_command
+        self._neighbours, self._on_beat = neighbours, 0  # the number of the newest report that is
         self.limits: dict[str, float | None] = {}  # what the portal said last of total_steps and max_duration_s
         self._wake = threading.Event()
         self._failing = False
@@ -59,11 +64,14 @@ class Reporter:
         threading.Thread(target=self._send_forever, name="reports", daemon=True).start()
 
     def send_now(self) -> None:
-        """Before `start`: there is no thread yet that could do it."""
+        """Before `start`: there is no thread yet that could do it, and nobody waits for others."""
+        self._on_beat = 0
         self._send_all()
 
-    def put(self, report: dict[str, Any], *, urgent: bool) -> None:
+    def put(self, report: dict[str, Any], *, urgent: bool, on_beat: bool = False) -> None:
         self._seq += 1
+        if on_beat and not urgent and (self.interval_s or 0.0) >= SHORTEST_S:
+            self._on_beat = self._seq
         content = report | {"seq": self._seq, "sent_at": time.time()}
         with contextlib.suppress(OSError):  # a full disk costs reports, never the training
             write_atomically(self._spool / f"{self._seq}.json", content, durable=False)
@@ -101,38 +109,60 @@ class Reporter:
             self._wake.clear()
 
     def _send_all(self) -> bool:
-        for path in self._spooled():
+        paths = self._spooled()
+        for path in paths:
             try:
                 with open_plain(path) as file:
                     body = file.read()
             except OSError:
                 continue
-            if not self._send(body):
+            together = len(paths) == 1 and int(path.stem) == self._on_beat
+            if not (self._send_together(body) if together else self._settled(*self._post(body))):
                 return False
             with contextlib.suppress(OSError):
                 path.unlink()
         return True
 
-    def _send(self, body: bytes) -> bool:
+    def _send_together(self, body: bytes) -> bool:
+        self._on_beat = 0  # should it be sent again, then alone
+        try:
+            report = json.loads(body)
+        except ValueError:  # half written, on a full disk
+            return self._settled(*self._post(body))
+        if (carried := self._neighbours.carry(report)) is not None:
+            return self._settled(*carried)
+        guests = self._neighbours.guests(MOST_BYTES - len(body))
+        if guests:
+            body = json.dumps(report | {"others": [guest.content for guest in guests]}).encode()
+        return self._settled(*self._post(body, guests))
+
+    def _post(self, body: bytes, guests: Sequence[Guest] = ()) -> tuple[int, Any]:
+        """The status, 0 where the portal does not answer, and what it says."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url, body, headers, method="POST")  # noqa: S310 (the portal's own)
+        status, answer = 0, None
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
-                self._obey(json.loads(response.read(1 << 16)))
-                self.answered_at = time.monotonic()
+                answer = json.loads(response.read(1 << 20))
+                status = 200
         except urllib.error.HTTPError as error:
-            return self._refused(error)
+            status = error.code
         except (OSError, ValueError) as error:
             log.info("the portal does not answer: %s", error)
-            return False
-        return True
+        settle(guests, status, answer)
+        return status, answer
 
-    def _refused(self, error: urllib.error.HTTPError) -> bool:
+    def _settled(self, status: int, answer: Any) -> bool:
         """True when the report shall not be sent again."""
-        log.warning("the portal answered %s to a report", error.code)
-        if error.code == STALE:
+        if status == 200:
+            self._obey(answer)
+            self.answered_at = time.monotonic()
+            return True
+        if status:
+            log.warning("the portal answered %s to a report", status)
+        if status == STALE:
             self._on_command("checkpoint_and_stop")
-        return error.code == STALE or error.code in UNTAKABLE
+        return status == STALE or status in UNTAKABLE
 
     def _obey(self, answer: Any) -> None:
         if not isinstance(answer, dict):

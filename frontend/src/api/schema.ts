@@ -3744,6 +3744,25 @@ export interface components {
             previous: string | null;
             results: components["schemas"]["Bundle"][];
         };
+        CarriedAnswer: {
+            /**
+             * @description What the report would have been answered with alone.
+             * @example 200
+             */
+            status: number;
+            /** @description With 200. */
+            orders: components["schemas"]["Orders"] | null;
+        };
+        CarriedReport: {
+            /** Format: uuid */
+            run: string;
+            /** @description Of that run and epoch. */
+            token: string;
+            /** @description As it would be sent alone. */
+            report: {
+                [key: string]: unknown;
+            };
+        };
         Cell: {
             /** @enum {string} */
             state: "free" | "held" | "assigned" | "draining";
@@ -5950,6 +5969,50 @@ export interface components {
             /** @description Since when it holds them; null: they are only assigned to it. */
             since_at: string | null;
         };
+        NodeReport: {
+            epoch: number;
+            seq: number;
+            sent_at: number;
+            /** @default running */
+            phase: string;
+            /** @default null */
+            step: number | null;
+            /** @default null */
+            ready_at: number | null;
+            /** @default null */
+            checkpoint: components["schemas"]["CheckpointReport"] | null;
+            /** @default [] */
+            metrics: {
+                [key: string]: number | null;
+            }[];
+            /** @default {} */
+            usage: {
+                [key: string]: number;
+            };
+            /** @default null */
+            gpu_utilisation: number[] | null;
+            /** @default null */
+            resources: components["schemas"]["ResourcesReport"] | null;
+            /** @default [] */
+            notices: string[];
+            /** @default {} */
+            links: {
+                [key: string]: string;
+            };
+            /** @default null */
+            sdk: boolean | null;
+            /** @default null */
+            fetching: string | null;
+            /** @default null */
+            exit: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description Of other runs on this node.
+             * @default []
+             */
+            others: components["schemas"]["CarriedReport"][];
+        };
         NodeUse: {
             /** Format: date-time */
             from_at: string;
@@ -6135,6 +6198,19 @@ export interface components {
              */
             high: string;
             basis: string;
+        };
+        Orders: {
+            /**
+             * @description checkpoint_and_stop, kill, or nothing.
+             * @example kill
+             */
+            command: string | null;
+            /** @description When the next report is due; later where very many runs report. */
+            next_report_s: number;
+            /** @description What the job is to do; it may have grown since the launch. */
+            total_steps: number;
+            /** @description How long this launch may train. */
+            max_duration_s: number | null;
         };
         /** @description As much as everybody signed in may know of a job. */
         OthersJob: {
@@ -6920,46 +6996,6 @@ export interface components {
             reason_recorded: components["schemas"]["Reason"] | null;
             reason_replayed: components["schemas"]["Reason"] | null;
         };
-        /** @description The body of POST runs/<run>/reports (docs/contracts.md). */
-        Report: {
-            epoch: number;
-            seq: number;
-            sent_at: number;
-            /** @default running */
-            phase: string;
-            /** @default null */
-            step: number | null;
-            /** @default null */
-            ready_at: number | null;
-            /** @default null */
-            checkpoint: components["schemas"]["CheckpointReport"] | null;
-            /** @default [] */
-            metrics: {
-                [key: string]: number | null;
-            }[];
-            /** @default {} */
-            usage: {
-                [key: string]: number;
-            };
-            /** @default null */
-            gpu_utilisation: number[] | null;
-            /** @default null */
-            resources: components["schemas"]["ResourcesReport"] | null;
-            /** @default [] */
-            notices: string[];
-            /** @default {} */
-            links: {
-                [key: string]: string;
-            };
-            /** @default null */
-            sdk: boolean | null;
-            /** @default null */
-            fetching: string | null;
-            /** @default null */
-            exit: {
-                [key: string]: unknown;
-            } | null;
-        };
         ReportAnswer: {
             /**
              * @description checkpoint_and_stop, kill, or nothing.
@@ -6972,6 +7008,8 @@ export interface components {
             total_steps: number;
             /** @description How long this launch may train. */
             max_duration_s: number | null;
+            /** @description In the order of what was carried along. */
+            others: components["schemas"]["CarriedAnswer"][];
         };
         Rescale: {
             /** Format: date-time */
@@ -20572,7 +20610,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Report"];
+                "application/json": components["schemas"]["NodeReport"];
             };
         };
         responses: {
