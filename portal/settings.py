@@ -185,6 +185,7 @@ CELERY_IMPORTS = (
     "portal.jobs.forecast_tasks",
     "portal.jobs.preview_tasks",
     "portal.jobs.what_if_tasks",
+    "portal.jobs.examination_tasks",
     "portal.lab.replays",
 )
 CELERY_TASK_ROUTES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evenkeel import schemas
-from evenkeel.resources import Resource, Wish, part
+from evenkeel.resources import Resource, Wish, given, part
 
 
 class Partitions(Resource):
@@ -51,10 +51,17 @@ class Drains(Resource):
 
 
 class Checks(Resource):
-    """Examinations of nodes."""
+    """Examinations of nodes and of clusters."""
 
     def start(self, node: str) -> schemas.Node:
         return self._client.one(schemas.Node, "POST", f"nodes/{part(node)}/check")
 
     def use_anyway(self, node: str) -> schemas.Node:
         return self._client.one(schemas.Node, "POST", f"nodes/{part(node)}/use-anyway")
+
+    def examine(self, cluster: str | None = None) -> schemas.Examination:
+        """A whole cluster; the one under way, where there is one."""
+        return self._client.one(schemas.Examination, "POST", "examination", params=given(cluster=cluster))
+
+    def examination(self, cluster: str | None = None) -> schemas.Examination:
+        return self._client.one(schemas.Examination, "GET", "examination", params=given(cluster=cluster))

@@ -362,6 +362,14 @@ class EnvironmentRule(TypedDict):
     digest: NotRequired[str | None]
 
 
+class Examination(TypedDict):
+    cluster: str
+    executor: str
+    began_at: str
+    ended_at: str | None
+    findings: list[CheckItem]
+
+
 class Exit(TypedDict):
     reason: str | None
     message: str | None

@@ -1,4 +1,4 @@
-"""Examining nodes now, and using them whatever their check says."""
+"""Examining nodes and whole clusters now, and using nodes whatever their check says."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from rest_framework.views import APIView
 
 from portal.api.access import Access
 from portal.api.drains import described_node
+from portal.api.errors import Refused
 from portal.api.inputs import ClusterQuery
-from portal.api.named import named_node
+from portal.api.named import named_cluster, named_node
 from portal.api.operations import operation, signed_in
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.clusters import Node as NodeShape
+from portal.api.shapes.nodes import Examination
+from portal.jobs.examinations import begin_examination, last_examination
 from portal.jobs.services.checks import check_now, use_anyway
 
 
@@ -52,3 +55,38 @@ class UseAnywayView(APIView):
         node = named_node(query, name)
         use_anyway(actor=user, node=node, now=now)
         return Response(described_node(user, node, now))
+
+
+class ExaminationView(APIView):
+    permission_classes = ADMINISTRATORS
+
+    @operation(
+        "get_examination",
+        Examination,
+        access=Access.ADMIN,
+        tag="cluster",
+        problems=(403, 404),
+        query=ClusterQuery,
+    )
+    def get(self, request: Request, query: ClusterQuery) -> Response:
+        """What the newest examination of a cluster found, for an hour; `ended_at` is null while it is under way."""
+        found = last_examination(named_cluster(query))
+        if found is None:
+            raise Refused(404, "The cluster was not examined within the last hour.")
+        return Response(found)
+
+    @operation(
+        "examine_cluster",
+        Examination,
+        access=Access.ADMIN,
+        tag="cluster",
+        status=202,
+        problems=(403,),
+        query=ClusterQuery,
+    )
+    def post(self, request: Request, query: ClusterQuery) -> Response:
+        """Examine a cluster's engine, nodes, storage and data. It takes seconds to minutes: then ask what was found.
+
+        While one is under way no other begins.
+        """
+        return Response(begin_examination(named_cluster(query), timezone.now()), status=202)

@@ -145,6 +145,7 @@ urlpatterns = [
     path("nodes/<name:name>/resume", drains.ResumeView.as_view()),
     path("nodes/<name:name>/check", checks.CheckView.as_view()),
     path("nodes/<name:name>/use-anyway", checks.UseAnywayView.as_view()),
+    path("examination", checks.ExaminationView.as_view()),
     path("policies", clusters.PoliciesView.as_view()),
     path("policy", clusters.PolicyView.as_view()),
     path("policy/preview", clusters.PolicyPreviewView.as_view()),

@@ -231,6 +231,7 @@ def _tree_and_storage(evenkeel: Shell) -> None:
     assert evenkeel.json("projects", "move", "dictation", "speech")["parent"] == "speech"
     assert evenkeel.json("projects", "move", "dictation", "--top")["parent"] is None
     evenkeel("projects", "move", "dictation", code=1)
+    assert "ok    job files: on this machine" in evenkeel("doctor")
     kept = evenkeel.json("projects", "set-storage", "speech", "--bundles", "3GiB", "--checkpoints-hard", "5000")
     assert kept["bundles"]["quota_bytes"] == 3 << 30
     assert kept["checkpoints"]["hard_bytes"] == 5_000

@@ -246,7 +246,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> str:
         def examine(self, api_url: str) -> list[Finding]:
             return []
 
-    monkeypatch.setattr("portal.jobs.management.commands.doctor.executor_for", lambda name: Fine())
+    monkeypatch.setattr("portal.jobs.examination_tasks.executor_for", lambda name: Fine())
     said = StringIO()
     try:
         call_command("doctor", stdout=said)

@@ -16,6 +16,7 @@ from evenkeel.cli.checks import check
 from evenkeel.cli.cluster import nodes, open_, queue, throughputs
 from evenkeel.cli.completion import completion
 from evenkeel.cli.cost import cost
+from evenkeel.cli.doctor import doctor
 from evenkeel.cli.drains import drain, resume
 from evenkeel.cli.environments import environments
 from evenkeel.cli.fairness import fairness
@@ -44,7 +45,7 @@ from evenkeel.client import ApiError, ClientError
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel, hold, release,
     extend, change, resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume,
-    check, throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments,
+    check, doctor, throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments,
     artifacts, audit, open_, completion,
 )  # fmt: skip
 

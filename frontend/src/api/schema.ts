@@ -214,6 +214,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/examination": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the newest examination of a cluster found, for an hour; `ended_at` is null while it is under way
+         * @description What the newest examination of a cluster found, for an hour; `ended_at` is null while it is under way.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["get_examination"];
+        put?: never;
+        /**
+         * Examine a cluster's engine, nodes, storage and data
+         * @description Examine a cluster's engine, nodes, storage and data. It takes seconds to minutes: then ask what was found. While one is under way no other begins.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["examine_cluster"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness": {
         parameters: {
             query?: never;
@@ -4323,6 +4351,16 @@ export interface components {
             next: string | null;
             previous: string | null;
             results: components["schemas"]["Event"][];
+        };
+        Examination: {
+            cluster: string;
+            /** @example local */
+            executor: string;
+            /** Format: date-time */
+            began_at: string;
+            ended_at: string | null;
+            /** @description Once it has ended. */
+            findings: components["schemas"]["CheckItem"][];
         };
         Exit: {
             /**
@@ -9516,6 +9554,137 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_examination: {
+        parameters: {
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Examination"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    examine_cluster: {
+        parameters: {
+            query?: {
+                /** @description Name of a cluster; by default the first. */
+                cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Examination"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

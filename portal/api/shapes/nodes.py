@@ -83,6 +83,14 @@ class CheckItem(Shape):
     fix: str = Field(description="What to do; empty unless it failed.")
 
 
+class Examination(Shape):
+    cluster: str
+    executor: str = Field(examples=["local"])
+    began_at: datetime
+    ended_at: datetime | None
+    findings: list[CheckItem] = Field(description="Once it has ended.")
+
+
 class NodeCheck(Shape):
     cause: Literal["joined", "returned", "faults", "asked", "again"] = Field(
         description="It joined, is back, runs failed on it, somebody asked, or the last check had failed."

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from portal.jobs.clusters import active_clusters, engine_of
-from portal.jobs.examining import examine_data, examine_stores
+from portal.jobs.examination_tasks import examine_cluster
 from portal.jobs.models import Cluster
-from portal.jobs.tasks import executor_for
-from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding
 
 
@@ -31,15 +28,7 @@ class Command(BaseCommand):
         """How many things are wrong with it; one that cannot be used at all is one of them."""
         where = f"cluster {cluster.name}: " if named else ""
         self.stdout.write(f"{where}executor {engine_of(cluster.pk).executor}")
-        wrong = 0
-        try:
-            for finding in executor_for(cluster).examine(settings.EVENKEEL_API_URL):
-                wrong += self._say(finding)
-        except ExecutorError as error:
-            wrong += self._say(Finding("executor", False, f"cannot be used: {error}", "see its settings"))
-        for finding in (*examine_stores(cluster.pk), *examine_data(cluster.pk)):
-            wrong += self._say(finding)
-        return wrong
+        return sum(self._say(finding) for finding in examine_cluster(cluster))
 
     def _say(self, finding: Finding) -> int:
         """How many things are wrong with it."""

@@ -1,0 +1,47 @@
+"""Examines clusters for administrators who are elsewhere."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from portal.jobs.examinations import Seen, conclude, last_examination
+from portal.jobs.examining import examine_data, examine_stores
+from portal.jobs.models import Cluster
+from portal.jobs.tasks import executor_for
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Finding
+
+logger = logging.getLogger(__name__)
+
+
+def examine_cluster(cluster: Cluster) -> list[Finding]:
+    """Connection, versions, GPUs, clocks, shared storage, the checkpoint store, data. May take a minute."""
+    found: list[Finding] = []
+    try:
+        found += executor_for(cluster).examine(settings.EVENKEEL_API_URL)
+    except ExecutorError as error:
+        found.append(Finding("executor", False, f"cannot be used: {error}", "see its settings"))
+    return [*found, *examine_stores(cluster.pk), *examine_data(cluster.pk)]
+
+
+@shared_task(name="evenkeel.examine_cluster", ignore_result=True)
+def examine(cluster_id: int, began_at: str) -> None:
+    cluster = Cluster.objects.get(pk=cluster_id)
+    begun = last_examination(cluster)
+    if begun is None or begun["began_at"].isoformat() != began_at:
+        return
+    try:
+        found = examine_cluster(cluster)
+    except Exception as error:
+        logger.exception("the examination of cluster %s", cluster)
+        found = [Finding("examination", False, f"{type(error).__name__}: {error}", "see the worker's log")]
+    conclude(cluster, begun, [_described(one) for one in found], timezone.now())
+
+
+def _described(one: Finding) -> Seen:
+    result = "unknown" if not one.known else "passed" if one.ok else "failed"
+    return Seen(subject=one.subject, result=result, seen=one.seen, fix="" if one.ok else one.fix)
