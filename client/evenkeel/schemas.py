@@ -365,7 +365,7 @@ class EnvironmentRule(TypedDict):
 class Examination(TypedDict):
     cluster: str
     executor: str
-    began_at: str
+    began_at: str | None
     ended_at: str | None
     findings: list[CheckItem]
 

@@ -32,7 +32,7 @@ def examine_cluster(cluster: Cluster) -> list[Finding]:
 def examine(cluster_id: int, began_at: str) -> None:
     cluster = Cluster.objects.get(pk=cluster_id)
     begun = last_examination(cluster)
-    if begun is None or begun["began_at"].isoformat() != began_at:
+    if begun["began_at"] is None or begun["began_at"].isoformat() != began_at:
         return
     try:
         found = examine_cluster(cluster)

@@ -26,28 +26,31 @@ class Seen(TypedDict):
 class Examination(TypedDict):
     cluster: str
     executor: str
-    began_at: datetime
+    began_at: datetime | None
     ended_at: datetime | None
     findings: list[Seen]
 
 
-def last_examination(cluster: Cluster) -> Examination | None:
+def last_examination(cluster: Cluster) -> Examination:
     found: Examination | None = cache.get(_KEY.format(cluster.pk))
-    return found
+    return found or _examination(cluster, None)
 
 
 def begin_examination(cluster: Cluster, now: datetime) -> Examination:
     """The one under way, where there is one."""
     before = last_examination(cluster)
-    if before is not None and before["ended_at"] is None and now - before["began_at"] < LONGEST:
+    if before["began_at"] and not before["ended_at"] and now - before["began_at"] < LONGEST:
         return before
-    begun = Examination(
-        cluster=cluster.name, executor=engine_of(cluster.pk).executor, began_at=now, ended_at=None, findings=[]
-    )
+    begun = _examination(cluster, now)
     cache.set(_KEY.format(cluster.pk), begun, _KEEP_S)
     arguments = (cluster.pk, now.isoformat())
     current_app.send_task("evenkeel.examine_cluster", arguments, expires=LONGEST.total_seconds(), retry=False)
     return begun
+
+
+def _examination(cluster: Cluster, began_at: datetime | None) -> Examination:
+    executor = engine_of(cluster.pk).executor
+    return Examination(cluster=cluster.name, executor=executor, began_at=began_at, ended_at=None, findings=[])
 
 
 def conclude(cluster: Cluster, begun: Examination, findings: list[Seen], now: datetime) -> None:

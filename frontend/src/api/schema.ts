@@ -4356,8 +4356,8 @@ export interface components {
             cluster: string;
             /** @example local */
             executor: string;
-            /** Format: date-time */
-            began_at: string;
+            /** @description Null: there was none within the last hour. */
+            began_at: string | null;
             ended_at: string | null;
             /** @description Once it has ended. */
             findings: components["schemas"]["CheckItem"][];
@@ -9615,15 +9615,6 @@ export interface operations {
             };
             /** @description Not allowed */
             403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
                 headers: {
                     [name: string]: unknown;
                 };

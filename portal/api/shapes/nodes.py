@@ -86,7 +86,7 @@ class CheckItem(Shape):
 class Examination(Shape):
     cluster: str
     executor: str = Field(examples=["local"])
-    began_at: datetime
+    began_at: datetime | None = Field(description="Null: there was none within the last hour.")
     ended_at: datetime | None
     findings: list[CheckItem] = Field(description="Once it has ended.")
 
