@@ -47,7 +47,7 @@ class PlayedNodes:
     """`nodes` of eight GPUs each."""
 
     name = "played"
-    supports_containers = supports_warm_start = supports_git = supports_bundles = False
+    supports_containers = supports_modules = supports_warm_start = supports_git = supports_bundles = False
     supports_environments = supports_secrets = supports_artifacts = supports_sharing = False
     supports_multi_node = True
     single_trust_mode = False

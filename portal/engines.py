@@ -11,8 +11,10 @@ from typing import Any
 from portal import env
 from portal.datasets import DataSettings, read_data_settings
 from portal.stores import StoreSettings, module_for_nodes, read_checkpoint_store
+from scheduling.executors.base import NO_SOFTWARE, Software
 
 EXECUTORS = ("local", "ray", "slurm")
+CONTAINER_TOOLS = ("apptainer", "singularity", "ch-run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,11 @@ class Engine:
     checkpoint_store: StoreSettings | None
     datasets: DataSettings
     emulated: bool
+
+    @property
+    def software(self) -> Software:
+        found: Software = self.options.get("software", NO_SOFTWARE)
+        return found
 
 
 def read_engine(executor: str, data: Path, accounts_file: Path) -> Engine:
@@ -45,6 +52,7 @@ def read_engine(executor: str, data: Path, accounts_file: Path) -> Engine:
 def read_local_options(data: Path) -> dict[str, Any]:
     return {
         "data_dir": env.folder("EVENKEEL_LOCAL_DIR", data),
+        "software": read_software(),
         "virtual_accelerators": env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS"),
     }
 
@@ -62,10 +70,15 @@ def read_ray_options(data: Path) -> dict[str, Any]:
         "emulated": env.flag("EVENKEEL_RAY_EMULATED"),
         "token_file": env.text("EVENKEEL_RAY_TOKEN_FILE"),
         "store_module": module_for_nodes(),
+        "software": read_software(),
         "data_cache_dir": env.text("EVENKEEL_DATA_CACHE_DIR"),
         "fence_s": _ray_fence_s(),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
     }
+
+
+def read_software() -> Software:
+    return Software(env.flag("EVENKEEL_MODULES"), env.choice("EVENKEEL_CONTAINER_TOOL", "", *CONTAINER_TOOLS))
 
 
 def _ray_fence_s() -> float | None:
@@ -89,6 +102,7 @@ def read_slurm_options(data: Path) -> dict[str, Any]:
         "emulated": env.flag("EVENKEEL_SLURM_EMULATED"),
         "gpu_memory_mib": env.integer("EVENKEEL_SLURM_GPU_MEMORY_MIB", 0, minimum=0, maximum=10_000_000),
         "store_module": module_for_nodes(),
+        "software": read_software(),
         "data_cache_dir": env.text("EVENKEEL_DATA_CACHE_DIR"),
         "end_signal_s": env.integer("EVENKEEL_SLURM_END_SIGNAL_S", 120, minimum=10, maximum=65_535),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),

@@ -60,6 +60,8 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         code_subdir=code.get("subdir") or "" if code.get("git") or code.get("bundle") else None,
         environment=environment.digest if environment else None,
         environment_owner=environments.owner_of(environment) if environment else None,
+        modules=tuple(spec.get("environment", {}).get("modules", ())),
+        image=spec.get("environment", {}).get("image"),
         secrets=(*secrets.given_to(job), *checkpoint_store.secrets(job.cluster_id), *data.secrets(job)),
         checkpoint_store=checkpoint_store.of_run(run),
         data=data.of_job(job),

@@ -139,7 +139,8 @@ def _kind(effect: Effect) -> str:
 
 
 def _prepares(job_file: JobFile) -> bool:
-    return bool(job_file.environment or job_file.code.git or job_file.code.bundle)
+    built = job_file.environment is not None and job_file.environment.is_built
+    return bool(built or job_file.code.git or job_file.code.bundle)
 
 
 def _refused(said: Preview, limits: Sequence[str]) -> Preview:

@@ -144,19 +144,54 @@ class Code(Part):
         return self
 
 
+def _image(name: str) -> str:
+    if ".." in name.split("/"):
+        raise ValueError("must not contain ..")
+    return name
+
+
+Module = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+/=@:-]*$", examples=["cuda/12.4"])]
+
+
 class EnvironmentRule(Part):
-    """Packages on top of the portal's own; built once, then kept for all jobs that ask for the same."""
+    """Packages on top of the portal's own, built once and kept for all jobs that ask for the same; or an image, which
+    has all that the program needs. Modules of the site stand alone or beside packages."""
 
     requirements: Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(no_control)] | None = Field(
         None, description="Text of a requirements file: packages only, no options.", examples=["einops==0.8.1"]
     )
     digest: Sha256 | None = Field(None, description="One that the project has.")
+    modules: list[Module] = Field(
+        [], max_length=20, description="Loaded in this order on each node, where the cluster has modules."
+    )
+    image: (
+        Annotated[
+            str,
+            Field(max_length=500, pattern=r"^(/|(docker|oras|library|shub)://)[A-Za-z0-9][A-Za-z0-9_.+/@:-]*$"),
+            AfterValidator(_image),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Path on the nodes, or an address as docker://, of a container image, where the cluster runs them.",
+        examples=["/shared/images/pytorch.sif"],
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> EnvironmentRule:
-        if bool(self.requirements) == bool(self.digest):
-            raise ValueError("give either requirements or digest")
+        given = [name for name in ("requirements", "digest", "image") if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"give one of requirements, digest and image, not {' and '.join(given)}")
+        if self.image and self.modules:
+            raise ValueError("an image has its own software: leave the modules out")
+        if not given and not self.modules:
+            raise ValueError("give requirements, digest, modules or image")
         return self
+
+    @property
+    def is_built(self) -> bool:
+        """Something is to be prepared before the job can start."""
+        return bool(self.requirements or self.digest)
 
 
 class SecretUse(Part):

@@ -18,7 +18,13 @@ from portal.material.models import Bundle, RunMaterial
 
 def needs_preparation(spec: dict[str, Any]) -> bool:
     code = spec.get("code", {})
-    return bool(code.get("git") or code.get("bundle") or spec.get("environment"))
+    return bool(code.get("git") or code.get("bundle") or _built(spec))
+
+
+def _built(spec: dict[str, Any]) -> dict[str, Any] | None:
+    """What a job's file says of packages; None where it names none."""
+    rule: dict[str, Any] = spec.get("environment") or {}
+    return rule if rule.get("requirements") or rule.get("digest") else None
 
 
 def find_problems(project: Project, job_file: JobFile) -> list[FieldProblem]:
@@ -30,7 +36,7 @@ def find_problems(project: Project, job_file: JobFile) -> list[FieldProblem]:
     for place, name in named:
         if name in missing:
             problems.append(FieldProblem(place, f"{project.name} has no secret {name!r}.", "invalid"))
-    if job_file.environment:
+    if job_file.environment and job_file.environment.is_built:
         try:
             environments.find(project, job_file.environment.model_dump())
         except Problems as found:
@@ -82,14 +88,14 @@ def belongs_to_project(spec: dict[str, Any]) -> str | None:
         return "secrets"
     if spec.get("code", {}).get("git") or spec.get("code", {}).get("bundle"):
         return "code"
-    return "environment" if spec.get("environment") else None
+    return "environment" if _built(spec) else None
 
 
 def note_runs(job: Job, runs: Iterable[Run]) -> None:
     """What new runs of the job, or of others of the same file, are made of; in the transaction that creates them."""
     if not needs_preparation(job.spec):
         return
-    rule, bundle = job.spec.get("environment"), job.spec.get("code", {}).get("bundle")
+    rule, bundle = _built(job.spec), job.spec.get("code", {}).get("bundle")
     environment = environments.ask_for(job.project, job.cluster, rule) if rule else None
     if bundle:
         Bundle.objects.filter(project=job.project, sha256=bundle).update(last_used_at=timezone.now())

@@ -52,11 +52,14 @@ def why_not(run: Run, executor: Executor) -> Why | None:
 
 def _unsupported(job: Job, executor: Executor) -> str | None:
     spec, cache = job.spec, data.configured(job.cluster_id).cache_dir
-    code = spec.get("code", {})
+    code, environment = spec.get("code", {}), spec.get("environment", {})
+    packages = environment.get("requirements") or environment.get("digest")
     wanted = (
         (code.get("git"), executor.supports_git, "code from git"),
         (code.get("bundle"), executor.supports_bundles, "uploaded code"),
-        (spec.get("environment"), executor.supports_environments, "an environment of its own"),
+        (packages, executor.supports_environments, "an environment of its own"),
+        (environment.get("modules"), executor.supports_modules, "modules (EVENKEEL_MODULES is not set)"),
+        (environment.get("image"), executor.supports_containers, "an image (EVENKEEL_CONTAINER_TOOL is not set)"),
         (spec.get("secrets"), executor.supports_secrets, "secrets"),
         (_fetches_data(spec), cache, "data by URL (EVENKEEL_DATA_CACHE_DIR is not set)"),
     )

@@ -171,6 +171,9 @@ class LaunchRequest:
     #: Key of the prepared environment (see Preparation), and whose it is.
     environment: str | None = None
     environment_owner: str | None = None
+    #: The site's own software, loaded where the program starts: modules, or an image that it runs in.
+    modules: tuple[str, ...] = ()
+    image: str | None = None
     secrets: tuple[Secret, ...] = ()
     #: Begin at this checkpoint of another job of the project, unless the job has one of its own.
     resume_job_id: str | None = None
@@ -225,9 +228,19 @@ class ExitInfo:
         return not self.permanent and self.reason not in ("done", "stopped", "time_limit", "not_prepared")
 
 
+@dataclass(frozen=True, slots=True)
+class Software:
+    """The site's own, as its settings have it. `container_tool`: runs programs in images; empty: nothing does."""
+
+    modules: bool = False
+    container_tool: str = ""
+
+
+NO_SOFTWARE = Software()
+
+
 class Executor(Protocol):
     name: str
-    supports_containers: bool
     supports_multi_node: bool
     supports_warm_start: bool
     supports_git: bool
@@ -238,6 +251,14 @@ class Executor(Protocol):
     supports_sharing: bool
     #: Why no job may be started here at all, as a sentence; None where all is well.
     isolation_problem: str | None
+
+    @property
+    def supports_containers(self) -> bool:
+        """Programs run in images, as the site has said that its nodes can."""
+
+    @property
+    def supports_modules(self) -> bool:
+        """The site's modules are loaded, as it has said that its nodes can."""
 
     @property
     def single_trust_mode(self) -> bool:

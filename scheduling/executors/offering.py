@@ -1,17 +1,38 @@
-"""What a node says of the data that it can have (evenkeel.store.offers), as findings."""
+"""What a site offers jobs on its nodes, and what a node says of that (evenkeel.store.offers), as findings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduling.executors.base import Finding
+from scheduling.executors.base import Finding, Software
 
 ROOM_MIB = 1_024  # less free room than this is no cache
 
 
-def data_findings(said: Mapping[str, Any], where: str = "") -> Iterator[Finding]:
+def offer_findings(said: Mapping[str, Any], software: Software, where: str = "") -> Iterator[Finding]:
     """`where`: what stands before the subjects."""
+    installed = said["software"]
+    there = installed.get("modules")
+    fix = "install Environment Modules or Lmod there, or unset EVENKEEL_MODULES"
+    yield _of_software(f"{where}modules", software.modules, there, "EVENKEEL_MODULES=1", fix)
+    tool = software.container_tool
+    others = ", ".join(f"{name} {version}" for name, version in installed.items() if name != "modules")
+    fix = f"install {tool} there, or set EVENKEEL_CONTAINER_TOOL to what all nodes have"
+    yield _of_software(
+        f"{where}images", bool(tool), installed.get(tool) if tool else others, "EVENKEEL_CONTAINER_TOOL", fix, tool
+    )
+    yield from _of_data(said, where)
+
+
+def _of_software(subject: str, offered: bool, there: str | None, setting: str, fix: str, name: str = "") -> Finding:
+    if offered:
+        seen = f"{name} {there}".strip() if there else f"{name or 'they are'} not there"
+        return Finding(subject, bool(there), seen, fix)
+    return Finding(subject, True, f"not offered; {there} is there: {setting} offers it" if there else "none")
+
+
+def _of_data(said: Mapping[str, Any], where: str) -> Iterator[Finding]:
     seen = ", ".join(f"{protocol}://" for protocol in said["urls"]) or "none"
     missing = f"; not installed: {', '.join(said['missing'])}" if said["missing"] else ""
     yield Finding(f"{where}data by URL", True, seen + missing)

@@ -27,8 +27,8 @@ from portal.jobs.services import observation
 from portal.material import preparation, secrets
 from portal.material.claims import belongs_to_project
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import DataEntry
-from scheduling.executors.offering import data_findings
+from scheduling.executors.base import NO_SOFTWARE, DataEntry
+from scheduling.executors.offering import offer_findings
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.test_engines import Examined
@@ -312,14 +312,14 @@ def test_doctor_says_which_data_a_job_may_name(
 
 def test_nodes_say_which_data_they_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = {"urls": [], "missing": ["fsspec"], "cache": "/scratch/n1", "free_mib": 3}
-    by_url, cache = data_findings(full, "n1: ")
+    *_, by_url, cache = offer_findings(full, NO_SOFTWARE, "n1: ")
     assert (by_url.subject, by_url.seen, by_url.ok) == ("n1: data by URL", "none; not installed: fsspec", True)
     assert (cache.seen, cache.ok) == ("/scratch/n1: 3 MiB are free", False)
     said = offers(f"{tmp_path}/%n/data", "n1")
     assert said["cache"] == f"{tmp_path}/n1/data"
     assert said["free_mib"] > 0
     monkeypatch.setattr("evenkeel.store.offers.find_spec", lambda name: name == "fsspec" or None)
-    by_url, cache = data_findings(offers("", "n1"))
+    *_, by_url, cache = offer_findings(offers("", "n1"), NO_SOFTWARE)
     assert by_url.seen == "file://; not installed: adlfs, gcsfs, paramiko, s3fs"
     assert cache.seen == "none: jobs cannot name data by URL until EVENKEEL_DATA_CACHE_DIR is set"
 

@@ -31,6 +31,7 @@ from evenkeel.runner.processes import (
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
 from evenkeel.runner.samples import Sampler
 from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.software import SoftwareUnavailable, with_software
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.storing import Storing
 from evenkeel.runner.verdict import Order, Verdict, judge
@@ -128,6 +129,7 @@ class Runner:
         try:
             self._bring_data()
             self._settle_checkpoint()
+            self._spec = with_software(self._spec, self._dir)
             self._workers = self._start_workers()
         except StoreError as error:
             self._finish(self._not_gathered(f"the checkpoint to begin with cannot be had: {error}"))
@@ -137,6 +139,9 @@ class Runner:
                 "data_unavailable", str(error), permanent=error.permanent, nodes_fault=error.nodes_fault or None
             )
             self._finish(self._not_gathered(verdict))
+            return
+        except SoftwareUnavailable as error:
+            self._finish(self._not_gathered(Verdict("launch_failed", str(error), permanent=True)))
             return
         except (NodesMissing, GivenUp) as error:
             self._finish(self._not_gathered(str(error)))

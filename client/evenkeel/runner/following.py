@@ -22,6 +22,7 @@ from evenkeel.runner.leading import HEAD_FILE, JOIN_S, SILENCE_S
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, signal_quietly
 from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.software import SoftwareUnavailable, with_software
 from evenkeel.runner.spec import LaunchSpec, Place
 from evenkeel.runner.storing import Terms, bring_elsewhere, forget_checkpoints
 from evenkeel.runner.workers import Worker, start_workers
@@ -71,7 +72,10 @@ class FollowingRunner:
             return
         self._listener = Listener(self._own / "sdk", self._spec.workers, place.first_rank)
         try:
+            self._spec = with_software(self._spec, self._dir)
             self._workers = start_workers(self._spec, self._dir / "logs", False, self._secrets, place)
+        except SoftwareUnavailable as error:
+            self._channel.send({"kind": "failed", "text": f"{error} ({self._node})"})
         except OSError as error:
             self._channel.send({"kind": "failed", "text": f"the program could not be started on {self._node}: {error}"})
         self._watch()

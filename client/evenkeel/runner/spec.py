@@ -71,6 +71,11 @@ class LaunchSpec:
     engine_picks_devices: bool = False  # which GPUs it is comes in the runner's own CUDA_VISIBLE_DEVICES
     checkpoint_store: Mapping[str, Any] | None = None  # scheduling.executors.base.CheckpointStore; None: there is none
     data: Mapping[str, Any] | None = None  # scheduling.executors.base.Data, and project_key; None: it names none
+    modules: Sequence[str] = ()  # of the site, to be loaded before workers start
+    image: str | None = None  # that the program runs in, by `container_tool`
+    container_tool: str = ""
+    container: Sequence[str] = ()  # what stands before the program's words then
+    starts_cold: bool = False
     lease_s: float | None = None  # without the portal's answer for so long it checkpoints and stops; None: never
 
     @classmethod
@@ -124,14 +129,15 @@ class LaunchSpec:
         return "".join(f"[evenkeel] {line}\n" for line in lines)
 
     def words(self) -> list[str]:
-        """The program as words: a shell line without shell syntax is one program with its arguments."""
-        if self.shell and _PLAIN_SHELL_LINE.fullmatch(self.argv[0].strip()):
+        """The program as words: a shell line without shell syntax is one program with its arguments. What is there in
+        an image is not known here."""
+        if self.shell and not self.container and _PLAIN_SHELL_LINE.fullmatch(self.argv[0].strip()):
             words = shlex.split(self.argv[0])
             return words if "=" not in words[0] and shutil.which(words[0], path=self.environment["PATH"]) else []
         return [] if self.shell else self.argv
 
     def command(self) -> list[str]:
-        return self.words() or ["/bin/sh", "-c", self.argv[0]]
+        return [*self.container, *(self.words() or ["/bin/sh", "-c", self.argv[0]])]
 
     def worker_environment(self, local_rank: int, place: Place) -> dict[str, str]:
         given = (
@@ -159,6 +165,8 @@ class LaunchSpec:
     def python_arguments(self) -> list[str] | None:
         """Arguments of the interpreter if the program is a script or module of this very interpreter
         that an already running one can take over; otherwise None."""
+        if self.modules or self.image or self.starts_cold:
+            return None
         words = self.words()
         if not words or not _is_this_python(words[0], self.environment["PATH"]):
             return None

@@ -1,4 +1,4 @@
-"""Which data of URLs a node can have: the drivers that are installed, and its cache."""
+"""What a node can give jobs: data of URLs (the drivers that are installed, and its cache), and the site's software."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.software import installed
 from evenkeel.store import DATA_PROTOCOLS
 
 
@@ -18,6 +19,7 @@ def offers(cache_dir: str, node: str) -> dict[str, Any]:
         "urls": [protocol for protocol, module in DATA_PROTOCOLS.items() if there and module not in lacking],
         "missing": sorted(lacking) if there else ["fsspec"],
         "cache": cache_dir.replace("%n", node),
+        "software": installed(),
     }
     if cache_dir:
         place = Path(found["cache"])

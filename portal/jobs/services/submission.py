@@ -19,6 +19,7 @@ from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
 from portal.jobs import checkpoint_store, events, wakeups
+from portal.jobs.clusters import engine_of
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
 from portal.jobs.models import (
@@ -124,6 +125,7 @@ class Understood:
         """Raises Problems naming the fields that it cannot have there."""
         file = self.job_file
         _check_start(self.start, cluster)
+        _check_software(file, cluster)
         partition = choose_partition(self.project, cluster, file.partition)
         placed: dict[str, Any] = {"cluster": cluster, "cluster_choice": choice, "qos": self.qos, "partition": partition}
         placed |= limits_of(file, partition)
@@ -139,6 +141,17 @@ def _check_start(start: Start | None, cluster: Cluster) -> None:
     if store is None or own is None or store.url != own.url:
         text = f"the checkpoint of #{start.job.number} lies on cluster {start.job.cluster}, not on {cluster}"
         raise Problems([FieldProblem("resume_from.job", text, "other_cluster")])
+
+
+def _check_software(file: JobFile, cluster: Cluster) -> None:
+    """The site's own: what it does not have no waiting brings."""
+    rule, offered = file.environment, engine_of(cluster.pk).software
+    if rule is None:
+        return
+    if rule.modules and not offered.modules:
+        raise Problems([FieldProblem("environment.modules", f"cluster {cluster} has no modules", "not_offered")])
+    if rule.image and not offered.container_tool:
+        raise Problems([FieldProblem("environment.image", f"cluster {cluster} runs no images", "not_offered")])
 
 
 def understand(user: User, job_file: JobFile, *, again: bool = False) -> Understood:

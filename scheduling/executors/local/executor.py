@@ -12,12 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
 from evenkeel.store.offers import offers
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
+    NO_SOFTWARE,
     AcceleratorInfo,
     ExitInfo,
     Fact,
@@ -27,6 +29,7 @@ from scheduling.executors.base import (
     NodeInfo,
     Preparation,
     Progress,
+    Software,
 )
 from scheduling.executors.local import facts, launching, preparing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
@@ -37,7 +40,7 @@ from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.zygotes import Zygotes
-from scheduling.executors.offering import data_findings
+from scheduling.executors.offering import offer_findings
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +57,6 @@ class LocalExecutor:
     noted, one place for all executors of a machine; None: in `data_dir`."""
 
     name = "local"
-    supports_containers = False
     supports_warm_start = True
     supports_sharing = True
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
@@ -71,6 +73,7 @@ class LocalExecutor:
         preload: tuple[str, ...] = PRELOAD,
         cgroup: str = NAME,
         data_cache_dir: str = "",
+        software: Software = NO_SOFTWARE,
         accounts_file: Path | None = None,
     ) -> None:
         if isolation not in ISOLATION:
@@ -87,7 +90,7 @@ class LocalExecutor:
         )
         self._cgroups = Cgroups(find_parents(name=cgroup))
         self._swept: set[Path] = set()
-        self._data_cache_dir = data_cache_dir
+        self._data_cache_dir, self._software = data_cache_dir, software
 
     def _find_isolation_problem(self, separate: bool) -> str | None:
         if separate and os.geteuid() != 0:
@@ -98,6 +101,17 @@ class LocalExecutor:
     def single_trust_mode(self) -> bool:
         """Everything runs as one user: a job can read what the portal can."""
         return not self._accounts.separate
+
+    @property
+    def supports_containers(self) -> bool:
+        return bool(self._software.container_tool)
+
+    @property
+    def supports_modules(self) -> bool:
+        return self._software.modules
+
+    def _amended(self, content: dict[str, Any]) -> dict[str, Any]:
+        return content | {"container_tool": self._software.container_tool}
 
     # The executor contract
 
@@ -121,7 +135,7 @@ class LocalExecutor:
                 with _as_executor_error("prepare"):
                     launching.make_cache_dir(request.data, account)
                 with _as_executor_error("prepare"), account.files():
-                    launching.prepare(self._layout, request, devices, epoch_dir)
+                    launching.prepare(self._layout, request, devices, epoch_dir, self._amended)
                 with _as_executor_error("begin"):
                     self._layout.begin(record.run_id, request.epoch)
                 with _as_executor_error("start"):
@@ -198,7 +212,7 @@ class LocalExecutor:
         words = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
         fix = "install the NVIDIA driver, or declare virtual ones: EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6"
         yield Finding("accelerators", bool(counts), words or "there are none", fix)
-        yield from data_findings(offers(self._data_cache_dir, socket.gethostname()))
+        yield from offer_findings(offers(self._data_cache_dir, socket.gethostname()), self._software)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
         return list(check_node(self._layout, self.inventory(), wish))

@@ -16,8 +16,8 @@ import evenkeel
 from evenkeel.runner.files import create_private
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding, NodeCheck
-from scheduling.executors.offering import data_findings
+from scheduling.executors.base import NO_SOFTWARE, Finding, NodeCheck, Software
+from scheduling.executors.offering import offer_findings
 from scheduling.executors.ray.inventory import (
     TYPE_LABEL,
     UNKNOWN_TYPE,
@@ -34,7 +34,14 @@ MAX_SKEW_S = 2.0
 Row = Mapping[str, Any]
 
 
-def examine(link: Link, own: Path, api_url: str, store_module: str = "", data_cache_dir: str = "") -> Iterator[Finding]:
+def examine(
+    link: Link,
+    own: Path,
+    api_url: str,
+    store_module: str = "",
+    data_cache_dir: str = "",
+    software: Software = NO_SOFTWARE,
+) -> Iterator[Finding]:
     """One finding after another; the first that makes the rest pointless ends it."""
     yield from _files(link)
     try:
@@ -56,7 +63,7 @@ def examine(link: Link, own: Path, api_url: str, store_module: str = "", data_ca
         "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
     )
     yield from _gpus(living)
-    yield from _probe(link, own, api_url, store_module, data_cache_dir)
+    yield from _probe(link, own, api_url, store_module, data_cache_dir, software)
 
 
 def _files(link: Link) -> Iterator[Finding]:
@@ -88,7 +95,12 @@ def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
 
 
 def check_node(
-    link: Link, own: Path, wish: NodeCheck, store_module: str, data_cache_dir: str = ""
+    link: Link,
+    own: Path,
+    wish: NodeCheck,
+    store_module: str,
+    data_cache_dir: str = "",
+    software: Software = NO_SOFTWARE,
 ) -> Iterator[Finding]:
     """Of one node: what Ray declares of it, and what it says of itself."""
     began = time.monotonic()
@@ -101,7 +113,8 @@ def check_node(
     yield Finding("GPUs", True, f"{len(info.accelerators)} × {info.accelerators[0].type}")
     left_s = max(2.0, wish.timeout_s - (time.monotonic() - began) - 1.0)
     prefix = f"node {row['name']}"
-    for finding in _probe(link, own, wish.api_url, store_module, data_cache_dir, left_s, only=str(row["id"])):
+    found = _probe(link, own, wish.api_url, store_module, data_cache_dir, software, left_s, only=str(row["id"]))
+    for finding in found:
         subject = finding.subject.removeprefix(prefix).removeprefix(": ") or "answer"
         bare = subject == "PyTorch" and not finding.ok  # it runs commands
         yield replace(finding, subject=subject, ok=finding.ok or bare, known=not bare)
@@ -113,6 +126,7 @@ def _probe(
     api_url: str,
     store_module: str,
     data_cache_dir: str,
+    software: Software,
     timeout_s: float = PROBE_TIMEOUT_S,
     only: str | None = None,
 ) -> Iterator[Finding]:
@@ -135,7 +149,7 @@ def _probe(
             if store_module and gpu_count(node) and "problem" not in node:
                 yield _driver(node, store_module)
             if gpu_count(node) and "data" in node:
-                yield from data_findings(node["data"], f"node {node['name']}: ")
+                yield from offer_findings(node["data"], software, f"node {node['name']}: ")
     finally:
         for path in own.glob(f"{nonce}*"):
             path.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from evenkeel.runner.spec import END_OF_LEASE_S
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
+    NO_SOFTWARE,
     ExitInfo,
     Fact,
     Finding,
@@ -27,6 +28,7 @@ from scheduling.executors.base import (
     NodeInfo,
     Preparation,
     Progress,
+    Software,
 )
 from scheduling.executors.local import facts, launching, preparing, storage
 from scheduling.executors.local.accounts import Account
@@ -58,7 +60,6 @@ class RayExecutor:
     declared, and jobs train on processors. `store_module`: what nodes must have for their checkpoint store."""
 
     name = "ray"
-    supports_containers = False
     supports_multi_node = True
     supports_warm_start = False
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
@@ -81,6 +82,7 @@ class RayExecutor:
         emulated: bool = False,
         store_module: str = "",
         data_cache_dir: str = "",
+        software: Software = NO_SOFTWARE,
         fence_s: float | None = None,
         lease_s: float | None = LEASE_S,
     ) -> None:
@@ -97,7 +99,15 @@ class RayExecutor:
         self.connection = Connection(address, namespace, node_address, tls_cert, tls_key, tls_ca, token_file)
         self._link = Link(here.own, self.connection)
         self._fence_s, self._lease_s, self._emulated = fence_s, lease_s, emulated
-        self._store_module, self._data_cache_dir = store_module, data_cache_dir
+        self._store_module, self._data_cache_dir, self._software = store_module, data_cache_dir, software
+
+    @property
+    def supports_containers(self) -> bool:
+        return bool(self._software.container_tool)
+
+    @property
+    def supports_modules(self) -> bool:
+        return self._software.modules
 
     # The executor contract
 
@@ -116,7 +126,7 @@ class RayExecutor:
             self._layout.remember(record)
             self._end_earlier(record, request.epoch)
             epoch_dir = self._layout.epoch_dir(record, request.epoch)
-            write_plan(self._layout, request, epoch_dir, places, nodes, self._lease_s)
+            write_plan(self._layout, request, epoch_dir, places, nodes, self._lease_s, self._software)
             self._records.remember(record.run_id, request.epoch, places)
             actors = self._link.ask("launch", LAUNCH_TIMEOUT_S, **self._of(record, request.epoch, places))
             named = [replace(place, actor_id=actor) for place, actor in zip(places, actors, strict=True)]
@@ -185,10 +195,12 @@ class RayExecutor:
         self._link.end()
 
     def examine(self, api_url: str) -> Iterable[Finding]:
-        return examine(self._link, self._layout.own, api_url, self._store_module, self._data_cache_dir)
+        return examine(self._link, self._layout.own, api_url, self._store_module, self._data_cache_dir, self._software)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
-        found = list(check_node(self._link, self._layout.own, wish, self._store_module, self._data_cache_dir))
+        found = list(
+            check_node(self._link, self._layout.own, wish, self._store_module, self._data_cache_dir, self._software)
+        )
         return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
 
     # Launching

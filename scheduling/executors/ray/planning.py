@@ -13,7 +13,7 @@ from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.hosting import PLAN
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import AcceleratorInfo, LaunchRequest, NodeInfo
+from scheduling.executors.base import AcceleratorInfo, LaunchRequest, NodeInfo, Software
 from scheduling.executors.local import launching
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout
@@ -46,13 +46,14 @@ def write_plan(
     places: Sequence[Place],
     nodes: Nodes,
     lease_s: float | None,
+    software: Software,
 ) -> None:
     """Everything that hosts and runners read; the first host makes `launch.json` of the plan."""
     devices = [nodes[place.name][1].accelerators[index] for place in places for index in request.placement[place.name]]
     try:
         launching.make_job_dir(layout, request.job_id, Account(None))
         (epoch_dir / "launch.json").unlink(missing_ok=True)  # of an attempt that did not get its GPUs
-        more = _beyond_one_machine(places, devices, lease_s)
+        more = _beyond_one_machine(places, devices, lease_s) | {"container_tool": software.container_tool}
         launching.prepare(layout, request, devices, epoch_dir, partial(_amended, more=more), PLAN)
         if request.secrets:
             secrets = json.dumps([asdict(secret) for secret in request.secrets])

@@ -15,7 +15,7 @@ from typing import Any
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, NodeCheck
-from scheduling.executors.offering import data_findings
+from scheduling.executors.offering import offer_findings
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
@@ -227,4 +227,4 @@ def _judge(
         yield finding(subject, [one for one in found if key in one], key, well, fix)
     for one in found:
         if "data" in one:
-            yield from data_findings(one["data"], f"{one['node']}: ")
+            yield from offer_findings(one["data"], options.software, f"{one['node']}: ")

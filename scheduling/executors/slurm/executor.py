@@ -40,7 +40,7 @@ class SlurmExecutor:
     """`shared_dir` lies under the same path on the portal's machine and on every node. `options`: see Options."""
 
     name = "slurm"
-    supports_containers = supports_warm_start = supports_sharing = False
+    supports_warm_start = supports_sharing = False
     supports_multi_node = True
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
     isolation_problem: str | None = None
@@ -52,6 +52,14 @@ class SlurmExecutor:
         self._notes = Notes(self._layout.own)
         self._options = Options(**options)
         self._commands = Commands(self._options.conf, self._options.command_timeout_s)
+
+    @property
+    def supports_containers(self) -> bool:
+        return bool(self._options.software.container_tool)
+
+    @property
+    def supports_modules(self) -> bool:
+        return self._options.software.modules
 
     # The executor contract
 

@@ -120,6 +120,7 @@ def _amended(
         "nodes": nodes if len(parts) > 1 else [],
         "engine_picks_devices": not options.emulated,
         "lease_s": options.lease_s,
+        "container_tool": options.software.container_tool,
         # Processes are counted per account, and on the nodes that is everybody's.
         "limits": {name: value for name, value in content["limits"].items() if name != "nproc"},
         "limits_in_words": "",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.base import NO_SOFTWARE, Software
 
 PLACEMENTS = ("nodes", "delegate")
 _NAME = re.compile(r"[\w.@+-]{0,64}")
@@ -32,6 +33,7 @@ class Options:
     emulated: bool = False
     store_module: str = ""  # which nodes must have for their checkpoint store; empty: none beside the client
     data_cache_dir: str = ""  # where nodes keep data of URLs, with `%n`; empty: nowhere
+    software: Software = NO_SOFTWARE
     gpu_memory_mib: int = 0
     lease_s: float = 600.0
     skew_s: float = 30.0

@@ -1,0 +1,151 @@
+"""The site's own software for a program: modules that are loaded, an image that it runs in.
+
+Modules are those of Environment Modules or Lmod; they change the variables of the workers, and nothing of the runner's.
+In an image the program finds its job's directories under the paths that they have outside, and the SDK of this runner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import evenkeel
+from evenkeel.runner.spec import LaunchSpec
+
+LOAD_S, LOOK_S = 120.0, 10.0
+TOOLS = ("apptainer", "singularity", "ch-run")
+#: Of the shell that loaded them, and of the portal: what modules say of these is not passed on.
+_KEPT = ("EVENKEEL_", "CUDA_VISIBLE_DEVICES", "PWD", "OLDPWD", "SHLVL", "_=")
+#: Of the site's own way, or where Lmod's and Environment Modules' packages put it.
+_DEFINE = """
+for init in "${MODULESHOME:-/nowhere}/init/bash" /etc/profile.d/lmod.sh /etc/profile.d/modules.sh \\
+    /usr/share/lmod/lmod/init/bash /usr/share/modules/init/bash; do
+  if [ -r "$init" ]; then . "$init" >/dev/null 2>&1; break; fi
+done
+type module >/dev/null 2>&1 || { echo "this node has no module command" >&2; exit 1; }
+"""
+#: Names are arguments: no shell reads them as text.
+_LOAD = _DEFINE + 'module load "$@" >&2 && exec env -0'
+_STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Of the host's software: in an image they name what is not there, or what is another's.
+_OF_HOST = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH", "PYTHONHOME")
+
+
+class SoftwareUnavailable(Exception):
+    """A module or image cannot be had; in words for people."""
+
+
+def with_software(spec: LaunchSpec, epoch_dir: Path) -> LaunchSpec:
+    """What the job asked for is loaded, or will be around its program. Raises SoftwareUnavailable."""
+    if spec.modules:
+        spec = replace(spec, environment=_loaded(spec), modules=(), starts_cold=True)
+    if spec.image:
+        spec = _in_image(spec, spec.image, epoch_dir)
+    return spec
+
+
+def _loaded(spec: LaunchSpec) -> dict[str, str]:
+    names = " ".join(spec.modules)
+    try:
+        done = _bash(_LOAD, list(spec.modules), spec.environment, LOAD_S)
+    except subprocess.TimeoutExpired:
+        raise SoftwareUnavailable(f"loading {names} took more than {LOAD_S:g} s") from None
+    if done.returncode != 0:
+        said = " ".join(done.stderr.decode(errors="replace").split())[-400:]
+        raise SoftwareUnavailable(f"{names} cannot be loaded: {said or f'exit code {done.returncode}'}")
+    pairs = (line.partition("=") for line in done.stdout.decode(errors="replace").split("\0") if line)
+    found = {name: value for name, _, value in pairs if not f"{name}=".startswith(_KEPT)}
+    asked = {name: value for name, value in spec.env.items() if name not in _OF_HOST}
+    return spec.environment | found | asked
+
+
+def _bash(script: str, arguments: list[str], environment: Mapping[str, str], limit_s: float) -> Any:
+    kept = {name: os.environ[name] for name in ("MODULESHOME", "MODULEPATH") if name in os.environ}
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-c", script, "modules", *arguments],
+        env=kept | dict(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limit_s,
+        check=False,
+    )
+
+
+def _in_image(spec: LaunchSpec, image: str, epoch_dir: Path) -> LaunchSpec:
+    if image.startswith("/") and not Path(image).exists():
+        raise SoftwareUnavailable(f"the image {image} is not on this node")
+    if shutil.which(spec.container_tool, path=spec.environment["PATH"]) is None:
+        raise SoftwareUnavailable(f"{spec.container_tool or 'a tool for containers'} is not installed on this node")
+    sdk = _copy_sdk(epoch_dir)
+    hosts = {name for name in _OF_HOST if name not in spec.env}
+    environment = {name: value for name, value in spec.environment.items() if name not in hosts}
+    environment = {"PATH": _STANDARD_PATH, "PYTHONPATH": str(sdk)} | environment
+    tool = shutil.which(spec.container_tool, path=spec.environment["PATH"]) or spec.container_tool
+    prefix = command_in(spec.container_tool, tool, image, spec.workdir, _places(spec, epoch_dir), gpus=_has_gpus(spec))
+    return replace(spec, environment=environment, container=prefix, image=None, starts_cold=True)
+
+
+def _copy_sdk(epoch_dir: Path) -> Path:
+    """The client alone, without what else lies beside it; the nodes of a run share the directory."""
+    there, draft = epoch_dir / "python", epoch_dir / f".python-{socket.gethostname()}-{os.getpid()}"
+    if not there.exists():
+        unneeded = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(Path(evenkeel.__file__).parent, draft / "evenkeel", ignore=unneeded)
+        try:
+            draft.rename(there)
+        except OSError:  # another node was faster
+            shutil.rmtree(draft, ignore_errors=True)
+    return there
+
+
+def command_in(kind: str, tool: str, image: str, workdir: str, places: Iterable[str], *, gpus: bool) -> list[str]:
+    """What stands before the program. `ch-run` executes the program in its own place, the others wait for it and hand
+    signals and exit code on."""
+    if kind == "ch-run":
+        binds = [word for place in places for word in ("--bind", place)]
+        return [tool, *binds, "--cd", workdir, image, "--"]
+    binds = [word for place in places for word in ("--bind", place)]
+    return [tool, "exec", *(["--nv"] if gpus else []), "--no-home", *binds, "--pwd", workdir, image]
+
+
+def _has_gpus(spec: LaunchSpec) -> bool:
+    return bool(spec.cuda_visible_devices)
+
+
+def _places(spec: LaunchSpec, epoch_dir: Path) -> list[str]:
+    """Directories of the job, none within another: its own, where it starts, and what EVENKEEL_ variables name."""
+    named = [value for name, value in spec.environment.items() if name.startswith("EVENKEEL_")]
+    there = {Path(value) for value in named if value.startswith("/") and Path(value).exists()}
+    there |= {Path(spec.workdir), epoch_dir}
+    folders = {place if place.is_dir() else place.parent for place in there}
+    outer = [place for place in folders if not any(other in place.parents for other in folders)]
+    return sorted(map(str, outer))
+
+
+def installed() -> dict[str, str]:
+    """What of all this a node has, with versions: `modules`, and the tools for images."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = _bash(_DEFINE + "module --version 2>&1", [], dict(os.environ), LOOK_S)
+        if done.returncode == 0:
+            found["modules"] = _first_line(done.stdout)
+    for tool in TOOLS:
+        if path := shutil.which(tool):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                done = subprocess.run(
+                    [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_S, check=False
+                )
+                found[tool] = _first_line(done.stdout or done.stderr)
+    return found
+
+
+def _first_line(said: bytes) -> str:
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    return lines[0][:100] if lines else "of an unknown version"

@@ -1,0 +1,186 @@
+"""The site's modules and images around programs: real ones, where they can be installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evenkeel.runner.software import SoftwareUnavailable, command_in, installed, with_software
+from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.workers import free_port
+
+from tests.client.test_runner import SLOW, Portal, exit_of, launch, until
+from tests.site_software import make_image, make_modules, need_charliecloud, need_modules
+
+TRAIN = """
+import os, evenkeel
+print("image:", open("/etc/which-image").read().strip(), "in", os.getcwd(), flush=True)
+with evenkeel.training() as run:
+    for step in run.steps():
+        run.save({"step": step})
+"""
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    made = Portal(free_port())
+    made.up()
+    yield made
+    made.down()
+
+
+def log_of(place: Path) -> str:
+    return (place / "epoch" / "logs" / "rank0.log").read_text()
+
+
+class TestModules:
+    @pytest.fixture(autouse=True)
+    def modules(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        need_modules()
+        monkeypatch.setenv("MODULEPATH", str(make_modules(tmp_path / "site", "solver", "mesher")))
+
+    def test_what_they_set_reaches_the_program(self, tmp_path: Path, portal: Portal) -> None:
+        line = 'tell; echo "$SITE_LIBRARY, steps $EVENKEEL_TOTAL_STEPS"'
+        runner = launch(tmp_path, portal, argv=[line], shell=True, modules=["mesher", "solver"])
+        assert runner.wait(60) == 0
+        assert exit_of(tmp_path)["reason"] == "done"
+        said = log_of(tmp_path)
+        assert "told by solver" in said  # the last that was loaded comes first
+        assert "of solver, steps 100000" in said  # the portal's own variables are its own
+
+    def test_what_the_job_sets_itself_goes_before(self, tmp_path: Path, portal: Portal) -> None:
+        own = {"SITE_LIBRARY": "my own"}
+        runner = launch(
+            tmp_path, portal, argv=["echo $SITE_LIBRARY"], shell=True, modules=["solver"], env=own, environment=own
+        )
+        assert runner.wait(60) == 0
+        assert "my own" in log_of(tmp_path)
+
+    def test_one_that_is_not_there_ends_the_launch_in_its_own_words(self, tmp_path: Path, portal: Portal) -> None:
+        assert launch(tmp_path, portal, modules=["solver", "nowhere/1.0"]).wait(60) == 0
+        ended = exit_of(tmp_path)
+        assert (ended["reason"], ended["permanent"]) == ("launch_failed", True)
+        assert "nowhere/1.0" in ended["message"]
+
+    @pytest.mark.parametrize("name", ["$(touch {place}/done)", "a; touch {place}/done", "`touch {place}/done`"])
+    def test_names_are_no_shell_text(self, tmp_path: Path, portal: Portal, name: str) -> None:
+        assert launch(tmp_path, portal, modules=[name.format(place=tmp_path)]).wait(60) == 0
+        assert not (tmp_path / "done").exists()
+
+    def test_a_node_says_that_it_has_them(self) -> None:
+        assert "Modules" in installed()["modules"]
+
+
+def test_a_node_without_modules_says_so(tmp_path: Path, portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bash").write_text('#!/bin/sh\necho "this node has no module command" >&2\nexit 1\n')
+    (tmp_path / "bin" / "bash").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert "modules" not in installed()
+
+
+class TestImages:
+    @pytest.fixture(autouse=True)
+    def tool(self) -> None:
+        need_charliecloud()
+
+    @pytest.fixture
+    def image(self, tmp_path_factory: pytest.TempPathFactory) -> str:
+        return str(make_image(tmp_path_factory.mktemp("images") / "small"))
+
+    def in_image(self, image: str, **more: Any) -> dict[str, Any]:
+        variables = {"USER": "somebody", "EVENKEEL_TOTAL_STEPS": "40", "EVENKEEL_CHECKPOINT_EVERY": "20"}
+        return {"image": image, "container_tool": "ch-run", "environment": variables} | more
+
+    def test_a_program_trains_in_one_with_the_sdk(self, tmp_path: Path, portal: Portal, image: str) -> None:
+        argv = ["python", "-c", TRAIN]
+        runner = launch(tmp_path, portal, **self.in_image(image, argv=argv))
+        assert runner.wait(60) == 0
+        assert exit_of(tmp_path)["reason"] == "done", log_of(tmp_path)
+        assert f"image: the test's in {tmp_path}" in log_of(tmp_path)
+        assert portal.reports[-1]["sdk"] is True
+
+    def test_exit_codes_and_shell_lines_are_those_of_the_program(
+        self, tmp_path: Path, portal: Portal, image: str
+    ) -> None:
+        runner = launch(tmp_path, portal, **self.in_image(image, argv=["cat /etc/which-image; exit 7"], shell=True))
+        assert runner.wait(60) == 0
+        ended = exit_of(tmp_path)
+        assert (ended["reason"], ended["exit_code"]) == ("user_error", 7)
+        assert "the test's" in log_of(tmp_path)
+
+    def test_it_is_stopped_and_killed_as_any_program_is(self, tmp_path: Path, portal: Portal, image: str) -> None:
+        places = [tmp_path / name for name in ("stopped", "killed")]
+        for place in places:
+            place.mkdir()
+        endless = {"EVENKEEL_TOTAL_STEPS": "1000000"}
+        given = self.in_image(image, argv=["python", "-c", SLOW])
+        given["environment"] |= endless
+        runners = [launch(place, portal, **given, run_id=place.name) for place in places]
+        until(lambda: all((place / "epoch" / "runner.json").exists() for place in places))
+        until(lambda: {one["path"].split("/")[4] for one in portal.reports if one.get("step")} == {"stopped", "killed"})
+        (places[0] / "epoch" / "stop").touch()
+        runners[1].send_signal(10)
+        assert [runner.wait(60) for runner in runners] == [0, 0]
+        assert [exit_of(place)["reason"] for place in places] == ["stopped", "signal"]
+
+    def test_one_that_is_not_there_is_named(self, tmp_path: Path, portal: Portal) -> None:
+        assert launch(tmp_path, portal, **self.in_image("/nowhere/image")).wait(60) == 0
+        ended = exit_of(tmp_path)
+        assert (ended["reason"], ended["permanent"]) == ("launch_failed", True)
+        assert ended["message"] == "the image /nowhere/image is not on this node"
+
+    def test_a_node_says_that_it_has_the_tool(self) -> None:
+        assert installed()["ch-run"]
+
+
+def spec_of(place: Path, **changes: Any) -> LaunchSpec:
+    (place / "epoch" / "sdk").mkdir(parents=True)
+    content: dict[str, Any] = {
+        "job_id": "j1", "run_id": "r1", "epoch": 1, "argv": ["python", "train.py"], "shell": False,
+        "workdir": str(place), "workers": 1, "cuda_visible_devices": "GPU-1", "env": {}, "total_steps": 1,
+        "max_duration_s": None, "memory_mib": None, "api_url": "", "report_interval_s": 1.0, "limits": {},
+        "log_bytes": 1, "secret_variables": [], "emulated_devices": "", "pace_steps_per_s": None,
+        "limits_in_words": "", "gpu_sharing": "", "container_tool": "apptainer", "image": str(place),
+        "environment": {"PATH": str(place / "bin"), "VIRTUAL_ENV": "/x", "LD_LIBRARY_PATH": "/y",
+                        "EVENKEEL_SDK_DIR": str(place / "epoch" / "sdk")},
+    }  # fmt: skip
+    return LaunchSpec(**(content | changes))
+
+
+def test_apptainer_is_asked_for_the_devices_and_the_jobs_directories(tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "apptainer"
+    tool.parent.mkdir()
+    tool.touch(mode=0o755)
+    found = with_software(spec_of(tmp_path), tmp_path / "epoch")
+    asked = [str(tool), "exec", "--nv", "--no-home", "--bind", str(tmp_path), "--pwd", str(tmp_path), str(tmp_path)]
+    assert found.command() == [*asked, "python", "train.py"]
+    assert found.environment["PATH"].startswith("/usr/local/sbin:")
+    assert not {"VIRTUAL_ENV", "LD_LIBRARY_PATH"} & found.environment.keys()
+    assert (tmp_path / "epoch" / "python" / "evenkeel" / "__init__.py").exists()
+    assert found.environment["PYTHONPATH"] == str(tmp_path / "epoch" / "python")
+    assert found.python_arguments() is None
+    assert "--nv" not in command_in("apptainer", "apptainer", "i", "/", [], gpus=False)
+
+
+def test_what_the_job_sets_itself_holds_in_the_image(tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "apptainer"
+    tool.parent.mkdir()
+    tool.touch(mode=0o755)
+    own = {"LD_LIBRARY_PATH": "/opt/lib"}
+    spec = spec_of(tmp_path, env=own)
+    found = with_software(spec.with_variables(own), tmp_path / "epoch")
+    assert found.environment["LD_LIBRARY_PATH"] == "/opt/lib"
+
+
+def test_a_node_without_the_tool_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SoftwareUnavailable, match="apptainer is not installed on this node"):
+        with_software(spec_of(tmp_path), tmp_path / "epoch")
+
+
+def test_without_either_nothing_changes(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, image=None, argv=[sys.executable, "train.py"])
+    assert with_software(spec, tmp_path / "epoch") is spec
