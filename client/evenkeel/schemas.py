@@ -357,9 +357,14 @@ class EnvironmentRef(TypedDict):
     state: Literal["building", "ready", "failed"]
 
 
+Module: TypeAlias = str
+
+
 class EnvironmentRule(TypedDict):
     requirements: NotRequired[str | None]
     digest: NotRequired[str | None]
+    modules: NotRequired[list[Module]]
+    image: NotRequired[str | None]
 
 
 class Examination(TypedDict):

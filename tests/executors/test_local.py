@@ -34,6 +34,7 @@ from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import DeathsContract
 from tests.executors.contract_nodes import NodesContract
 from tests.executors.contract_sharing import SharingContract
+from tests.executors.contract_software import SOFTWARE, SoftwareContract
 
 SLEEPER = "import time; time.sleep(600)"
 HARM = {
@@ -56,7 +57,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def executor(place: Path) -> Iterator[LocalExecutor]:
-    made = LocalExecutor(place / "data", "titan_xp:6", preload=("colorsys",), warm_idle_s=120)
+    made = LocalExecutor(place / "data", "titan_xp:6", preload=("colorsys",), warm_idle_s=120, software=SOFTWARE)
     yield made
     assert not made.isolation_problem
     made.reap_orphans([], min_age_s=-2.0)
@@ -126,7 +127,7 @@ class TestLocalNodes(OnLocal, NodesContract):
         made.reap_orphans([], min_age_s=-2.0)
 
 
-class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract):
+class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract, SoftwareContract):
     def another(self, executor: Executor) -> Executor:
         return LocalExecutor(self.where / "data", "titan_xp:6", warm_start=False)
 

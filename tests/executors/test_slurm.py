@@ -26,6 +26,7 @@ from tests.executors.contract_checks import ChecksContract, examined, wrong
 from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import WAITING, DeathsContract
 from tests.executors.contract_nodes import ADDING, NodesContract
+from tests.executors.contract_software import SOFTWARE, SoftwareContract
 from tests.executors.slurm import slurm as slurm  # a fixture
 
 
@@ -39,7 +40,7 @@ def place() -> Iterator[Path]:
 @pytest.fixture
 def executor(place: Path, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmExecutor]:
     monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
-    made = SlurmExecutor(place / "data", conf=str(slurm.conf), emulated=True)
+    made = SlurmExecutor(place / "data", conf=str(slurm.conf), emulated=True, software=SOFTWARE)
     yield made
     made.reap_orphans([], min_age_s=-2.0)
 
@@ -95,13 +96,16 @@ class TestSlurmEachTime(OnSlurm):
     test_a_sound_node_passes = ChecksContract.test_a_sound_node_passes_its_check
     test_goes_to_its_end = ExecutorContract.test_a_run_goes_to_its_end
     test_launching_twice_starts_once = ExecutorContract.test_launching_twice_starts_once
+    site = SoftwareContract.site
+    test_a_program_trains_in_an_image = SoftwareContract.test_a_program_trains_in_an_image
+    test_modules_are_loaded_for_the_program = SoftwareContract.test_modules_are_loaded_for_the_program
     nodes = NodesContract.nodes
     test_trains_across_two_nodes = NodesContract.test_it_trains_across_two_nodes_of_unlike_size_and_then_on_another_node
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract, ChecksContract):
+class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract, ChecksContract, SoftwareContract):
     # Slurm's own deaths
 
     def test_a_node_daemon_that_is_killed_ends_its_runs_with_a_checkpoint_and_the_node_comes_back(

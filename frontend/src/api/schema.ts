@@ -4295,7 +4295,10 @@ export interface components {
             /** @enum {string} */
             state: "building" | "ready" | "failed";
         };
-        /** @description Packages on top of the portal's own; built once, then kept for all jobs that ask for the same. */
+        /**
+         * @description Packages on top of the portal's own, built once and kept for all jobs that ask for the same; or an image, which
+         *     has all that the program needs. Modules of the site stand alone or beside packages.
+         */
         EnvironmentRule: {
             /**
              * @description Text of a requirements file: packages only, no options.
@@ -4308,6 +4311,17 @@ export interface components {
              * @default null
              */
             digest: string | null;
+            /**
+             * @description Loaded in this order on each node, where the cluster has modules.
+             * @default []
+             */
+            modules: string[];
+            /**
+             * @description Path on the nodes, or an address as docker://, of a container image, where the cluster runs them.
+             * @default null
+             * @example /shared/images/pytorch.sif
+             */
+            image: string | null;
         };
         Estimate: {
             currency: string;

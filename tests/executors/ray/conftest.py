@@ -12,6 +12,7 @@ import pytest
 from scheduling.executors.ray.executor import RayExecutor
 from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.contract import requests_for
+from tests.executors.contract_software import SOFTWARE
 from tests.executors.ray.helpers import Requests
 
 CLUSTER_TIMEOUT_S = 600  # whoever comes first waits for the cluster
@@ -27,6 +28,8 @@ SAMPLE = (
     "test_killing_ends_it_and_can_be_repeated",
     "test_a_job_on_two_nodes_trains_as_one",
     "test_a_sound_node_passes_its_check",
+    "test_a_program_trains_in_an_image",
+    "test_modules_are_loaded_for_the_program",
 )
 
 
@@ -74,4 +77,12 @@ def connect(cluster: RayCluster, fence_s: float = 0.5) -> RayExecutor:
     """Whoever kills a node here knows that it is dead, and need not wait for it."""
     to = cluster.connection
     data = cluster.place / "data"
-    return RayExecutor(data, to.address, to.namespace, node_address=to.node_address, fence_s=fence_s, emulated=True)
+    return RayExecutor(
+        data,
+        to.address,
+        to.namespace,
+        node_address=to.node_address,
+        fence_s=fence_s,
+        emulated=True,
+        software=SOFTWARE,
+    )
