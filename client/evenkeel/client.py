@@ -136,17 +136,20 @@ class Client:
         """What it used of its GPUs, and what is known of its program by type of device."""
         return self.one(schemas.Resources, "GET", f"jobs/{_segment(job)}/resources", params={"points": str(points)})
 
-    def nodes(self) -> list[schemas.Node]:
-        """With who holds each GPU."""
-        return cast("list[schemas.Node]", self._request("GET", "nodes").json())
+    def nodes(self, *, cluster: str | None = None) -> list[schemas.Node]:
+        """Those of one cluster, with who holds each GPU."""
+        query = resources.given(cluster=cluster)
+        return cast("list[schemas.Node]", self._request("GET", "nodes", params=query).json())
 
-    def node(self, name: str) -> schemas.NodeDetail:
+    def node(self, name: str, *, cluster: str | None = None) -> schemas.NodeDetail:
         """One of them, with its jobs, how much of it was held in the last day, what failed on it, and its events."""
-        return self.one(schemas.NodeDetail, "GET", f"nodes/{_segment(name)}")
+        query = resources.given(cluster=cluster)
+        return self.one(schemas.NodeDetail, "GET", f"nodes/{_segment(name)}", params=query)
 
-    def model_types(self) -> list[schemas.ModelType]:
-        """The catalogue, with what is known of each program's throughput."""
-        return cast("list[schemas.ModelType]", self._request("GET", "model-types").json())
+    def model_types(self, *, cluster: str | None = None) -> list[schemas.ModelType]:
+        """The catalogue, with what is known of each program's throughput on the cluster."""
+        query = resources.given(cluster=cluster)
+        return cast("list[schemas.ModelType]", self._request("GET", "model-types", params=query).json())
 
     def cancel(self, job: str) -> schemas.Job:
         return self.one(schemas.Job, "POST", f"jobs/{_segment(job)}/cancel")

@@ -11,8 +11,9 @@ from evenkeel.resources import Resource, given
 class Fairness(Resource):
     """How evenly jobs are slowed."""
 
-    def now(self, *, project: str | None = None) -> schemas.Fairness:
-        return self._client.one(schemas.Fairness, "GET", "fairness", params=given(project=project))
+    def now(self, *, project: str | None = None, cluster: str | None = None) -> schemas.Fairness:
+        query = given(project=project, cluster=cluster)
+        return self._client.one(schemas.Fairness, "GET", "fairness", params=query)
 
     def history(
         self,
@@ -22,8 +23,10 @@ class Fairness(Resource):
         from_at: str | None = None,
         to_at: str | None = None,
         points: int = 200,
+        cluster: str | None = None,
     ) -> Iterator[schemas.FairnessSeries]:
-        filters = given(by=by, project=project, from_at=from_at, to_at=to_at, points=str(points), limit="50")
+        filters = given(by=by, project=project, cluster=cluster, from_at=from_at, to_at=to_at)
+        filters |= {"points": str(points), "limit": "50"}
         return self._client.rows(schemas.FairnessSeries, "fairness/history", filters)
 
     def ended(
@@ -33,6 +36,7 @@ class Fairness(Resource):
         project: str | None = None,
         from_at: str | None = None,
         to_at: str | None = None,
+        cluster: str | None = None,
     ) -> Iterator[schemas.EndedGroup]:
-        filters = given(group_by=group_by, project=project, from_at=from_at, to_at=to_at, limit="200")
+        filters = given(group_by=group_by, project=project, cluster=cluster, from_at=from_at, to_at=to_at, limit="200")
         return self._client.rows(schemas.EndedGroup, "fairness/ended", filters)

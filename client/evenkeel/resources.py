@@ -174,8 +174,9 @@ class Money(Resource):
     def usage_csv(self, by: GroupBy = "project", **filters: str | None) -> str:
         return self._client.send("GET", "usage/export", params={"group_by": by} | given(**filters)).text
 
-    def rates(self) -> Iterator[schemas.Rate]:
-        return self._client.rows(schemas.Rate, "rates")
+    def rates(self, *, cluster: str | None = None) -> Iterator[schemas.Rate]:
+        """Those of one cluster, or all."""
+        return self._client.rows(schemas.Rate, "rates", given(cluster=cluster))
 
     def set_rate(self, wish: Wish) -> schemas.Rate:
         return self._client.one(schemas.Rate, "POST", "rates", json=wish, repeatable=False)
@@ -190,23 +191,30 @@ class Money(Resource):
 class Shares(Resource):
     """Priorities of waiting jobs and what they come from."""
 
-    def priorities(self, *, project: str | None = None) -> Iterator[schemas.Priority]:
-        return (row for page in self.priority_pages(project=project) for row in page["results"])
+    def priorities(self, *, project: str | None = None, cluster: str | None = None) -> Iterator[schemas.Priority]:
+        return (row for page in self.priority_pages(project=project, cluster=cluster) for row in page["results"])
 
-    def priority_pages(self, *, project: str | None = None) -> Iterator[schemas.PriorityPage]:
-        return self._client.pages(schemas.PriorityPage, "priorities", given(project=project, limit="200"))
+    def priority_pages(
+        self, *, project: str | None = None, cluster: str | None = None
+    ) -> Iterator[schemas.PriorityPage]:
+        filters = given(project=project, cluster=cluster, limit="200")
+        return self._client.pages(schemas.PriorityPage, "priorities", filters)
 
     def job_priority(self, job: str) -> schemas.JobPriority:
         return self._client.one(schemas.JobPriority, "GET", f"jobs/{part(job)}/priority")
 
-    def history(self, *, project: str | None = None, days: int = 14) -> Iterator[schemas.ShareCourse]:
-        return self._client.rows(schemas.ShareCourse, "shares/history", given(project=project, days=str(days)))
+    def history(
+        self, *, project: str | None = None, days: int = 14, cluster: str | None = None
+    ) -> Iterator[schemas.ShareCourse]:
+        filters = given(project=project, days=str(days), cluster=cluster)
+        return self._client.rows(schemas.ShareCourse, "shares/history", filters)
 
-    def list(self, *, project: str | None = None) -> Iterator[schemas.Share]:
-        return (row for page in self.pages(project=project) for row in page["results"])
+    def list(self, *, project: str | None = None, cluster: str | None = None) -> Iterator[schemas.Share]:
+        return (row for page in self.pages(project=project, cluster=cluster) for row in page["results"])
 
-    def pages(self, *, project: str | None = None) -> Iterator[schemas.SharePage]:
-        return self._client.pages(schemas.SharePage, "shares", given(project=project, limit="200"))
+    def pages(self, *, project: str | None = None, cluster: str | None = None) -> Iterator[schemas.SharePage]:
+        filters = given(project=project, cluster=cluster, limit="200")
+        return self._client.pages(schemas.SharePage, "shares", filters)
 
 
 class Qos(Resource):
@@ -322,11 +330,12 @@ class Operations(Resource):
     def extend(self, job: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/extend", repeatable=False)
 
-    def idle_rule(self) -> schemas.IdleRule:
-        return self._client.one(schemas.IdleRule, "GET", "idle-rule")
+    def idle_rule(self, *, cluster: str | None = None) -> schemas.IdleRule:
+        return self._client.one(schemas.IdleRule, "GET", "idle-rule", params=given(cluster=cluster))
 
-    def set_idle_rule(self, wish: Wish) -> schemas.IdleRule:
-        return self._client.one(schemas.IdleRule, "PUT", "idle-rule", json=dict(wish))
+    def set_idle_rule(self, wish: Wish, *, cluster: str | None = None) -> schemas.IdleRule:
+        query = given(cluster=cluster)
+        return self._client.one(schemas.IdleRule, "PUT", "idle-rule", json=dict(wish), params=query)
 
     def move(self, job: str, project: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/move", json={"project": project})

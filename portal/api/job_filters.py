@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from accounts.models import Project, User
 from portal.api.inputs import At, Body, PageQuery, Query, Several, Word
-from portal.api.named import named_project
+from portal.api.named import check_cluster, named_project
 from portal.api.shapes.base import JobState
 from portal.jobs.models import LIVE_VALUES, Job
 from portal.jobs.selectors import in_people_states, in_states
@@ -68,6 +68,7 @@ class JobsFilter(_Filters, Body):
 
 
 def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> QuerySet[Job]:
+    check_cluster(query.cluster, _field(query, "cluster"))
     plain = {
         "project": _project(query, user),
         "model_type__name": query.model_type,
@@ -94,8 +95,11 @@ def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> Que
 
 
 def _project(query: _List | JobsFilter, user: User) -> Project | None:
-    field = "filter.project" if isinstance(query, JobsFilter) else "project"
-    return None if query.project is None else named_project(user, query.project, field)
+    return None if query.project is None else named_project(user, query.project, _field(query, "project"))
+
+
+def _field(query: _List | JobsFilter, name: str) -> str:
+    return f"filter.{name}" if isinstance(query, JobsFilter) else name
 
 
 def _with_text(rows: QuerySet[Job], text: str) -> QuerySet[Job]:

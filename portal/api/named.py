@@ -29,14 +29,23 @@ def named_project(user: User, key: str, field: str = "project") -> Project:
 
 def named_cluster(query: ClusterQuery) -> Cluster:
     """Problems where it is none, or retired."""
-    clusters = active_clusters()
     if query.cluster is None:
         return default_cluster()
-    cluster = clusters.filter(name=query.cluster).first()
+    cluster = active_clusters().filter(name=query.cluster).first()
     if cluster is None:
-        there = ", ".join(clusters.values_list("name", flat=True))
-        raise Problems([FieldProblem("cluster", f"is no cluster; there are {there}", "unknown")])
+        raise _no_cluster("cluster")
     return cluster
+
+
+def check_cluster(name: str | None, field: str = "cluster") -> None:
+    """A list of a mistyped cluster would be empty, and nobody would notice. What retired ones had is still listed."""
+    if name and not Cluster.objects.filter(name=name).exists():
+        raise _no_cluster(field)
+
+
+def _no_cluster(field: str) -> Problems:
+    there = ", ".join(active_clusters().values_list("name", flat=True))
+    return Problems([FieldProblem(field, f"is no cluster; there are {there}", "unknown")])
 
 
 def named_node(query: ClusterQuery, name: str) -> Node:

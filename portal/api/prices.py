@@ -23,7 +23,7 @@ from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import At, Body, ClusterQuery, PageQuery, Query, Word
-from portal.api.named import check_accelerator_type, named_cluster, named_project
+from portal.api.named import check_accelerator_type, check_cluster, named_cluster, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -77,6 +77,7 @@ class RatesView(APIView):
     @operation("list_rates", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
     def get(self, request: Request, query: RatesQuery) -> Response:
         """Prices of now, of before and to come, newest first."""
+        check_cluster(query.cluster)
         given = {"resource": query.resource, "accelerator_type": query.accelerator_type, "cluster": query.cluster}
         rows = RateRow.objects.filter(**{name: value for name, value in given.items() if value is not None})
         found, links = take_page(request, rows.filter(*_ended(query)), query, key="id")

@@ -64,7 +64,7 @@ def test_the_queue_is_listed_in_its_order(run: Run, portal: Scripted) -> None:
     jobs = [make_job(3, queue_position=2), make_job(4, hold=hold), make_job(5, queue_position=1)]
     portal["GET jobs"] = PAGE | {"results": jobs}
     lines = run("queue", "--owner", "me").output.splitlines()
-    assert portal.last[0] == "GET jobs?state=queued&ordering=number&limit=200&owner=me"
+    assert portal.asked[0][0] == "GET jobs?state=queued&ordering=number&limit=200&owner=me"
     assert [cells(line)[:2] for line in lines[1:]] == [["1", "5"], ["2", "3"], ["-", "4"]]
     assert "held" in lines[3]
     assert [job["number"] for job in json.loads(run("queue", "--output", "json").output)] == [5, 3, 4]

@@ -37,7 +37,7 @@ class Scripted(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: dict[str, tuple[int, Any]] = {}
+        self.answers: dict[str, tuple[int, Any]] = {"GET session": (200, {"clusters": [{"name": "local"}]})}
         self.asked: list[tuple[str, Any]] = []
         self.queued: dict[str, list[Any]] = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import time
@@ -23,6 +24,9 @@ LEASE_S = 30
 #: What the portal promises: a job goes on so long after its lease, at the latest.
 RESUMES_WITHIN_S = 60
 FIRST_STEPS_S = 240  # all of this shares two processors
+SLOW_CHANGE_S = 120
+#: Not over before the link is mended, and soon after.
+STEERED_STEPS = 3_000
 OVERLAPS = """
     SELECT count(*) FROM jobs_hold one JOIN jobs_hold other
     ON one.accelerator_id = other.accelerator_id AND one.id < other.id AND one.during && other.during
@@ -126,11 +130,7 @@ def check_going_on_elsewhere(
 def check_training_on_a_slow_link(portal: LivePortal, links: NodeNetworks, kind: str) -> None:
     number, first, node = trains(portal, kind)
     links.slow(node, kbit_s=16)
-    give_up_at, waits = time.time() + 2 * LEASE_S, []
-    while time.time() < give_up_at:
-        waits.append(_connects_after_s(links, node, portal.port))
-        time.sleep(1)
-    print(f"connections took {min(waits):.2f} to {max(waits):.2f} s")
+    _stay_slow(portal, links, node, until=time.time() + 2 * LEASE_S)
     before = portal.job(number)["step"]
     portal.wait_for("steps that are told", lambda: portal.job(number)["step"] > before, 60)
     assert _launches(portal) == [first]
@@ -138,10 +138,69 @@ def check_training_on_a_slow_link(portal: LivePortal, links: NodeNetworks, kind:
     assert portal.rows("SELECT count(*) FROM jobs_run") == [(1,)]
 
 
-def trains(portal: LivePortal, kind: str) -> tuple[int, Launch, str]:
+def check_steering_on_a_slow_link(portal: LivePortal, links: NodeNetworks, kind: str) -> None:
+    """Two nodes with two GPUs each: on the slow one a job shrinks for another, which is stopped, and grows again."""
+    with portal.api() as api:  # by default nobody is stopped for as little as a second GPU brings here
+        api.put("policy", json={"name": "f_scheduling", "parameters": {"min_gain": 0.1}}).raise_for_status()
+    number, first, node = trains(portal, kind, total_steps=STEERED_STEPS, gpus={"min": 1, "max": 2})
+    assert _gpus(portal, number) == 2
+    gentle = GENTLE | {"total_steps": 1_000_000, "throughput": {kind: [0.4, 0.7]}}
+    filling = portal.submit(**gentle, gpus={"min": 2, "max": 2})["number"]
+    portal.wait_state(filling, "running", timeout_s=FIRST_STEPS_S)
+    links.slow(node, kbit_s=16)
+    slow_at = time.time()
+
+    other = portal.submit(**gentle, gpus={"min": 1, "max": 1})["number"]
+    portal.wait_for("it to shrink", lambda: _gpus(portal, number) == 1, SLOW_CHANGE_S)
+    for one in (other, number):
+        portal.wait_state(one, "running", timeout_s=SLOW_CHANGE_S)
+    shrunk_at = time.time()
+    _stay_slow(portal, links, node, until=slow_at + 2 * LEASE_S)
+    [stopped] = [one for one in _launches(portal) if one.place.is_relative_to(_files(portal, other))]
+    assert stopped.processes()
+    with portal.api() as api:
+        api.post(f"jobs/{other}/cancel").raise_for_status()
+    portal.wait_for("it to stop", lambda: not stopped.processes(), SLOW_CHANGE_S)
+    portal.wait_for("it to grow", lambda: _gpus(portal, number) == 2, SLOW_CHANGE_S)
+    assert portal.wait_state(number, "running", timeout_s=SLOW_CHANGE_S)["step"] < STEERED_STEPS
+    grown_at = time.time()
+    assert not any(_nodes(portal).values())
+    links.mend(node)
+    took_s = {"shrunk": shrunk_at - slow_at, "grown": grown_at - slow_at}
+    print({what: round(after_s, 1) for what, after_s in took_s.items()}, "s after the link was slowed")
+
+    ended = portal.wait_state(number, "succeeded", "failed", timeout_s=240)
+    assert (ended["state"], ended["step"], ended["rescales"]) == ("succeeded", STEERED_STEPS, 2)
+    assert portal.job(other)["state"] == "cancelled"
+    assert portal.job(filling)["state"] == "running"
+    assert portal.rows("SELECT count(*), max(attempt) FROM jobs_run") == [(3, 1)]  # no run was taken for lost
+    assert portal.rows(OVERLAPS) == [(0,)]
+    _check_one_after_the_other(_of_run(portal, first), 3)
+
+
+def _check_one_after_the_other(launches: list[Launch], number: int) -> None:
+    """Each began where the one before it had stopped, and when it had."""
+    assert len(launches) == number
+    for before, after in itertools.pairwise(launches):
+        assert before.exit["reason"] == "stopped"
+        assert not before.processes()
+        assert after.lines("step")[0]["step"] == before.lines("step")[-1]["step"] + 1
+        assert after.lines("step")[0]["t"] > before.exit["at"]
+
+
+def _stay_slow(portal: LivePortal, links: NodeNetworks, node: str, *, until: float) -> None:
+    waits = [_connects_after_s(links, node, portal.port)]
+    while time.time() < until:
+        time.sleep(1)
+        waits.append(_connects_after_s(links, node, portal.port))
+    print(f"connections took {min(waits):.2f} to {max(waits):.2f} s")
+    assert max(waits) > 0.1  # a hundred times as long as on a link as it was made
+
+
+def trains(portal: LivePortal, kind: str, **keys: Any) -> tuple[int, Launch, str]:
     """A job with a checkpoint, its first launch, and the node that it trains on."""
     job = GENTLE | {"total_steps": 1_000_000, "throughput": {kind: [0.4, 0.7]}, "gpus": {"min": 1, "max": 1}}
-    number = portal.submit(**job)["number"]
+    number = portal.submit(**job | keys)["number"]
     with_checkpoint = "SELECT 1 FROM jobs_run WHERE checkpoint_step > 0"
     portal.wait_for("a checkpoint", lambda: portal.rows(with_checkpoint), FIRST_STEPS_S)
     [launch] = _launches(portal)
@@ -152,6 +211,21 @@ def trains(portal: LivePortal, kind: str) -> tuple[int, Launch, str]:
 
 def _launches(portal: LivePortal) -> list[Launch]:
     return [Launch(path.parent) for path in portal.data.glob("jobs/*/runs/*/*/sdk")]
+
+
+def _of_run(portal: LivePortal, first: Launch) -> list[Launch]:
+    """By their epochs."""
+    found = [one for one in _launches(portal) if one.place.parent == first.place.parent]
+    return sorted(found, key=lambda one: int(one.place.name))
+
+
+def _files(portal: LivePortal, number: int) -> Path:
+    return portal.data / "jobs" / str(portal.job(number)["id"])
+
+
+def _gpus(portal: LivePortal, number: int) -> int:
+    held = portal.job(number)["allocation"]
+    return int(held["count"]) if held else 0
 
 
 def _later(portal: LivePortal, first: Launch) -> list[Launch]:

@@ -1,4 +1,4 @@
-"""A whole portal over Slurm nodes in network namespaces of their own, whose links are cut and mended."""
+"""A whole portal over Slurm nodes in network namespaces of their own, whose links are cut, slowed and mended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import pytest
 
 from scripts.networks import Loss, Network, NodeNetworks
 from scripts.slurm_cluster import SlurmCluster, install, running
-from tests.executors.cut_off import check_going_on_elsewhere, or_skipped, portal_over
+from tests.executors.cut_off import (
+    check_going_on_elsewhere,
+    check_steering_on_a_slow_link,
+    check_training_on_a_slow_link,
+    or_skipped,
+    portal_over,
+)
 from tests.live_portal import LivePortal
 
 HEAD = "10.77.0.1"
@@ -64,3 +70,11 @@ def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
         """slurmd has not noticed."""
 
     check_going_on_elsewhere(portal, links, loss, "a100", comes_back_by_itself)
+
+
+def test_a_job_on_a_slow_link_trains_on(portal: LivePortal, links: NodeNetworks) -> None:
+    check_training_on_a_slow_link(portal, links, "a100")
+
+
+def test_jobs_on_a_slow_link_shrink_stop_and_grow(portal: LivePortal, links: NodeNetworks) -> None:
+    check_steering_on_a_slow_link(portal, links, "a100")

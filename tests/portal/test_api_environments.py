@@ -42,6 +42,7 @@ class Builder:
 
     name, isolation_problem, supports_warm_start = "test", None, False
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
+    supports_modules = supports_containers = False
 
     def __init__(self) -> None:
         self.progress = Progress("working")
@@ -90,7 +91,7 @@ def test_the_same_requirements_are_one_environment(world: World) -> None:
         ({"requirements": "evenkeel==1"}, "environment.requirements", "the portal's own"),
         ({"requirements": "# nothing"}, "environment.requirements", "names no package"),
         ({"digest": "a" * 64}, "environment.digest", "no such environment"),
-        ({}, "environment", "either requirements or digest"),
+        ({}, "environment", "give requirements, digest, modules or image"),
     ],
 )
 def test_what_cannot_be_asked_for_is_named(api: Api, rule: dict[str, str], field: str, words: str) -> None:

@@ -139,6 +139,21 @@ def test_the_api_says_which_and_why(world: World) -> None:
     assert (refused.status, refused.fields) == (400, ["cluster"])
 
 
+@pytest.mark.parametrize("path", ["jobs", "jobs/export", "rates"])
+def test_a_list_of_no_cluster_is_refused_and_one_of_a_retired_is_not(world: World, path: str) -> None:
+    api = Api(world.user)
+    refused = api.get(f"{path}?cluster=othr")
+    assert (refused.status, refused.fields) == (400, ["cluster"])
+    assert "is no cluster; there are test, other" in refused.json["detail"]
+    Cluster.objects.filter(name="other").update(retired_at=timezone.now())
+    assert api.get(f"{path}?cluster=other").status == 200
+
+
+def test_many_jobs_of_no_cluster_are_not_acted_on(world: World) -> None:
+    refused = Api(world.user).post("jobs/bulk", {"action": "cancel", "filter": {"cluster": "othr"}})
+    assert (refused.status, refused.fields) == (400, ["filter.cluster"])
+
+
 A, B = Outlook("a", 60.0, 7_260.0, None), Outlook("b", 0.0, 3_600.0, None)
 
 

@@ -189,6 +189,7 @@ def test_without_a_cache_urls_are_not_accepted_and_paths_are(world: World, setti
     class Able:
         isolation_problem = None
         supports_git = supports_bundles = supports_environments = supports_secrets = supports_sharing = True
+        supports_modules = supports_containers = False
 
     why = preparation.why_not(world.run(world.submit(data=[BUCKET])), Able())  # type: ignore[arg-type]
     assert why is not None
@@ -311,7 +312,7 @@ def test_doctor_says_which_data_a_job_may_name(
 
 
 def test_nodes_say_which_data_they_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = {"urls": [], "missing": ["fsspec"], "cache": "/scratch/n1", "free_mib": 3}
+    full = {"urls": [], "missing": ["fsspec"], "cache": "/scratch/n1", "free_mib": 3, "software": {}}
     *_, by_url, cache = offer_findings(full, NO_SOFTWARE, "n1: ")
     assert (by_url.subject, by_url.seen, by_url.ok) == ("n1: data by URL", "none; not installed: fsspec", True)
     assert (cache.seen, cache.ok) == ("/scratch/n1: 3 MiB are free", False)

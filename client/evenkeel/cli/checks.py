@@ -7,6 +7,7 @@ import time
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import age, as_json, clean, done, note, print_json, table
 from evenkeel.cli.waiting import EXIT_CODES, NOT_IN_TIME
@@ -27,9 +28,10 @@ _LOOK_S = 0.5
 @click.argument("node")
 @click.option("--use-anyway", is_flag=True, help="Give it work although its check failed, or has not ended.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=180, show_default=True, metavar="SECONDS")
+@of_cluster
 @click.pass_context
 @as_json
-def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, output: str) -> None:
+def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, cluster: str | None, output: str) -> None:
     """Examine a node now and say what was found. For administrators.
 
     What runs there goes on. A node in use stays so unless the check fails; one that failed is used again once it
@@ -42,13 +44,13 @@ def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, out
     """
     client = connect()
     if use_anyway:
-        found = client.checks.use_anyway(node)
+        found = client.checks.use_anyway(node, cluster=cluster)
         if output == "json":
             print_json(found)
         else:
             done(f"{node} is in use.")
         return
-    health = _wait(client, node, client.checks.start(node)["check"], timeout_s)
+    health = _examine(client, node, cluster, timeout_s)
     if output == "json":
         print_json(health)
     elif health["open"] is not None:
@@ -63,11 +65,12 @@ def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, out
     ctx.exit(EXIT_CODES["succeeded" if last["passed"] else "failed"])
 
 
-def _wait(client: Client, node: str, health: schemas.NodeHealth, timeout_s: float) -> schemas.NodeHealth:
+def _examine(client: Client, node: str, cluster: str | None, timeout_s: float) -> schemas.NodeHealth:
+    health = client.checks.start(node, cluster=cluster)["check"]
     give_up_at = time.monotonic() + timeout_s
     while health["open"] is not None and time.monotonic() < give_up_at:
         time.sleep(_LOOK_S)
-        health = client.node(node)["check"]
+        health = client.node(node, cluster=cluster)["check"]
     return health
 
 

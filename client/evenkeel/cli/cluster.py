@@ -9,6 +9,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.checks import STATES, check_rows, check_text
+from evenkeel.cli.clusters import are_several, cluster_names, clusters_table, of_cluster
 from evenkeel.cli.config import connect, current_login
 from evenkeel.cli.jobs import is_terminal
 from evenkeel.cli.output import (
@@ -33,11 +34,12 @@ MOST_QUEUED = 5_000
 
 @click.command()
 @click.option("--project", help="Only jobs of this project.")
+@click.option("--cluster", metavar="NAME", help="Only jobs of this cluster.")
 @click.option("--owner", help="Only jobs of this person: `me`, or an email.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The first so many.")
 @as_json
 def queue(limit: int, output: str, **filters: str | None) -> None:
-    """List the jobs that wait, first come first; PLACE is among all that wait, of other projects too.
+    """List the jobs that wait, first come first; PLACE is among all that wait on the cluster, of other projects too.
 
     \b
     Examples:
@@ -46,7 +48,8 @@ def queue(limit: int, output: str, **filters: str | None) -> None:
       evenkeel queue --output json | jq '.[0].expected_start'
     """
     wanted = {key: value for key, value in filters.items() if value is not None}
-    found = connect().jobs(state="queued", ordering="number", limit="200", **wanted)
+    client = connect()
+    found = client.jobs(state="queued", ordering="number", limit="200", **wanted)
     jobs = sorted(islice(found, MOST_QUEUED), key=lambda job: (job["queue_position"] or math.inf, job["number"]))
     if output == "json":
         print_json(jobs[:limit])
@@ -54,7 +57,12 @@ def queue(limit: int, output: str, **filters: str | None) -> None:
         click.echo("Nothing waits.")
     else:
         heads = ("PLACE", "JOB", "NAME", "PROJECT", "GPUS", "WAITS FOR", "WAITED", "STARTS")
-        click.echo(table(heads, [_waiting(job) for job in jobs[:limit]], right=frozenset({0, 1, 6})))
+        rows, right = [_waiting(job) for job in jobs[:limit]], {0, 1, 6}
+        if are_several(client):
+            names = [job["cluster"]["name"] for job in jobs[:limit]]
+            click.echo(clusters_table(heads, rows, names, at=heads.index("GPUS"), right=right))
+        else:
+            click.echo(table(heads, rows, right=frozenset(right)))
         if len(jobs) > limit:
             note(f"and {len(jobs) - limit:,} more; --limit shows them")
 
@@ -74,30 +82,46 @@ def _waiting(job: schemas.Job) -> list[object]:
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--cluster", metavar="NAME", help="Only nodes of this cluster; of one node by default the first.")
 @as_json
-def nodes(name: str | None, output: str) -> None:
+def nodes(name: str | None, cluster: str | None, output: str) -> None:
     """List the nodes: their GPUs, how many are free, and which jobs hold the others.
 
     Of the node NAME: its jobs, how much of it was held in the last 24 hours, what failed on it in the last 7 days, and
-    its last check.
+    its last check. A node of another cluster than the portal's first is named with --cluster.
 
     \b
     Examples:
       evenkeel nodes
       evenkeel nodes n1
+      evenkeel nodes n1 --cluster lab
       evenkeel nodes --output json | jq '.[] | select(.drained) | .name'
     """
     if name is not None:
-        _show(connect().node(name), output)
+        _show(connect().node(name, cluster=cluster), output)
         return
-    found = connect().nodes()
+    client = connect()
+    names = cluster_names(client)
+    if len(names) < 2:
+        _list(client.nodes(cluster=cluster), [], output)
+        return
+    of = [(one, node) for one in (names if cluster is None else [cluster]) for node in client.nodes(cluster=one)]
+    _list([node for _, node in of], [one for one, _ in of], output)
+
+
+def _list(found: list[schemas.Node], clusters: list[str], output: str) -> None:
+    """`clusters`: of each node, where there are several."""
+    heads = ("NODE", "TYPE", "STATE", "GPUS", "FREE", "JOBS", "CPUS", "MEMORY GIB")
+    rows, right = [_node(node) for node in found], {3, 4, 6, 7}
     if output == "json":
-        print_json(found)
+        named = [{"cluster": one, **node} for one, node in zip(clusters, found, strict=True)] if clusters else found
+        print_json(named)
     elif not found:
         click.echo("No nodes.")
+    elif clusters:
+        click.echo(clusters_table(heads, rows, clusters, at=0, right=right))
     else:
-        heads = ("NODE", "TYPE", "STATE", "GPUS", "FREE", "JOBS", "CPUS", "MEMORY GIB")
-        click.echo(table(heads, [_node(node) for node in found], right=frozenset({3, 4, 6, 7})))
+        click.echo(table(heads, rows, right=frozenset(right)))
 
 
 def _show(node: schemas.NodeDetail, output: str) -> None:
@@ -168,8 +192,9 @@ def _state(node: schemas.Node | schemas.NodeDetail) -> str:
 @click.command()
 @click.argument("model", required=False)
 @click.option("--gpus", type=click.IntRange(min=1), help="On so many GPUs only.")
+@of_cluster
 @as_json
-def throughputs(model: str | None, gpus: int | None, output: str) -> None:
+def throughputs(model: str | None, gpus: int | None, cluster: str | None, output: str) -> None:
     """Show how fast programs train on each accelerator type and count, and what that rests on.
 
     \b
@@ -179,7 +204,7 @@ def throughputs(model: str | None, gpus: int | None, output: str) -> None:
     """
     rows = [
         {"model": one["name"], "type": kind, **point}
-        for one in connect().model_types()
+        for one in connect().model_types(cluster=cluster)
         if model in (None, one["name"])
         for kind, curve in sorted(one["curves"].items())
         for point in curve["points"]

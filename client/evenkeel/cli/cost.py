@@ -7,6 +7,7 @@ from typing import get_args
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.clusters import are_several
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, cell_text, clean, note, pairs, print_json, print_rows, print_value
 from evenkeel.cli.submit import read_job_file
@@ -90,18 +91,24 @@ def estimate(file: str, output: str) -> None:
 
 
 @cost.command()
+@click.option("--cluster", metavar="NAME", help="Only those of this cluster; by default all.")
 @as_json
-def rates(output: str) -> None:
-    """Prices, newest first."""
+def rates(cluster: str | None, output: str) -> None:
+    """Prices, newest first; one of a cluster stands there before the one for all."""
+    client = connect()
     heads = {"WHAT": "resource", "TYPE": "accelerator_type", "PER HOUR": "price_per_hour"}
     heads |= {"FROM": "valid_from_at", "TO": "valid_to_at"}
-    print_rows(connect().money.rates(), heads, output, none="No prices.")
+    found = list(client.money.rates(cluster=cluster))
+    if output != "json" and found and are_several(client):
+        heads = {"CLUSTER": "cluster"} | heads
+    print_rows(found, heads, output, none="No prices.")
 
 
 @cost.command("set-rate")
 @click.argument("price")
 @click.option("--type", "accelerator_type", help="Accelerator type; of GPUs, and needed there.")
 @click.option("--resource", type=click.Choice(get_args(PricedResource)), default="gpu", show_default=True)
+@click.option("--cluster", metavar="NAME", help="Only on this cluster, before the price for all.")
 @START
 @as_json
 def set_rate(price: str, resource: PricedResource, output: str, **more: str | None) -> None:
@@ -111,6 +118,7 @@ def set_rate(price: str, resource: PricedResource, output: str, **more: str | No
     Examples:
       evenkeel cost set-rate 0.60 --type titan_xp
       evenkeel cost set-rate 0.02 --resource cpu --from 2027-01-01T00:00:00Z
+      evenkeel cost set-rate 0.45 --type titan_xp --cluster lab
     """
     wish = {"price_per_hour": price, "resource": resource} | given(**more)
     print_value(connect().money.set_rate(wish), output)

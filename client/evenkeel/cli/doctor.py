@@ -7,6 +7,7 @@ import time
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.clusters import cluster_names
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, note, print_json
 from evenkeel.cli.waiting import EXIT_CODES, NOT_IN_TIME
@@ -33,7 +34,7 @@ def doctor(ctx: click.Context, cluster: str | None, timeout_s: float, output: st
       evenkeel doctor --cluster lab
     """
     client = connect()
-    names = [cluster] if cluster else [one["name"] for one in client.session()["clusters"]]
+    names = [cluster] if cluster else cluster_names(client)
     give_up_at = time.monotonic() + timeout_s
     begun = [client.checks.examine(name) for name in names]  # all at once
     ended = [_wait(client, one, give_up_at) for one in begun]

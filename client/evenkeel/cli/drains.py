@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, done, moment, print_json, table
 
@@ -33,8 +34,17 @@ class Span(click.ParamType[float]):
 @click.option("--until", "deadline_at", metavar="TIME", help="Or at this time (ISO 8601 with a zone).")
 @click.option("--reason", default="", help="What it is for; everybody reads it.")
 @click.option("--preview", is_flag=True, help="Only say what becomes of each job that is there.")
+@of_cluster
 @as_json
-def drain(node: str, within_s: float | None, deadline_at: str | None, reason: str, preview: bool, output: str) -> None:
+def drain(
+    node: str,
+    within_s: float | None,
+    deadline_at: str | None,
+    reason: str,
+    preview: bool,
+    cluster: str | None,
+    output: str,
+) -> None:
     """Take a node out of use: nothing new starts there. For administrators.
 
     Without a deadline its jobs move by checkpoint when there is room elsewhere. With one, who is expected to end
@@ -48,10 +58,10 @@ def drain(node: str, within_s: float | None, deadline_at: str | None, reason: st
     given = {"within_s": within_s, "deadline_at": deadline_at}
     wish = {name: value for name, value in given.items() if value is not None}
     if preview:
-        foreseen = connect().drains.preview(node, wish)
+        foreseen = connect().drains.preview(node, wish, cluster=cluster)
         _show(foreseen, foreseen["jobs"], output)
         return
-    found = connect().drains.start(node, {**wish, "reason": reason})
+    found = connect().drains.start(node, {**wish, "reason": reason}, cluster=cluster)
     drained = found["drain"]
     if drained is None or output == "json":
         print_json(found)
@@ -64,10 +74,11 @@ def drain(node: str, within_s: float | None, deadline_at: str | None, reason: st
 
 @click.command()
 @click.argument("node")
+@of_cluster
 @as_json
-def resume(node: str, output: str) -> None:
+def resume(node: str, cluster: str | None, output: str) -> None:
     """Use a drained node again, or take a drain back before its deadline. For administrators."""
-    found = connect().drains.resume(node)
+    found = connect().drains.resume(node, cluster=cluster)
     if output == "json":
         print_json(found)
     else:

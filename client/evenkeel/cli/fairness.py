@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, job_name, note, print_json, span_text, table
 
@@ -15,8 +16,9 @@ from evenkeel.cli.output import as_json, clean, job_name, note, print_json, span
 @click.option("--project", help="This project and all below it.")
 @click.option("--users", is_flag=True, help="A row for each user in each project.")
 @click.option("--days", type=click.IntRange(1, 400), default=1, show_default=True, help="How far back BEFORE goes.")
+@of_cluster
 @as_json
-def fairness(project: str | None, users: bool, days: int, output: str) -> None:
+def fairness(project: str | None, users: bool, days: int, cluster: str | None, output: str) -> None:
     """Relative throughput (1: as fast as alone) and slowdown of your projects, and the jobs that are worst off.
 
     \b
@@ -26,11 +28,10 @@ def fairness(project: str | None, users: bool, days: int, output: str) -> None:
       evenkeel fairness --output json | jq '.now.worst_off[0].number'
     """
     client = connect()
-    now = client.fairness.now(project=project)
+    now = client.fairness.now(project=project, cluster=cluster)
     from_at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="seconds").replace("+00:00", "Z")
-    before = list(
-        client.fairness.history(by="user" if users else "project", project=project, from_at=from_at, points=2)
-    )
+    by = "user" if users else "project"
+    before = list(client.fairness.history(by=by, project=project, from_at=from_at, points=2, cluster=cluster))
     if output == "json":
         print_json({"now": now, "history": before})
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, done, options_named, pairs, print_json
 from evenkeel.client import Json
@@ -40,10 +41,11 @@ def idle() -> None:
 
 
 @idle.command()
+@of_cluster
 @as_json
-def show(output: str) -> None:
+def show(cluster: str | None, output: str) -> None:
     """The rule of the cluster."""
-    _print(connect().operations.idle_rule(), output)
+    _print(connect().operations.idle_rule(cluster=cluster), output)
 
 
 @idle.command("set")
@@ -54,6 +56,7 @@ def show(output: str) -> None:
 @click.option("--extension", metavar="MIN", type=MINUTES, help="What `evenkeel extend` gives.")
 @click.option("--extensions", metavar="N", type=click.IntRange(0, 100), help="How often it may be asked for.")
 @click.option("--on/--off", "enabled", default=None, help="Whether anything is done at all.")
+@of_cluster
 @as_json
 def set_(
     warn_after: float | None,
@@ -63,6 +66,7 @@ def set_(
     extension: float | None,
     extensions: int | None,
     enabled: bool | None,
+    cluster: str | None,
     output: str,
 ) -> None:
     """Change the rule, for administrators; what is left out stays as it is.
@@ -75,7 +79,7 @@ def set_(
     if never_release and release_after is not None:
         raise click.UsageError("give --release-after or --never-release, not both")
     operations = connect().operations
-    wish: Json = dict(operations.idle_rule()) | given(
+    wish: Json = dict(operations.idle_rule(cluster=cluster)) | given(
         warn_after_s=_seconds(warn_after),
         release_after_s=_seconds(release_after),
         utilisation_below=None if below is None else below / 100,
@@ -92,7 +96,7 @@ def set_(
             "whoever is parked is warned first"
         )
     with options_named(OPTIONS):
-        rule = operations.set_idle_rule(wish)
+        rule = operations.set_idle_rule(wish, cluster=cluster)
     _print(rule, output)
     if output != "json":
         done("It holds for what is idle already, too.")

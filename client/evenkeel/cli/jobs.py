@@ -12,6 +12,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array, print_array
+from evenkeel.cli.clusters import are_several, clusters_table
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import (
     age,
@@ -42,7 +43,7 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.command()
 @click.option("--state", help="queued, starting, running, rescaling, succeeded, failed or cancelled.")
 @click.option("--project", help="Only jobs of this project.")
-@click.option("--cluster", help="Only jobs of this cluster.")
+@click.option("--cluster", metavar="NAME", help="Only jobs of this cluster.")
 @click.option("--partition", help="Only jobs of this partition.")
 @click.option("--owner", help="Only jobs of this person (email).")
 @click.option("--search", help="Only jobs with this in their name.")
@@ -54,11 +55,12 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.option("--csv", is_flag=True, help="All that match as CSV, 200,000 at most.")
 @as_json
 def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
-    """List jobs; REASON is why a job waits, in squeue's word where it has one.
+    """List jobs of all clusters; REASON is why a job waits, in squeue's word where it has one.
 
     \b
     Examples:
       evenkeel ls --state running
+      evenkeel ls --cluster lab
       evenkeel ls --project vision --output json | jq '.[].number'
       evenkeel ls --label sweep=7 --csv > sweep.csv
     """
@@ -66,18 +68,24 @@ def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
     if csv:
         sys.stdout.buffer.writelines(connect().jobs_csv(**wanted))
         return
-    jobs = list(islice(connect().jobs(**wanted), limit))
+    client = connect()
+    jobs = list(islice(client.jobs(**wanted), limit))
     if output == "json":
         print_json(jobs)
     elif not jobs:
         click.echo("No jobs.")
     else:
-        _print_table(jobs)
+        _print_table(jobs, with_cluster=are_several(client))
 
 
-def _print_table(jobs: list[schemas.Job]) -> None:
+def _print_table(jobs: list[schemas.Job], *, with_cluster: bool) -> None:
     """On a terminal cut to its width. The state is coloured after that: colour codes have no width."""
-    text = click.unstyle(table(HEADS, [_row(job) for job in jobs], right=frozenset({0, 5, 7, 9})))
+    rows, right = [_row(job) for job in jobs], {0, 5, 7, 9}
+    if with_cluster:
+        names = [job["cluster"]["name"] for job in jobs]
+        text = click.unstyle(clusters_table(HEADS, rows, names, at=HEADS.index("STATE"), right=right))
+    else:
+        text = click.unstyle(table(HEADS, rows, right=frozenset(right)))
     if is_terminal():
         width = shutil.get_terminal_size().columns
         text = "\n".join(fitted(line, width) for line in text.split("\n"))

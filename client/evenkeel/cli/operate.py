@@ -157,6 +157,7 @@ def move(job: str, project: str, output: str) -> None:
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Jobs with this label, all of them.")
 @click.option("--state", "states", multiple=True, help="Jobs in this state, or in one of several, as queued,running.")
 @click.option("--project", help="Jobs of this project.")
+@click.option("--cluster", metavar="NAME", help="Jobs of this cluster.")
 @click.option("--owner", help="Jobs of this person (email, or me).")
 @click.option("--search", help="Jobs with this in their name.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Of `label` labels, of `resubmit` keys.")
@@ -173,10 +174,10 @@ def bulk(action: BulkAction, settings: tuple[str, ...], yes: bool, output: str, 
     """
     states = [state for given in chosen["states"] for state in given.split(",")]
     filters = {"label": list(chosen["labels"]), "state": states}
-    filters |= {name: chosen[name] for name in ("project", "owner", "search")}
+    filters |= {name: chosen[name] for name in ("project", "cluster", "owner", "search")}
     filters = {name: value for name, value in filters.items() if value}
     if not filters:
-        raise click.UsageError("say which jobs: --label, --state, --project, --owner or --search")
+        raise click.UsageError("say which jobs: --label, --state, --project, --cluster, --owner or --search")
     client = connect()
     if not yes:
         click.confirm(f"{action} {_count(client, filters)} jobs?", abort=True, err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, done, print_rows, print_value
 from evenkeel.resources import given
@@ -21,10 +22,11 @@ def partition() -> None:
 
 
 @partition.command("ls")
+@of_cluster
 @as_json
-def ls(output: str) -> None:
+def ls(cluster: str | None, output: str) -> None:
     """Partitions that your projects may use."""
-    print_rows(connect().partitions.list(), HEADS, output, none="There are no partitions.")
+    print_rows(connect().partitions.list(cluster=cluster), HEADS, output, none="There are no partitions.")
 
 
 @partition.command("set")
@@ -36,12 +38,14 @@ def ls(output: str) -> None:
 @click.option("--max-gpus", type=click.IntRange(min=1), help="That one job may have.")
 @click.option("--max-duration-s", type=click.IntRange(min=1), help="That one job may train.")
 @click.option("--default", "is_default", is_flag=True, help="The partition of jobs that name none.")
+@of_cluster
 @as_json
 def set_(
     name: str,
     nodes: tuple[str, ...],
     types: tuple[str, ...],
     projects: tuple[str, ...],
+    cluster: str | None,
     output: str,
     **values: int | None,
 ) -> None:
@@ -58,12 +62,13 @@ def set_(
         "projects": list(projects),
         "for_everybody": not projects,
     }
-    print_value(connect().partitions.set(name, wish), output)
+    print_value(connect().partitions.set(name, wish, cluster=cluster), output)
 
 
 @partition.command()
 @click.argument("name")
-def rm(name: str) -> None:
+@of_cluster
+def rm(name: str, cluster: str | None) -> None:
     """Remove a partition that no live job is in."""
-    connect().partitions.remove(name)
+    connect().partitions.remove(name, cluster=cluster)
     done(f"Partition {name} is removed.")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, job_name, moment, note, pairs, print_json, table
 
@@ -21,8 +22,9 @@ _SPARKS = 24
 @click.command()
 @click.argument("job", required=False)
 @click.option("--project", help="This project and all below it.")
+@of_cluster
 @as_json
-def prio(job: str | None, project: str | None, output: str) -> None:
+def prio(job: str | None, project: str | None, cluster: str | None, output: str) -> None:
     """Priorities of the waiting jobs, with every factor; of one JOB also its course.
 
     \b
@@ -32,12 +34,12 @@ def prio(job: str | None, project: str | None, output: str) -> None:
       evenkeel prio --project vision --output json | jq '.[0].factors'
     """
     if job is not None:
-        if project is not None:
-            raise click.UsageError("give a job or a project, not both")
+        if project is not None or cluster is not None:
+            raise click.UsageError(f"give a job or a {'project' if project is not None else 'cluster'}, not both")
         _one(connect().shares.job_priority(job), output)
         return
     client = connect()
-    pages = list(client.shares.priority_pages(project=project))
+    pages = list(client.shares.priority_pages(project=project, cluster=cluster))
     rows = [row for page in pages for row in page["results"]]
     if output == "json":
         print_json(rows)
@@ -109,8 +111,9 @@ def _later(point: schemas.CoursePoint, names: list[str]) -> list[object]:
 @click.option("--project", help="This project and all below it.")
 @click.option("--trend", is_flag=True, help="Of each project also how its effective use went.")
 @click.option("--days", type=click.IntRange(1, 400), default=14, show_default=True, help="How far back the trend goes.")
+@of_cluster
 @as_json
-def shares(project: str | None, trend: bool, days: int, output: str) -> None:
+def shares(project: str | None, trend: bool, days: int, cluster: str | None, output: str) -> None:
     """Shares, decayed usage and fair-share factor of your projects and their users.
 
     \b
@@ -120,9 +123,10 @@ def shares(project: str | None, trend: bool, days: int, output: str) -> None:
       evenkeel shares --trend --days 30
     """
     client = connect()
-    pages = list(client.shares.pages(project=project))
+    pages = list(client.shares.pages(project=project, cluster=cluster))
     rows = [row for page in pages for row in page["results"]]
-    went = {one["project"]["key"]: one for one in client.shares.history(project=project, days=days)} if trend else {}
+    courses = client.shares.history(project=project, days=days, cluster=cluster) if trend else ()
+    went = {one["project"]["key"]: one for one in courses}
     if output == "json":
         print_json(rows if not trend else {"shares": rows, "history": list(went.values())})
     elif rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, done, print_rows, print_value
 
@@ -20,10 +21,11 @@ def window() -> None:
 
 @window.command("ls")
 @click.option("--past", is_flag=True, help="Those that are over or were taken back.")
+@of_cluster
 @as_json
-def ls(past: bool, output: str) -> None:
+def ls(past: bool, cluster: str | None, output: str) -> None:
     """Windows that are in force or to come."""
-    print_rows(connect().windows.list(past=past), HEADS, output, none="There are no windows.")
+    print_rows(connect().windows.list(past=past, cluster=cluster), HEADS, output, none="There are no windows.")
 
 
 @window.command()
@@ -36,6 +38,7 @@ def ls(past: bool, output: str) -> None:
 @click.option("--reason", default="", help="What it is for; everybody reads it.")
 @click.option("--project", "projects", multiple=True, help="Of a reservation: for this project and below.")
 @click.option("--user", "users", multiple=True, metavar="EMAIL", help="Of a reservation: for this person.")
+@of_cluster
 @as_json
 def add(
     kind: str,
@@ -47,6 +50,7 @@ def add(
     reason: str,
     projects: tuple[str, ...],
     users: tuple[str, ...],
+    cluster: str | None,
     output: str,
 ) -> None:
     """Keep nodes free from FROM to TO (ISO 8601 with a zone); no job is started that would run into it.
@@ -67,7 +71,7 @@ def add(
         "projects": list(projects),
         "users": list(users),
     }
-    print_value(connect().windows.add(wish), output)
+    print_value(connect().windows.add(wish, cluster=cluster), output)
 
 
 @window.command()

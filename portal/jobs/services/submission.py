@@ -145,9 +145,10 @@ def _check_start(start: Start | None, cluster: Cluster) -> None:
 
 def _check_software(file: JobFile, cluster: Cluster) -> None:
     """The site's own: what it does not have no waiting brings."""
-    rule, offered = file.environment, engine_of(cluster.pk).software
-    if rule is None:
+    rule = file.environment
+    if rule is None or not (rule.modules or rule.image):
         return
+    offered = engine_of(cluster.pk).software
     if rule.modules and not offered.modules:
         raise Problems([FieldProblem("environment.modules", f"cluster {cluster} has no modules", "not_offered")])
     if rule.image and not offered.container_tool:
