@@ -191,7 +191,7 @@ class TestImages:
 
 
 def spec_of(place: Path, **changes: Any) -> LaunchSpec:
-    (place / "epoch" / "sdk").mkdir(parents=True)
+    (place / "epoch" / "sdk").mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {
         "job_id": "j1", "run_id": "r1", "epoch": 1, "argv": ["python", "train.py"], "shell": False,
         "workdir": str(place), "workers": 1, "cuda_visible_devices": "GPU-1", "env": {}, "total_steps": 1,
@@ -264,6 +264,36 @@ def test_modules_that_take_too_long_may_be_tried_again_and_are_given_up_with_the
     with pytest.raises(GivenUp):
         with_software(spec, tmp_path / "epoch", lambda: True)
     until(lambda: not any(_has_path(one.pid, str(bash.parent)) for one in all_processes()))
+
+
+def test_all_of_the_jobs_code_is_seen_where_it_starts_in_a_part_of_it(tmp_path: Path) -> None:
+    job = tmp_path / "jobs" / "j1"
+    epoch, part = job / "runs" / "r1" / "1", job / "code" / "train"
+    for path in (epoch, part, tmp_path / "bin"):
+        path.mkdir(parents=True)
+    (tmp_path / "bin" / "apptainer").touch(mode=0o755)
+    spec = replace(spec_of(tmp_path), workdir=str(part))
+    spec = spec.with_variables({"EVENKEEL_SDK_DIR": str(epoch), "PATH": str(tmp_path / "bin")})
+    assert f"--bind {job} --pwd {part} " in " ".join(with_software(spec, epoch).command())
+
+
+@pytest.mark.parametrize("tool", ["apptainer", "bwrap"])
+def test_data_is_seen_where_its_links_lead(tmp_path: Path, tool: str) -> None:
+    place, shared = tmp_path / "job", tmp_path / "shared"
+    for path in (place / "bin", place / "epoch" / "data", shared / "corpus"):
+        path.mkdir(parents=True)
+    (place / "bin" / tool).touch(mode=0o755)
+    (shared / "labels.csv").touch()
+    links = {}
+    for name in ("corpus", "labels.csv"):
+        link = place / "epoch" / "data" / name
+        link.symlink_to(shared / name)
+        links[f"EVENKEEL_DATA_{name[:6].upper()}"] = str(link)
+    spec = replace(spec_of(place).with_variables(links), container_tool=tool)
+    words = " ".join(with_software(spec, place / "epoch").command())
+    bound = "--bind {0} {0} " if tool == "bwrap" else "--bind {0} "
+    assert all(bound.format(path) in words for path in (shared / "corpus", shared / "labels.csv"))
+    assert bound.format(shared) not in words  # not what lies beside it
 
 
 def test_what_the_job_sets_itself_holds_in_the_image(tmp_path: Path) -> None:

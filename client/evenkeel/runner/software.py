@@ -187,12 +187,13 @@ def _has_gpus(spec: LaunchSpec) -> bool:
 
 
 def _places(spec: LaunchSpec, epoch_dir: Path) -> list[str]:
-    """Directories of the job, none within another: its own, where it starts, and what EVENKEEL_ variables name."""
+    """What the job is to see, none within another: its files, where it starts, and what EVENKEEL_ variables name."""
     named = [value for name, value in spec.environment.items() if name.startswith("EVENKEEL_")]
     there = {Path(value) for value in named if value.startswith("/") and Path(value).exists()}
+    there |= {place.readlink() for place in there if place.is_symlink()}  # data that the job names
     there |= {Path(spec.workdir), epoch_dir}
-    folders = {place if place.is_dir() else place.parent for place in there}
-    outer = [place for place in folders if not any(other in place.parents for other in folders)]
+    there |= {own for own in epoch_dir.parents if own.name == spec.job_id}  # with all of its code
+    outer = [place for place in there if not any(other in place.parents for other in there)]
     return sorted(map(str, outer))
 
 
