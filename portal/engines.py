@@ -14,7 +14,9 @@ from portal.stores import StoreSettings, module_for_nodes, read_checkpoint_store
 from scheduling.executors.base import NO_SOFTWARE, Software
 
 EXECUTORS = ("local", "ray", "slurm")
-CONTAINER_TOOLS = ("apptainer", "singularity", "ch-run")
+#: Those that run images of registries, too; the others run what lies on the nodes.
+FETCHING_TOOLS = frozenset({"apptainer", "singularity"})
+CONTAINER_TOOLS = ("apptainer", "singularity", "ch-run", "bwrap")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,20 @@ def need_modules() -> None:
         pytest.skip(f"SKIPPED: no Environment Modules here: {reason}")
 
 
-def need_charliecloud() -> None:
+def need_container_tool(name: str) -> None:
     """Skips, and says why, where it cannot be installed, or may not make its namespaces."""
-    for package, program in (("charliecloud-runtime", "/usr/bin/ch-run"), ("busybox-static", "/bin/busybox")):
-        if reason := _installed(package, program):
-            pytest.skip(f"SKIPPED: no Charliecloud here: {reason}")
+    package = {"ch-run": "charliecloud-runtime", "bwrap": "bubblewrap"}[name]
+    for wanted, program in ((package, f"/usr/bin/{name}"), ("busybox-static", "/bin/busybox")):
+        if reason := _installed(wanted, program):
+            pytest.skip(f"SKIPPED: no {package} here: {reason}")
+    if name == "bwrap":
+        done = subprocess.run([name, "--ro-bind", "/", "/", "/bin/true"], check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"SKIPPED: bwrap may make no namespaces here: {done.stderr.strip()[-300:]}")
+
+
+def need_charliecloud() -> None:
+    need_container_tool("ch-run")
 
 
 def make_modules(place: Path, *names: str) -> Path:

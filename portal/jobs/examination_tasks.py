@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.jobs.examinations import Seen, conclude, last_examination
-from portal.jobs.examining import examine_data, examine_stores
+from portal.jobs.examining import examine_data, examine_material, examine_stores
 from portal.jobs.models import Cluster
 from portal.jobs.tasks import executor_for
 from scheduling.errors import ExecutorError
@@ -19,10 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 def examine_cluster(cluster: Cluster) -> list[Finding]:
-    """Connection, versions, GPUs, clocks, shared storage, the checkpoint store, data. May take a minute."""
+    """Connection, versions, GPUs, clocks, shared storage, checkpoints, and what jobs may bring. May take a minute."""
     found: list[Finding] = []
     try:
-        found += executor_for(cluster).examine(settings.EVENKEEL_API_URL)
+        executor = executor_for(cluster)
+        found += executor.examine(settings.EVENKEEL_API_URL)
+        found += examine_material(executor)
     except ExecutorError as error:
         found.append(Finding("executor", False, f"cannot be used: {error}", "see its settings"))
     return [*found, *examine_stores(cluster.pk), *examine_data(cluster.pk)]

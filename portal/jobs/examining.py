@@ -46,6 +46,15 @@ def examine_stores(cluster_id: int) -> Iterator[Finding]:
         yield Finding("cache", True, f"{store.cache_dir} of each node, {bound}")
 
 
+def examine_material(executor: object) -> Iterator[Finding]:
+    """How a job's code and packages come to its nodes; of modules and images the executor says it, for each node."""
+    ways = {"supports_git": "from git", "supports_bundles": "uploaded bundles"}
+    given = ["by path", *(words for flag, words in ways.items() if getattr(executor, flag, False))]
+    yield Finding("code", True, ", ".join(given))
+    built = getattr(executor, "supports_environments", False)
+    yield Finding("environments", True, "from requirements, kept by hash" if built else "the nodes' own only")
+
+
 def examine_data(cluster_id: int) -> Iterator[Finding]:
     """Which data jobs may name; of URLs the executor says it, for each node."""
     engine, where = engine_of(cluster_id), data.configured(cluster_id)

@@ -144,13 +144,32 @@ class Code(Part):
         return self
 
 
-def _image(name: str) -> str:
-    if ".." in name.split("/"):
-        raise ValueError("must not contain ..")
+#: Never what a tool would take for an option.
+_MODULE = r"[A-Za-z0-9_][A-Za-z0-9_.+/=@:-]*"
+_IMAGE = r"(/|(docker|oras|library|shub)://)[A-Za-z0-9][A-Za-z0-9_.+/@:-]*"
+
+
+def _module(name: str) -> str:
+    if not re.fullmatch(_MODULE, name):
+        raise ValueError("must be a module's name as `module avail` shows it: letters, digits and _.+/=@:-, no options")
     return name
 
 
-Module = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+/=@:-]*$", examples=["cuda/12.4"])]
+def _image(name: str) -> str:
+    if not re.fullmatch(_IMAGE, name) or ".." in name.split("/"):
+        raise ValueError(
+            "must be an absolute path on the nodes, or an address as docker://registry/name:tag (oras, library, shub): "
+            "letters, digits and _.+/@:-, without .."
+        )
+    return name
+
+
+Module = Annotated[
+    str,
+    Field(max_length=200, examples=["cuda/12.4"], json_schema_extra={"pattern": f"^{_MODULE}$"}),
+    AfterValidator(_module),
+]
+Image = Annotated[str, Field(max_length=500, json_schema_extra={"pattern": f"^{_IMAGE}$"}), AfterValidator(_image)]
 
 
 class EnvironmentRule(Part):
@@ -164,14 +183,7 @@ class EnvironmentRule(Part):
     modules: list[Module] = Field(
         [], max_length=20, description="Loaded in this order on each node, where the cluster has modules."
     )
-    image: (
-        Annotated[
-            str,
-            Field(max_length=500, pattern=r"^(/|(docker|oras|library|shub)://)[A-Za-z0-9][A-Za-z0-9_.+/@:-]*$"),
-            AfterValidator(_image),
-        ]
-        | None
-    ) = Field(
+    image: Image | None = Field(
         None,
         description="Path on the nodes, or an address as docker://, of a container image, where the cluster runs them.",
         examples=["/shared/images/pytorch.sif"],

@@ -12,7 +12,11 @@ ROOM_MIB = 1_024  # less free room than this is no cache
 
 def offer_findings(said: Mapping[str, Any], software: Software, where: str = "") -> Iterator[Finding]:
     """`where`: what stands before the subjects."""
-    installed = said["software"]
+    yield from software_findings(said["software"], software, where)
+    yield from _of_data(said, where)
+
+
+def software_findings(installed: Mapping[str, str], software: Software, where: str = "") -> Iterator[Finding]:
     there = installed.get("modules")
     fix = "install Environment Modules or Lmod there, or unset EVENKEEL_MODULES"
     yield _of_software(f"{where}modules", software.modules, there, "EVENKEEL_MODULES=1", fix)
@@ -22,12 +26,11 @@ def offer_findings(said: Mapping[str, Any], software: Software, where: str = "")
     yield _of_software(
         f"{where}images", bool(tool), installed.get(tool) if tool else others, "EVENKEEL_CONTAINER_TOOL", fix, tool
     )
-    yield from _of_data(said, where)
 
 
 def _of_software(subject: str, offered: bool, there: str | None, setting: str, fix: str, name: str = "") -> Finding:
     if offered:
-        seen = f"{name} {there}".strip() if there else f"{name or 'they are'} not there"
+        seen = f"{name}: {there}".removeprefix(": ") if there else f"{f'{name} is' if name else 'they are'} not there"
         return Finding(subject, bool(there), seen, fix)
     return Finding(subject, True, f"not offered; {there} is there: {setting} offers it" if there else "none")
 

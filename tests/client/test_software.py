@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from evenkeel.runner.bringing import GivenUp
+from evenkeel.runner.processes import all_processes, descendants, signal_quietly
 from evenkeel.runner.software import SoftwareUnavailable, command_in, installed, with_software
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.workers import free_port
 
 from tests.client.test_runner import SLOW, Portal, exit_of, launch, until
-from tests.site_software import make_image, make_modules, need_charliecloud, need_modules
+from tests.client.test_runner_nodes import NODES
+from tests.site_software import make_image, make_modules, need_container_tool, need_modules
 
 TRAIN = """
 import os, evenkeel
@@ -33,7 +41,8 @@ def portal() -> Iterator[Portal]:
 
 
 def log_of(place: Path) -> str:
-    return (place / "epoch" / "logs" / "rank0.log").read_text()
+    log = place / "epoch" / "logs" / "rank0.log"
+    return log.read_text() if log.exists() else ""
 
 
 class TestModules:
@@ -70,6 +79,24 @@ class TestModules:
         assert launch(tmp_path, portal, modules=[name.format(place=tmp_path)]).wait(60) == 0
         assert not (tmp_path / "done").exists()
 
+    @pytest.mark.parametrize("there", [True, False])
+    def test_every_node_of_a_launch_loads_them(self, tmp_path: Path, portal: Portal, there: bool) -> None:
+        program = ["-c", "import os; print(os.environ['SITE_LIBRARY'], os.environ['RANK'])"]
+        head = launch(tmp_path, portal, argv=[sys.executable, *program], nodes=NODES, modules=["solver"])
+        command = [sys.executable, "-m", "evenkeel.runner", str(tmp_path / "epoch"), "--follow", "b"]
+        has = {} if there else {"MODULEPATH": str(tmp_path)}
+        follower = subprocess.Popen(command, start_new_session=True, env=os.environ | has)
+        assert [process.wait(60) for process in (head, follower)] == [0, 0]
+        ended = exit_of(tmp_path)
+        if there:
+            assert ended["reason"] == "done"
+            logs = [(tmp_path / "epoch" / "logs" / f"rank{rank}.log").read_text() for rank in range(3)]
+            assert logs == [f"of solver {rank}\n" for rank in range(3)]
+        else:
+            assert (ended["reason"], ended["permanent"]) == ("launch_failed", True)
+            assert "solver cannot be loaded" in ended["message"]
+            assert "(b)" in ended["message"]
+
     def test_a_node_says_that_it_has_them(self) -> None:
         assert "Modules" in installed()["modules"]
 
@@ -83,9 +110,11 @@ def test_a_node_without_modules_says_so(tmp_path: Path, portal: Portal, monkeypa
 
 
 class TestImages:
-    @pytest.fixture(autouse=True)
-    def tool(self) -> None:
-        need_charliecloud()
+    @pytest.fixture(autouse=True, params=["ch-run", "bwrap"])
+    def tool(self, request: pytest.FixtureRequest) -> str:
+        self.with_tool = str(request.param)
+        need_container_tool(self.with_tool)
+        return self.with_tool
 
     @pytest.fixture
     def image(self, tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -93,7 +122,7 @@ class TestImages:
 
     def in_image(self, image: str, **more: Any) -> dict[str, Any]:
         variables = {"USER": "somebody", "EVENKEEL_TOTAL_STEPS": "40", "EVENKEEL_CHECKPOINT_EVERY": "20"}
-        return {"image": image, "container_tool": "ch-run", "environment": variables} | more
+        return {"image": image, "container_tool": self.with_tool, "environment": variables} | more
 
     def test_a_program_trains_in_one_with_the_sdk(self, tmp_path: Path, portal: Portal, image: str) -> None:
         argv = ["python", "-c", TRAIN]
@@ -133,12 +162,36 @@ class TestImages:
         assert (ended["reason"], ended["permanent"]) == ("launch_failed", True)
         assert ended["message"] == "the image /nowhere/image is not on this node"
 
-    def test_a_node_says_that_it_has_the_tool(self) -> None:
-        assert installed()["ch-run"]
+    def test_a_node_says_that_it_has_the_tool(self, tool: str) -> None:
+        assert installed()[tool]
+
+    def test_what_says_sigterm_reaches_the_program_which_ends_as_it_likes(
+        self, tmp_path: Path, portal: Portal, image: str
+    ) -> None:
+        line = "import signal, sys, time\nsignal.signal(15, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+        argv = ["python", "-c", f"{line}\nprint('up', flush=True)\ntime.sleep(60)"]
+        runner = launch(tmp_path, portal, **self.in_image(image, argv=argv))
+        until(lambda: "up" in log_of(tmp_path))
+        (tmp_path / "epoch" / "stop").touch()
+        assert runner.wait(60) == 0
+        assert exit_of(tmp_path)["reason"] == "stopped"
+        assert "saved" in log_of(tmp_path)
+
+    def test_nothing_of_it_is_left_where_the_runner_is_killed(self, tmp_path: Path, portal: Portal, image: str) -> None:
+        runner = launch(tmp_path, portal, **self.in_image(image, argv=["echo up; sleep 987"], shell=True))
+        until(lambda: "up" in log_of(tmp_path))
+        below = {process.pid for process in descendants(runner.pid)}
+        assert below
+        runner.kill()
+        runner.wait(10)
+        if self.with_tool == "bwrap":  # the program's shell dies with bwrap; its child is the sweep's
+            until(lambda: not any(one.pid in below and one.name != "sleep" for one in all_processes() if one.alive))
+        for pid in below:
+            signal_quietly(pid, signal.SIGKILL)
 
 
 def spec_of(place: Path, **changes: Any) -> LaunchSpec:
-    (place / "epoch" / "sdk").mkdir(parents=True)
+    (place / "epoch" / "sdk").mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {
         "job_id": "j1", "run_id": "r1", "epoch": 1, "argv": ["python", "train.py"], "shell": False,
         "workdir": str(place), "workers": 1, "cuda_visible_devices": "GPU-1", "env": {}, "total_steps": 1,
@@ -164,6 +217,83 @@ def test_apptainer_is_asked_for_the_devices_and_the_jobs_directories(tmp_path: P
     assert found.environment["PYTHONPATH"] == str(tmp_path / "epoch" / "python")
     assert found.python_arguments() is None
     assert "--nv" not in command_in("apptainer", "apptainer", "i", "/", [], gpus=False)
+
+
+def test_bwrap_adds_directories_of_the_job_where_the_image_has_no_place_for_them(tmp_path: Path) -> None:
+    image, job, other = tmp_path / "image", tmp_path / "job", Path("/usr/share/evenkeel")
+    for name in ("usr/bin", "usr/lib", "home"):
+        (image / name).mkdir(parents=True)
+    (image / "bin").symlink_to("usr/bin")
+    said = command_in("bwrap", "bwrap", str(image), "/work", [str(job), str(other)], gpus=True)
+    words = " ".join(said)
+    assert words.startswith("bwrap --tmpfs / --symlink usr/bin /bin --ro-bind")
+    assert f"--dir /usr --ro-bind {image}/usr/bin /usr/bin --ro-bind {image}/usr/lib /usr/lib" in words
+    assert words.index("--tmpfs /tmp") < words.index(f"--bind {job} {job}") < words.index("--remount-ro /")
+    assert words.endswith("--die-with-parent --chdir /work --")
+
+
+def test_bwrap_runs_unpacked_images_only(tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "bwrap"
+    tool.parent.mkdir()
+    tool.touch(mode=0o755)
+    for image in ("docker://python:3.12", str(tool)):
+        spec = replace(spec_of(tmp_path / image[-3:]), container_tool="bwrap", image=image)
+        with pytest.raises(SoftwareUnavailable, match="is no directory, and bwrap runs those that are unpacked"):
+            with_software(spec, tmp_path / "epoch")
+
+
+def _has_path(pid: int, path: str) -> bool:
+    with contextlib.suppress(OSError):
+        return f"PATH={path}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    return False
+
+
+def test_modules_that_take_too_long_may_be_tried_again_and_are_given_up_with_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bash = tmp_path / "bin" / "bash"
+    bash.parent.mkdir()
+    bash.write_text("#!/bin/sh\n/bin/sleep 300 & /bin/sleep 300\n")
+    bash.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bash.parent}:/usr/bin:/bin")
+    monkeypatch.setattr("evenkeel.runner.software.LOAD_S", 0.1)
+    spec = spec_of(tmp_path, image=None, modules=["slow"])
+    with pytest.raises(SoftwareUnavailable, match=r"loading slow took more than 0\.1 s") as caught:
+        with_software(spec, tmp_path / "epoch")
+    assert not caught.value.permanent
+    with pytest.raises(GivenUp):
+        with_software(spec, tmp_path / "epoch", lambda: True)
+    until(lambda: not any(_has_path(one.pid, str(bash.parent)) for one in all_processes()))
+
+
+def test_all_of_the_jobs_code_is_seen_where_it_starts_in_a_part_of_it(tmp_path: Path) -> None:
+    job = tmp_path / "jobs" / "j1"
+    epoch, part = job / "runs" / "r1" / "1", job / "code" / "train"
+    for path in (epoch, part, tmp_path / "bin"):
+        path.mkdir(parents=True)
+    (tmp_path / "bin" / "apptainer").touch(mode=0o755)
+    spec = replace(spec_of(tmp_path), workdir=str(part))
+    spec = spec.with_variables({"EVENKEEL_SDK_DIR": str(epoch), "PATH": str(tmp_path / "bin")})
+    assert f"--bind {job} --pwd {part} " in " ".join(with_software(spec, epoch).command())
+
+
+@pytest.mark.parametrize("tool", ["apptainer", "bwrap"])
+def test_data_is_seen_where_its_links_lead(tmp_path: Path, tool: str) -> None:
+    place, shared = tmp_path / "job", tmp_path / "shared"
+    for path in (place / "bin", place / "epoch" / "data", shared / "corpus"):
+        path.mkdir(parents=True)
+    (place / "bin" / tool).touch(mode=0o755)
+    (shared / "labels.csv").touch()
+    links = {}
+    for name in ("corpus", "labels.csv"):
+        link = place / "epoch" / "data" / name
+        link.symlink_to(shared / name)
+        links[f"EVENKEEL_DATA_{name[:6].upper()}"] = str(link)
+    spec = replace(spec_of(place).with_variables(links), container_tool=tool)
+    words = " ".join(with_software(spec, place / "epoch").command())
+    bound = "--bind {0} {0} " if tool == "bwrap" else "--bind {0} "
+    assert all(bound.format(path) in words for path in (shared / "corpus", shared / "labels.csv"))
+    assert bound.format(shared) not in words  # not what lies beside it
 
 
 def test_what_the_job_sets_itself_holds_in_the_image(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,19 @@ import pytest
 
 from scheduling.executors.base import Executor, Software
 from tests.executors.contract import COUNTING, Requests, ended, reason
-from tests.site_software import make_image, make_modules, need_charliecloud, need_modules
+from tests.site_software import make_image, make_modules, need_charliecloud, need_container_tool, need_modules
 
 #: As the executors of these tests are told.
 SOFTWARE = Software(modules=True, container_tool="ch-run")
 WHERE = 'print("in", open("/etc/which-image").read(), flush=True)\n'
+
+
+def have_tool(executor: Any, tool: str) -> None:
+    software = replace(SOFTWARE, container_tool=tool)
+    if hasattr(executor, "_software"):
+        executor._software = software
+    else:
+        executor._options = replace(executor._options, software=software)
 
 
 class SoftwareContract(Requests):
@@ -29,7 +38,7 @@ class SoftwareContract(Requests):
     def test_a_program_trains_in_an_image(self, executor: Executor, request_for: Any, place: Path, site: Path) -> None:
         need_charliecloud()
         assert executor.supports_containers
-        arguments = (str(place / "starts"), "0.02")
+        arguments = ("starts", "0.02")  # below the job's directory: of the rest an image sees what its tool shows it
         request = request_for(WHERE + COUNTING, *arguments, workers=2, image=str(make_image(site / "image")))
         executor.launch(request)
         fact = ended(executor, request.run_id)
@@ -39,6 +48,13 @@ class SoftwareContract(Requests):
         assert (fact.exit.exit_code, fact.exit.step) == (0, 20)
         assert self.last_state(request)["seen"] == list(range(20))
         assert all("in the test's" in (logs / f"rank{rank}.log").read_text() for rank in range(2))
+
+    def test_a_program_trains_in_an_unpacked_image_by_bwrap(
+        self, executor: Executor, request_for: Any, place: Path, site: Path
+    ) -> None:
+        need_container_tool("bwrap")
+        have_tool(executor, "bwrap")
+        self.test_a_program_trains_in_an_image(executor, request_for, place, site)
 
     def test_an_image_that_is_not_there_fails_the_launch(self, executor: Executor, request_for: Any) -> None:
         request = request_for(image="/nowhere/image.sif")

@@ -98,6 +98,7 @@ class TestSlurmEachTime(OnSlurm):
     test_launching_twice_starts_once = ExecutorContract.test_launching_twice_starts_once
     site = SoftwareContract.site
     test_a_program_trains_in_an_image = SoftwareContract.test_a_program_trains_in_an_image
+    test_a_program_trains_in_an_unpacked_image = SoftwareContract.test_a_program_trains_in_an_unpacked_image_by_bwrap
     test_modules_are_loaded_for_the_program = SoftwareContract.test_modules_are_loaded_for_the_program
     nodes = NodesContract.nodes
     test_trains_across_two_nodes = NodesContract.test_it_trains_across_two_nodes_of_unlike_size_and_then_on_another_node

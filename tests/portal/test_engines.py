@@ -12,11 +12,11 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from portal import env
-from portal.engines import read_slurm_options
+from portal.engines import read_engine, read_slurm_options
 from portal.jobs import tasks
 from portal.jobs.models import Cluster, Node
 from portal.jobs.services import administration, drains
-from scheduling.executors.base import AcceleratorInfo, Finding, NodeInfo
+from scheduling.executors.base import NO_SOFTWARE, AcceleratorInfo, Finding, NodeInfo, Software
 from tests.portal.world import World
 
 NODE = NodeInfo("a", (AcceleratorInfo(0, "a100", "slurm-a-0", 0, False),), cpus=16, memory_mib=64_000)
@@ -102,6 +102,24 @@ def test_the_doctor_examines_the_local_executor(settings: Any, tmp_path: Path) -
     said = StringIO()
     call_command("doctor", stdout=said)
     assert "accelerators: 2 × titan_xp" in said.getvalue()
+    assert "ok    code: by path, from git, uploaded bundles" in said.getvalue()
+    assert "ok    environments: from requirements, kept by hash" in said.getvalue()
+    assert "ok    modules: none" in said.getvalue() or "EVENKEEL_MODULES=1 offers it" in said.getvalue()
+    assert "ok    images: n" in said.getvalue()
+
+
+@pytest.mark.parametrize("executor", ["local", "ray", "slurm"])
+def test_each_executor_may_offer_modules_and_images(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, executor: str
+) -> None:
+    monkeypatch.setenv("EVENKEEL_RAY_ADDRESS", "head:6379")
+    assert read_engine(executor, tmp_path, tmp_path / "accounts.json").software == NO_SOFTWARE
+    monkeypatch.setenv("EVENKEEL_MODULES", "1")
+    monkeypatch.setenv("EVENKEEL_CONTAINER_TOOL", "bwrap")
+    assert read_engine(executor, tmp_path, tmp_path / "accounts.json").software == Software(True, "bwrap")
+    monkeypatch.setenv("EVENKEEL_CONTAINER_TOOL", "docker")
+    with pytest.raises(env.BadSetting, match="EVENKEEL_CONTAINER_TOOL"):
+        read_engine(executor, tmp_path, tmp_path / "accounts.json")
 
 
 @pytest.mark.parametrize(

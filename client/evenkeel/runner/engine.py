@@ -129,7 +129,7 @@ class Runner:
         try:
             self._bring_data()
             self._settle_checkpoint()
-            self._spec = with_software(self._spec, self._dir)
+            self._spec = with_software(self._spec, self._dir, self._is_over)
             self._workers = self._start_workers()
         except StoreError as error:
             self._finish(self._not_gathered(f"the checkpoint to begin with cannot be had: {error}"))
@@ -141,7 +141,7 @@ class Runner:
             self._finish(self._not_gathered(verdict))
             return
         except SoftwareUnavailable as error:
-            self._finish(self._not_gathered(Verdict("launch_failed", str(error), permanent=True)))
+            self._finish(self._not_gathered(Verdict("launch_failed", str(error), permanent=error.permanent)))
             return
         except (NodesMissing, GivenUp) as error:
             self._finish(self._not_gathered(str(error)))

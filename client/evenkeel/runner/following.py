@@ -72,10 +72,12 @@ class FollowingRunner:
             return
         self._listener = Listener(self._own / "sdk", self._spec.workers, place.first_rank)
         try:
-            self._spec = with_software(self._spec, self._dir)
+            self._spec = with_software(self._spec, self._dir, lambda: not self._is_wanted())
             self._workers = start_workers(self._spec, self._dir / "logs", False, self._secrets, place)
         except SoftwareUnavailable as error:
-            self._channel.send({"kind": "failed", "text": f"{error} ({self._node})"})
+            self._channel.send({"kind": "failed", "text": f"{error} ({self._node})", "permanent": error.permanent})
+        except GivenUp:
+            return
         except OSError as error:
             self._channel.send({"kind": "failed", "text": f"the program could not be started on {self._node}: {error}"})
         self._watch()

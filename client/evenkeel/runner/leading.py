@@ -63,6 +63,7 @@ class Follower:
     fetching: str = ""  # how far it is with its data
     has_data: bool = False
     problem: str = ""  # why it could not begin, in its words
+    permanent: bool = False  # nor could it the next time
 
 
 class Party:
@@ -171,12 +172,10 @@ class Party:
         """Where a node was lost, or could not begin; None where none was."""
         if not self.lost:
             return None
-        problems = [follower.problem for follower in self.followers if follower.problem]
-        return (
-            Verdict("launch_failed", problems[0])
-            if problems
-            else Verdict("runner_lost", f"node {self.lost[0]} was lost")
-        )
+        for follower in self.followers:
+            if follower.problem:
+                return Verdict("launch_failed", follower.problem, permanent=follower.permanent)
+        return Verdict("runner_lost", f"node {self.lost[0]} was lost")
 
     def usage(self) -> dict[str, float]:
         """CPU seconds and MiB of the others."""
@@ -207,7 +206,7 @@ def understand(
         case "error":
             heard.errors.append(dict(message["line"]))
         case "failed":
-            follower.problem = str(message.get("text"))[:400]
+            follower.problem, follower.permanent = str(message.get("text"))[:400], bool(message.get("permanent"))
             log.warning("%s", follower.problem)
             follower.channel.close()
         case "asked_to_end":

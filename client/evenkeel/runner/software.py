@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import evenkeel
+from evenkeel.runner.bringing import GivenUp
 from evenkeel.runner.spec import LaunchSpec
 
 LOAD_S, LOOK_S = 120.0, 10.0
-TOOLS = ("apptainer", "singularity", "ch-run")
+TOOLS = ("apptainer", "singularity", "ch-run", "bwrap")
 #: Of the shell that loaded them, and of the portal: what modules say of these is not passed on.
 _KEPT = ("EVENKEEL_", "CUDA_VISIBLE_DEVICES", "PWD", "OLDPWD", "SHLVL", "_=")
 #: Of the site's own way, or where Lmod's and Environment Modules' packages put it.
@@ -38,25 +40,37 @@ _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OF_HOST = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH", "PYTHONHOME")
 
 
+#: Of the machine, in images that bwrap runs: by these programs find names of hosts and of people.
+_OF_MACHINE = ("/etc/hosts", "/etc/resolv.conf", "/etc/passwd", "/etc/group")
+_OF_KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"), Path("/tmp"))  # noqa: S108  # nosec B108
+
+
 class SoftwareUnavailable(Exception):
-    """A module or image cannot be had; in words for people."""
+    """A module or image cannot be had; in words for people. `permanent`: nor will it be the next time."""
+
+    def __init__(self, words: str, *, permanent: bool = True) -> None:
+        super().__init__(words)
+        self.permanent = permanent
 
 
-def with_software(spec: LaunchSpec, epoch_dir: Path) -> LaunchSpec:
-    """What the job asked for is loaded, or will be around its program. Raises SoftwareUnavailable."""
+def with_software(spec: LaunchSpec, epoch_dir: Path, is_over: Callable[[], bool] = lambda: False) -> LaunchSpec:
+    """What the job asked for is loaded, or will be around its program. `is_over` is asked about once a second; where
+    it is, GivenUp is raised. Raises SoftwareUnavailable."""
     if spec.modules:
-        spec = replace(spec, environment=_loaded(spec), modules=(), starts_cold=True)
+        spec = replace(spec, environment=_loaded(spec, is_over), modules=(), starts_cold=True)
     if spec.image:
         spec = _in_image(spec, spec.image, epoch_dir)
     return spec
 
 
-def _loaded(spec: LaunchSpec) -> dict[str, str]:
+def _loaded(spec: LaunchSpec, is_over: Callable[[], bool]) -> dict[str, str]:
     names = " ".join(spec.modules)
     try:
-        done = _bash(_LOAD, list(spec.modules), spec.environment, LOAD_S)
+        done = _bash(_LOAD, list(spec.modules), spec.environment, LOAD_S, is_over)
     except subprocess.TimeoutExpired:
-        raise SoftwareUnavailable(f"loading {names} took more than {LOAD_S:g} s") from None
+        raise SoftwareUnavailable(f"loading {names} took more than {LOAD_S:g} s", permanent=False) from None
+    except OSError as error:
+        raise SoftwareUnavailable(f"{names} cannot be loaded: {error}", permanent=False) from None
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-400:]
         raise SoftwareUnavailable(f"{names} cannot be loaded: {said or f'exit code {done.returncode}'}")
@@ -66,21 +80,41 @@ def _loaded(spec: LaunchSpec) -> dict[str, str]:
     return spec.environment | found | asked
 
 
-def _bash(script: str, arguments: list[str], environment: Mapping[str, str], limit_s: float) -> Any:
+def _bash(
+    script: str,
+    arguments: list[str],
+    environment: Mapping[str, str],
+    limit_s: float,
+    is_over: Callable[[], bool] = lambda: False,
+) -> subprocess.CompletedProcess[bytes]:
+    """It is alone in its process group: what it started ends with it. Raises TimeoutExpired and GivenUp."""
     kept = {name: os.environ[name] for name in ("MODULESHOME", "MODULEPATH") if name in os.environ}
-    return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-c", script, "modules", *arguments],
-        env=kept | dict(environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=limit_s,
-        check=False,
-    )
+    command = ["bash", "--noprofile", "--norc", "-c", script, "modules", *arguments]
+    process = subprocess.Popen(
+        command, env=kept | dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, process_group=0,
+    )  # fmt: skip
+    give_up_at = time.monotonic() + limit_s
+    with process:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=1.0)
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)
+                if is_over():
+                    raise GivenUp
+                if time.monotonic() > give_up_at:
+                    raise subprocess.TimeoutExpired(command, limit_s)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _in_image(spec: LaunchSpec, image: str, epoch_dir: Path) -> LaunchSpec:
     if image.startswith("/") and not Path(image).exists():
         raise SoftwareUnavailable(f"the image {image} is not on this node")
+    if spec.container_tool == "bwrap" and not Path(image).is_dir():
+        raise SoftwareUnavailable(f"the image {image} is no directory, and bwrap runs those that are unpacked")
     if shutil.which(spec.container_tool, path=spec.environment["PATH"]) is None:
         raise SoftwareUnavailable(f"{spec.container_tool or 'a tool for containers'} is not installed on this node")
     sdk = _copy_sdk(epoch_dir)
@@ -107,7 +141,9 @@ def _copy_sdk(epoch_dir: Path) -> Path:
 
 def command_in(kind: str, tool: str, image: str, workdir: str, places: Iterable[str], *, gpus: bool) -> list[str]:
     """What stands before the program. `ch-run` executes the program in its own place, the others wait for it and hand
-    signals and exit code on."""
+    its exit code on; bwrap hands no signals on (see Worker.send)."""
+    if kind == "bwrap":
+        return [tool, *_laid_out(Path(image), list(places)), "--die-with-parent", "--chdir", workdir, "--"]
     if kind == "ch-run":
         binds = [word for place in places for word in ("--bind", place)]
         return [tool, *binds, "--cd", workdir, image, "--"]
@@ -115,17 +151,49 @@ def command_in(kind: str, tool: str, image: str, workdir: str, places: Iterable[
     return [tool, "exec", *(["--nv"] if gpus else []), "--no-home", *binds, "--pwd", workdir, image]
 
 
+def _laid_out(image: Path, places: list[str]) -> Iterator[str]:
+    """Arguments of bwrap: the image, read-only, with the machine's devices, and directories of the job at the paths
+    that they have outside."""
+    of_machine = [path for path in _OF_MACHINE if Path(path).exists() and not Path(f"{image}{path}").is_symlink()]
+    yield from ("--tmpfs", "/")
+    yield from _opened(image, Path("/"), [Path(place) for place in (*places, *of_machine)])
+    yield from ("--dev-bind", "/dev", "/dev", "--proc", "/proc", "--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp")  # noqa: S108  # nosec B108
+    for path in of_machine:
+        yield from ("--ro-bind", path, path)
+    for place in places:
+        yield from ("--bind", place, place)
+    yield from ("--remount-ro", "/")
+
+
+def _opened(image: Path, inside: Path, wanted: list[Path]) -> Iterator[str]:
+    """What is in a directory of the image, each by itself where something is to be added for which it has no place:
+    what is bound read-only cannot be added to."""
+    for entry in sorted(image.iterdir()):
+        there = inside / entry.name
+        below = [place for place in wanted if there in place.parents]
+        if entry.is_symlink():
+            yield from ("--symlink", str(entry.readlink()), str(there))
+        elif there in wanted or there in _OF_KERNEL:
+            continue
+        elif entry.is_dir() and any(not (image / place.relative_to(inside)).exists() for place in below):
+            yield from ("--dir", str(there))
+            yield from _opened(entry, there, below)
+        else:
+            yield from ("--ro-bind", str(entry), str(there))
+
+
 def _has_gpus(spec: LaunchSpec) -> bool:
     return bool(spec.cuda_visible_devices)
 
 
 def _places(spec: LaunchSpec, epoch_dir: Path) -> list[str]:
-    """Directories of the job, none within another: its own, where it starts, and what EVENKEEL_ variables name."""
+    """What the job is to see, none within another: its files, where it starts, and what EVENKEEL_ variables name."""
     named = [value for name, value in spec.environment.items() if name.startswith("EVENKEEL_")]
     there = {Path(value) for value in named if value.startswith("/") and Path(value).exists()}
+    there |= {place.readlink() for place in there if place.is_symlink()}  # data that the job names
     there |= {Path(spec.workdir), epoch_dir}
-    folders = {place if place.is_dir() else place.parent for place in there}
-    outer = [place for place in folders if not any(other in place.parents for other in folders)]
+    there |= {own for own in epoch_dir.parents if own.name == spec.job_id}  # with all of its code
+    outer = [place for place in there if not any(other in place.parents for other in there)]
     return sorted(map(str, outer))
 
 

@@ -136,6 +136,11 @@ class LaunchSpec:
             return words if "=" not in words[0] and shutil.which(words[0], path=self.environment["PATH"]) else []
         return [] if self.shell else self.argv
 
+    @property
+    def is_guarded(self) -> bool:
+        """bwrap ends by a signal, and its program with it, where the program would have saved a checkpoint."""
+        return bool(self.container) and self.container_tool == "bwrap"
+
     def command(self) -> list[str]:
         return [*self.container, *(self.words() or ["/bin/sh", "-c", self.argv[0]])]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evenkeel.runner import warm
 from evenkeel.runner.output import Output
-from evenkeel.runner.processes import die_first_for_memory, die_with_parent, signal_quietly
+from evenkeel.runner.processes import descendants, die_first_for_memory, die_with_parent, signal_quietly
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec, Place
 
@@ -29,6 +29,7 @@ class Worker:
     ended_at: float | None = None
     signalled: bool = False  # by us
     order: int = field(default=0)  # how many ended before it
+    guarded: bool = False  # it waits for the program, and would take it along if a signal ended it first
 
     @property
     def running(self) -> bool:
@@ -50,8 +51,13 @@ class Worker:
 
     def send(self, number: int) -> None:
         """To the worker and its process group."""
-        if self.running:
-            self.signalled = True
+        if not self.running:
+            return
+        self.signalled = True
+        program = descendants(self.pid) if self.guarded and number != signal.SIGKILL else []
+        for process in program:
+            signal_quietly(process.pid, number)
+        if not program:
             signal_quietly(-self.pid, number)
             signal_quietly(self.pid, number)
 
@@ -75,7 +81,7 @@ def start_workers(
             else:
                 pid = _fork(partial(warm.run_program, arguments, environment, spec.workdir), output.write_fd)
             output.close_write()
-            workers.append(Worker(rank, pid, output))
+            workers.append(Worker(rank, pid, output, guarded=spec.is_guarded))
     except OSError:
         for worker in workers:
             worker.send(9)

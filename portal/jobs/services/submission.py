@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.contrib.postgres.fields import DateTimeRangeField
@@ -18,8 +19,9 @@ from psycopg2.errors import ForeignKeyViolation
 from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
+from portal.engines import FETCHING_TOOLS
 from portal.jobs import checkpoint_store, events, wakeups
-from portal.jobs.clusters import engine_of
+from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
 from portal.jobs.models import (
@@ -44,6 +46,7 @@ from portal.jobs.services.moves import StaleRun, move
 from portal.jobs.services.partitions import choose_partition, limits_of
 from portal.jobs.services.parts import parts_of
 from portal.material import claims
+from scheduling.executors.base import Software
 from scheduling.lifecycle import LIVE, Event, State
 
 
@@ -144,15 +147,29 @@ def _check_start(start: Start | None, cluster: Cluster) -> None:
 
 
 def _check_software(file: JobFile, cluster: Cluster) -> None:
-    """The site's own: what it does not have no waiting brings."""
+    """The site's own: what a cluster does not have no waiting brings."""
     rule = file.environment
     if rule is None or not (rule.modules or rule.image):
         return
-    offered = engine_of(cluster.pk).software
-    if rule.modules and not offered.modules:
-        raise Problems([FieldProblem("environment.modules", f"cluster {cluster} has no modules", "not_offered")])
-    if rule.image and not offered.container_tool:
-        raise Problems([FieldProblem("environment.image", f"cluster {cluster} runs no images", "not_offered")])
+    field, why_not = "modules", _why_no_modules
+    if rule.image:
+        field, why_not = "image", partial(_why_no_image, rule.image)
+    if why := why_not(engine_of(cluster.pk).software):
+        others = [other.name for other in active_clusters() if not why_not(engine_of(other.pk).software)]
+        ends = f"but {' and '.join(others)} {'does' if len(others) == 1 else 'do'}" if others else "nor does any other"
+        raise Problems([FieldProblem(f"environment.{field}", f"cluster {cluster} {why}, {ends}", "not_offered")])
+
+
+def _why_no_modules(offered: Software) -> str:
+    return "" if offered.modules else "does not offer the site's modules"
+
+
+def _why_no_image(image: str, offered: Software) -> str:
+    if not offered.container_tool:
+        return "does not run programs in images"
+    if "://" in image and offered.container_tool not in FETCHING_TOOLS:
+        return f"does not fetch images ({offered.container_tool} runs what lies on the nodes)"
+    return ""
 
 
 def understand(user: User, job_file: JobFile, *, again: bool = False) -> Understood:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
+from evenkeel.runner.software import installed
 from evenkeel.store.offers import offers
 
 from scheduling.errors import ExecutorError
@@ -40,7 +41,7 @@ from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.zygotes import Zygotes
-from scheduling.executors.offering import offer_findings
+from scheduling.executors.offering import offer_findings, software_findings
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +216,8 @@ class LocalExecutor:
         yield from offer_findings(offers(self._data_cache_dir, socket.gethostname()), self._software)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
-        return list(check_node(self._layout, self.inventory(), wish))
+        found = list(check_node(self._layout, self.inventory(), wish))
+        return found if self._software == NO_SOFTWARE else [*found, *software_findings(installed(), self._software)]
 
     # Beyond the contract
 
