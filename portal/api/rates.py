@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -104,16 +106,17 @@ class RateThrottle(BaseThrottle):
 
 def charge_run(request: Request, run: UUID) -> None:
     """A runner reports every few seconds and at once when something happens: plenty, and still an end."""
-    _require(_keep(request, _count_run(run)))
+    _require(_keep(request, count("run", str(run), settings.EVENKEEL_RATE_RUN_PER_MINUTE)))
 
 
-def charge_carried_run(request: Request, run: UUID) -> None:
-    """As `charge_run`, for a report that came along with another's: the answer's headers are of that one."""
-    _require(_count_run(run))
-
-
-def _count_run(run: UUID) -> Standing | None:
-    return count("run", str(run), settings.EVENKEEL_RATE_RUN_PER_MINUTE)
+@contextmanager
+def standing_kept(request: Request) -> Iterator[None]:
+    """Whoever else is charged within, the answer's headers stay those of before."""
+    before = getattr(request._request, "rate_standing", None)
+    try:
+        yield
+    finally:
+        _keep(request, before)
 
 
 def charge_what_if(request: Request) -> None:

@@ -7,7 +7,7 @@ request. Each is taken or refused by itself, as if it had come alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import IO, Any, NamedTuple
 from uuid import UUID
@@ -27,7 +27,7 @@ from portal.api.errors import Refused
 from portal.api.inputs import Body, Query, read_body
 from portal.api.operations import operation
 from portal.api.parsing import JsonParser, malformed, read_text
-from portal.api.rates import charge_address, charge_carried_run, charge_run, count
+from portal.api.rates import charge_address, charge_run, count, standing_kept
 from portal.api.shapes.base import Shape
 from portal.jobs import reporting
 from portal.jobs.models import Run
@@ -123,11 +123,13 @@ class ReportsView(APIView):
         said = read_body(request.data, NodeReport)
         scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
         logs.note({"run_id": str(run), "epoch": said.epoch})
-        orders = _take(request, Sent(run, token.strip() if scheme.lower() == "bearer" else "", said), charge_run)
-        return Response({**orders, "others": [_take_along(request, one) for one in said.others]})
+        orders = _take(request, Sent(run, token.strip() if scheme.lower() == "bearer" else "", said))
+        with standing_kept(request):
+            others = [_take_along(request, one) for one in said.others]
+        return Response({**orders, "others": others})
 
 
-def _take(request: Request, sent: Sent, charge: Callable[[Request, UUID], None]) -> dict[str, Any]:
+def _take(request: Request, sent: Sent) -> dict[str, Any]:
     """Raises Refused, Throttled, Run.DoesNotExist."""
     run, token, report = sent
     if not is_run_token(token, run, report.epoch):
@@ -135,7 +137,7 @@ def _take(request: Request, sent: Sent, charge: Callable[[Request, UUID], None])
         if token.startswith("ekr_"):
             note_run_denial(request, run)
         raise Refused(401, "This is not the token of that run and epoch.")
-    charge(request, run)
+    charge_run(request, run)
     report = report.model_copy(update={"notices": _bounded(run, report.notices)})
     try:
         orders = record_report(run_id=run, report=report, now=timezone.now())
@@ -149,7 +151,7 @@ def _take(request: Request, sent: Sent, charge: Callable[[Request, UUID], None])
 def _take_along(request: Request, one: CarriedReport) -> dict[str, Any]:
     try:
         sent = Sent(one.run, one.token, read_body(one.report, Report))
-        return {"status": 200, "orders": _take(request, sent, charge_carried_run)}
+        return {"status": 200, "orders": _take(request, sent)}
     except Refused as error:
         status = error.status
     except Problems:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from evenkeel.runner.neighbours import Neighbours, next_beat, phase_of_node
@@ -44,6 +44,8 @@ def test_a_node_has_its_own_phase() -> None:
 
 
 class Run:
+    made: ClassVar[list[Run]] = []
+
     def __init__(self, name: str, portal: Portal, spool: Path) -> None:
         spool.mkdir()
         self.name, self.spool, self.commands = name, spool, list[str]()
@@ -54,6 +56,7 @@ class Run:
         )
         self.reporter.interval_s = 10.0
         self.reporter.start()
+        self.made.append(self)
 
     def report(self, step: int, *, on_beat: bool = True, urgent: bool = False) -> None:
         self.reporter.put({"epoch": 1, "step": step}, urgent=urgent, on_beat=on_beat)
@@ -70,6 +73,8 @@ def portal() -> Iterator[Portal]:
     made.up()
     yield made
     made.down()
+    while Run.made:  # threads that nobody ends would go on through other tests
+        Run.made.pop().reporter.close()
 
 
 def answer(report: dict[str, Any], of: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def world() -> World:
 
 @pytest.fixture
 def job(world: World) -> Job:
-    job = world.submit()
+    job = world.submit(gpus={"min": 1, "max": 1})
     world.round()
     return job
 
@@ -128,7 +128,7 @@ def carried(job: Job, epoch: int = 1, token: str | None = None, **report: Any) -
 
 
 def test_what_others_on_the_node_say_comes_along(world: World, job: Job) -> None:
-    others = [world.submit() for _ in range(2)]
+    others = [world.submit(gpus={"min": 1, "max": 1}) for _ in range(2)]
     world.round()
     sent = body(ready_at=time.time(), others=[carried(one, ready_at=time.time(), step=5) for one in others])
     answer = send(job, sent)
@@ -145,7 +145,7 @@ def test_what_others_on_the_node_say_comes_along(world: World, job: Job) -> None
 
 
 def test_each_of_them_is_refused_by_itself(world: World, job: Job, settings: Any) -> None:
-    good, cancelled, crowding = (world.submit() for _ in range(3))
+    good, cancelled, crowding = (world.submit(gpus={"min": 1, "max": 1}) for _ in range(3))
     world.round()
     settings.EVENKEEL_RATE_RUN_PER_MINUTE = 1
     assert send(crowding, body()).status == 200
@@ -169,7 +169,7 @@ def test_each_of_them_is_refused_by_itself(world: World, job: Job, settings: Any
 
 
 def test_nobody_brings_others_along_without_a_token_of_their_own(world: World, job: Job) -> None:
-    other = world.submit()
+    other = world.submit(gpus={"min": 1, "max": 1})
     world.round()
     along = [carried(other, ready_at=time.time())]
     assert send(job, body(others=along), "ekr_wrong").status == 401

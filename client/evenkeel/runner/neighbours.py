@@ -90,7 +90,17 @@ class Neighbours:
         self._run, self._token = run, token
         self._came: queue.SimpleQueue[Guest] = queue.SimpleQueue()
         self._carries = False
+        self._server: socket.socket | None = None
         self._alone_until = 0.0
+
+    def close(self) -> None:
+        """Who waits to be carried goes alone; another may carry."""
+        if self._server is None:
+            return
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        while not self._came.empty():
+            self._came.get().leave()
 
     def carry(self, report: dict[str, Any]) -> tuple[int, Any] | None:
         """What the portal answered to what another carried for us: its status, 0 where it did not answer, and its
@@ -148,7 +158,7 @@ class Neighbours:
         except OSError:
             server.close()  # another was faster: next time
             return
-        self._carries = True
+        self._carries, self._server = True, server
         threading.Thread(target=self._receive, args=(server,), name="neighbours", daemon=True).start()
 
     def _receive(self, server: socket.socket) -> None:

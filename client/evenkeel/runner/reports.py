@@ -53,7 +53,7 @@ class Reporter:
         self._neighbours, self._on_beat = neighbours, 0  # the number of the newest report that is
         self.limits: dict[str, float | None] = {}  # what the portal said last of total_steps and max_duration_s
         self._wake = threading.Event()
-        self._failing = False
+        self._failing = self._closed = False
         self._begun = self._failed_attempt = 0  # numbers of attempts to empty the spool
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._seq = max((int(path.stem) for path in self._spooled()), default=0)
@@ -62,6 +62,12 @@ class Reporter:
 
     def start(self) -> None:
         threading.Thread(target=self._send_forever, name="reports", daemon=True).start()
+
+    def close(self) -> None:
+        """Nothing is sent any more; what is spooled stays."""
+        self._closed = True
+        self._wake.set()
+        self._neighbours.close()
 
     def send_now(self) -> None:
         """Before `start`: there is no thread yet that could do it, and nobody waits for others."""
@@ -98,7 +104,7 @@ class Reporter:
 
     def _send_forever(self) -> None:
         failures = 0
-        while True:
+        while not self._closed:
             self._begun += 1
             failures = 0 if self._send_all() else failures + 1
             self._failed_attempt = self._begun if failures else self._failed_attempt
