@@ -315,7 +315,7 @@ class Stage:
             status, said = 0, {}
         self.took_ms.append((time.perf_counter() - began) * 1_000.0)
         self.requests += 1
-        told = said.get("others") or [{"status": status, "orders": None}] * len(answers)
+        told = said.get("others") or [{"status": 0, "orders": None}] * len(answers)  # each alone: it was not refused
         for answer, one in zip(answers, told, strict=True):
             answer.set_result((int(one["status"]), one["orders"] or {}))
         return status, said

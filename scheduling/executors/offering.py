@@ -10,6 +10,20 @@ from scheduling.executors.base import Finding, Software
 ROOM_MIB = 1_024  # less free room than this is no cache
 
 
+class SiteSoftware:
+    """Of an executor: what its nodes have as the site's settings say."""
+
+    _software: Software
+
+    @property
+    def supports_containers(self) -> bool:
+        return bool(self._software.container_tool)
+
+    @property
+    def supports_modules(self) -> bool:
+        return self._software.modules
+
+
 def offer_findings(said: Mapping[str, Any], software: Software, where: str = "") -> Iterator[Finding]:
     """`where`: what stands before the subjects."""
     yield from software_findings(said["software"], software, where)

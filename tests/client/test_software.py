@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from evenkeel.runner.bringing import GivenUp
 from evenkeel.runner.processes import all_processes, descendants, signal_quietly
 from evenkeel.runner.software import SoftwareUnavailable, command_in, installed, with_software
 from evenkeel.runner.spec import LaunchSpec
-from evenkeel.runner.workers import free_port
 
 from tests.client.test_runner import SLOW, Portal, exit_of, launch, until
+from tests.client.test_runner import portal as portal  # a fixture
 from tests.client.test_runner_nodes import NODES
 from tests.site_software import make_image, make_modules, need_container_tool, need_modules
 
@@ -30,14 +29,6 @@ with evenkeel.training() as run:
     for step in run.steps():
         run.save({"step": step})
 """
-
-
-@pytest.fixture
-def portal() -> Iterator[Portal]:
-    made = Portal(free_port())
-    made.up()
-    yield made
-    made.down()
 
 
 def log_of(place: Path) -> str:

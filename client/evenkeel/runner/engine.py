@@ -504,4 +504,5 @@ class Runner:
         if not self._workers:
             self._reporter.start()
         self._reporter.flush(FINAL_REPORT_S)
+        self._reporter.close()
         write_atomically(self._dir / "exit.json", {"run_id": self._spec.run_id, "epoch": self._spec.epoch, **record})

@@ -115,14 +115,15 @@ def _in_image(spec: LaunchSpec, image: str, epoch_dir: Path) -> LaunchSpec:
         raise SoftwareUnavailable(f"the image {image} is not on this node")
     if spec.container_tool == "bwrap" and not Path(image).is_dir():
         raise SoftwareUnavailable(f"the image {image} is no directory, and bwrap runs those that are unpacked")
-    if shutil.which(spec.container_tool, path=spec.environment["PATH"]) is None:
+    tool = shutil.which(spec.container_tool, path=spec.environment["PATH"])
+    if tool is None:
         raise SoftwareUnavailable(f"{spec.container_tool or 'a tool for containers'} is not installed on this node")
     sdk = _copy_sdk(epoch_dir)
     hosts = {name for name in _OF_HOST if name not in spec.env}
     environment = {name: value for name, value in spec.environment.items() if name not in hosts}
     environment = {"PATH": _STANDARD_PATH, "PYTHONPATH": str(sdk)} | environment
-    tool = shutil.which(spec.container_tool, path=spec.environment["PATH"]) or spec.container_tool
-    prefix = command_in(spec.container_tool, tool, image, spec.workdir, _places(spec, epoch_dir), gpus=_has_gpus(spec))
+    places, gpus = _places(spec, epoch_dir), bool(spec.cuda_visible_devices)
+    prefix = command_in(spec.container_tool, tool, image, spec.workdir, places, gpus=gpus)
     return replace(spec, environment=environment, container=prefix, image=None, starts_cold=True)
 
 
@@ -144,10 +145,9 @@ def command_in(kind: str, tool: str, image: str, workdir: str, places: Iterable[
     its exit code on; bwrap hands no signals on (see Worker.send)."""
     if kind == "bwrap":
         return [tool, *_laid_out(Path(image), list(places)), "--die-with-parent", "--chdir", workdir, "--"]
-    if kind == "ch-run":
-        binds = [word for place in places for word in ("--bind", place)]
-        return [tool, *binds, "--cd", workdir, image, "--"]
     binds = [word for place in places for word in ("--bind", place)]
+    if kind == "ch-run":
+        return [tool, *binds, "--cd", workdir, image, "--"]
     return [tool, "exec", *(["--nv"] if gpus else []), "--no-home", *binds, "--pwd", workdir, image]
 
 
@@ -180,10 +180,6 @@ def _opened(image: Path, inside: Path, wanted: list[Path]) -> Iterator[str]:
             yield from _opened(entry, there, below)
         else:
             yield from ("--ro-bind", str(entry), str(there))
-
-
-def _has_gpus(spec: LaunchSpec) -> bool:
-    return bool(spec.cuda_visible_devices)
 
 
 def _places(spec: LaunchSpec, epoch_dir: Path) -> list[str]:

@@ -41,7 +41,7 @@ from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.zygotes import Zygotes
-from scheduling.executors.offering import offer_findings, software_findings
+from scheduling.executors.offering import SiteSoftware, offer_findings, software_findings
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._d
 ISOLATION = ("auto", "accounts", "none")
 
 
-class LocalExecutor:
+class LocalExecutor(SiteSoftware):
     """`virtual_accelerators`: "titan_xp:6", or "a=titan_xp:6,b=v100:4" for several nodes on this machine;
     empty: what NVML finds. `isolation`: "accounts" gives each project an account of its own (root only),
     "none" runs everything as one user, "auto" is the first where we are root. `accounts_file`: where they are
@@ -102,14 +102,6 @@ class LocalExecutor:
     def single_trust_mode(self) -> bool:
         """Everything runs as one user: a job can read what the portal can."""
         return not self._accounts.separate
-
-    @property
-    def supports_containers(self) -> bool:
-        return bool(self._software.container_tool)
-
-    @property
-    def supports_modules(self) -> bool:
-        return self._software.modules
 
     def _amended(self, content: dict[str, Any]) -> dict[str, Any]:
         return content | {"container_tool": self._software.container_tool}

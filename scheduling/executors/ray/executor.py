@@ -33,6 +33,7 @@ from scheduling.executors.base import (
 from scheduling.executors.local import facts, launching, preparing, storage
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.ray.examining import check_node, examine
 from scheduling.executors.ray.inventory import nodes_of
 from scheduling.executors.ray.link import Connection, Link
@@ -52,7 +53,7 @@ END_OF_STOP_S = 120.0
 _ACCOUNT = Account(None)
 
 
-class RayExecutor:
+class RayExecutor(SiteSoftware):
     """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of jobs
     are below it. `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never.
     `fence_s`: how long after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to
@@ -100,14 +101,6 @@ class RayExecutor:
         self._link = Link(here.own, self.connection)
         self._fence_s, self._lease_s, self._emulated = fence_s, lease_s, emulated
         self._store_module, self._data_cache_dir, self._software = store_module, data_cache_dir, software
-
-    @property
-    def supports_containers(self) -> bool:
-        return bool(self._software.container_tool)
-
-    @property
-    def supports_modules(self) -> bool:
-        return self._software.modules
 
     # The executor contract
 

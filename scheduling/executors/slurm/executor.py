@@ -20,6 +20,7 @@ from scheduling.executors.local import facts, preparing, storage
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.launching import make_job_dir, own_environment
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.slurm import examining, launching
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import ending_of
@@ -36,7 +37,7 @@ CLOCK_S = 1.0  # squeue is asked after `Seen.at`; a job noted since, or just bef
 OURS = Account(None)
 
 
-class SlurmExecutor:
+class SlurmExecutor(SiteSoftware):
     """`shared_dir` lies under the same path on the portal's machine and on every node. `options`: see Options."""
 
     name = "slurm"
@@ -51,15 +52,8 @@ class SlurmExecutor:
         self._layout.prepare()
         self._notes = Notes(self._layout.own)
         self._options = Options(**options)
+        self._software = self._options.software
         self._commands = Commands(self._options.conf, self._options.command_timeout_s)
-
-    @property
-    def supports_containers(self) -> bool:
-        return bool(self._options.software.container_tool)
-
-    @property
-    def supports_modules(self) -> bool:
-        return self._options.software.modules
 
     # The executor contract
 
