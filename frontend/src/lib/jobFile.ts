@@ -52,7 +52,7 @@ export function wholeOf({ share: _share, memory: _memory, ...gpus }: JobFile): J
 }
 
 export const ORDER = [
-  "name", "project", "model_type", "command", "code", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
+  "name", "project", "model_type", "command", "code", "environment", "total_steps", "batch_size", "gpus", "cpus", "memory", "checkpoint", "restartable",
   "priority", "nice", "qos", "cluster", "partition", "deadline", "max_cost", "max_duration", "env", "secrets", "data", "labels", "retry", "array", "dependencies", "resume_from", "throughput",
 ];
 
@@ -174,4 +174,11 @@ export function parseData(text: string, before: unknown): JobFile[] | undefined 
 
 export function showData(value: unknown): string {
   return dataOf(value).map((one) => `${one.name}=${one.url ?? one.path ?? ""}`).join("\n");
+}
+
+/** What a job has of the site's own. */
+export function softwareOf(file: JobFile): { modules: string[]; image: string } {
+  const modules = readPath(file, "environment.modules");
+  const image = readPath(file, "environment.image");
+  return { modules: Array.isArray(modules) ? modules.map(String) : [], image: typeof image === "string" ? image : "" };
 }

@@ -16,6 +16,8 @@ export type Answers = (sent: Sent) => { status?: number; body?: unknown } | unde
 export const pageOf = (...results: unknown[]) => ({ body: { next: null, previous: null, results } });
 export const refusal = (field: string, message: string, status = 400) => ({ status, body: { status, detail: `${field} ${message}`, errors: [{ field, message, code: "wrong" }] } });
 
+type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
+
 /** A part of a page in a document of its own; what it asks is answered by the test. What no test answers is an empty list. */
 export class TestPage {
   readonly sent: Sent[] = [];
@@ -76,16 +78,16 @@ export class TestPage {
     await this.settle();
   }
 
-  field(label: string): HTMLInputElement | HTMLSelectElement {
+  field(label: string): Control {
     const found = [...document.querySelectorAll("label")].find((one) => one.textContent === label);
     const field = found ? document.getElementById(found.htmlFor) : document.querySelector(`[aria-label="${label}"]`);
     if (!field) throw new Error(`There is no field ${label}.`);
-    return field as HTMLInputElement | HTMLSelectElement;
+    return field as Control;
   }
 
   async fill(label: string, value: string): Promise<void> {
     const field = this.field(label);
-    const kind = field instanceof HTMLSelectElement ? HTMLSelectElement : HTMLInputElement;
+    const kind = [HTMLSelectElement, HTMLTextAreaElement].find((one) => field instanceof one) ?? HTMLInputElement;
     await act(async () => {
       Object.getOwnPropertyDescriptor(kind.prototype, "value")?.set?.call(field, value);
       field.dispatchEvent(new Event(kind === HTMLSelectElement ? "change" : "input", { bubbles: true }));

@@ -2,20 +2,34 @@ import { useState } from "react";
 import { useBuildLog } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { softwareOf } from "../../lib/jobFile";
+import css from "./job.module.css";
 import { LogText } from "./LogText";
 
 const WORDS = { building: "being built", ready: "ready", failed: "could not be built" };
 
-/** The packages that the newest run brought, and how their build went. */
+/** The packages that the newest run brought, how their build went, and what it has of the site's. */
 export function EnvironmentCard({ job }: { job: JobDetail }) {
-  const environment = job.runs.find((run) => run.id === job.run.id)?.material?.environment;
-  const [open, setOpen] = useState(environment?.state === "failed");
-  if (!environment) return null;
+  const built = job.runs.find((run) => run.id === job.run.id)?.material?.environment;
+  const [open, setOpen] = useState(built?.state === "failed");
+  const { modules, image } = softwareOf(job.spec);
+  if (!built && modules.length === 0 && !image) return null;
+  const button = built && <button type="button" className="btn sm" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide the build log" : "Show the build log"}</button>;
   return (
-    <Panel title="Environment" meta={WORDS[environment.state]} right={<button type="button" className="btn sm" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide the build log" : "Show the build log"}</button>}>
-      {open ? <Build project={job.project.key} digest={environment.digest} /> : <p className="empty mono" style={{ fontSize: 12 }}>{environment.digest.slice(0, 12)}</p>}
+    <Panel title="Environment" meta={built && WORDS[built.state]} right={button}>
+      {(modules.length > 0 || image) && (
+        <ul className={`pb ${css.links}`}>
+          {modules.length > 0 && <Of kind={modules.length > 1 ? "modules" : "module"} what={modules.join(" ")} />}
+          {image && <Of kind="image" what={image} />}
+        </ul>
+      )}
+      {built && (open ? <Build project={job.project.key} digest={built.digest} /> : <p className="empty mono" style={{ fontSize: 12 }}>{built.digest.slice(0, 12)}</p>)}
     </Panel>
   );
+}
+
+function Of({ kind, what }: { kind: string; what: string }) {
+  return <li><span>{kind}</span><span className="sub ell mono" title={what}>{what}</span></li>;
 }
 
 function Build({ project, digest }: { project: string; digest: string }) {

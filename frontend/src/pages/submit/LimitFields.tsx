@@ -5,8 +5,12 @@ import { useCluster } from "../../lib/liveContext";
 import { timeZone } from "../../lib/format";
 import { levelsOf } from "../../lib/levels";
 import { parseData, parseDependencies, parsePairs, showArray, showData, showDependencies, showPairs } from "../../lib/jobFile";
-import { Field, NumberField, TextField, type FieldError } from "./fields";
+import { errorAt, Field, NumberField, TextField, type FieldError } from "./fields";
+import { SoftwareFields } from "./SoftwareFields";
 import type { Draft } from "./useDraft";
+
+/** What most jobs leave as it is; shown where something is wrong with it. */
+const FOLDED = ["array", "code", "max_duration", "environment", "data", "env", "restartable"];
 
 interface Props {
   draft: Draft;
@@ -33,14 +37,15 @@ export function LimitFields({ draft, errors }: Props) {
           <Pairs draft={draft} errors={errors} label="Labels" path="labels" separator=", " placeholder="exp=cosine, seed=7" />
         </div>
       </div>
-      <details className="block" style={{ display: "block" }}>
-        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, data, environment, longest duration</summary>
+      <details className="block" style={{ display: "block" }} open={FOLDED.some((path) => errorAt(errors, path) !== undefined)}>
+        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, packages, modules, image, data, environment, longest duration</summary>
         <div style={{ display: "grid", gap: 14, marginTop: 14 }}>
           <ArrayField draft={draft} errors={errors} />
           <div className="g2">
             <TextField draft={draft} errors={errors} label="Code directory" path="code.path" placeholder="on shared storage" />
             <TextField draft={draft} errors={errors} label="Longest duration" path="max_duration" placeholder="6h30m" />
           </div>
+          <SoftwareFields draft={draft} errors={errors} />
           <DataField draft={draft} errors={errors} />
           <Pairs draft={draft} errors={errors} label="Environment, a line each" path="env" separator={"\n"} placeholder="NCCL_DEBUG=WARN" lines />
           <label style={{ display: "flex", gap: 8, alignItems: "center", fontWeight: 400 }}>

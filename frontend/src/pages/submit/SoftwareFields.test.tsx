@@ -1,0 +1,54 @@
+// @vitest-environment jsdom
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { Session } from "../../api/types";
+import { TestPage } from "../../testing/page";
+import type { JobFile } from "../../lib/jobFile";
+import type { FieldError } from "./fields";
+import { LimitFields } from "./LimitFields";
+import { useDraft, type Draft } from "./useDraft";
+
+vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
+
+let page: TestPage;
+let draft: Draft;
+beforeEach(() => sessionStorage.clear());
+afterEach(() => page.end());
+
+function Shown({ file, errors }: { file: JobFile; errors: FieldError[] }) {
+  draft = useDraft({ projects: [] } as unknown as Session, file);
+  return <LimitFields draft={draft} errors={errors} />;
+}
+
+async function show(file: JobFile, errors: FieldError[] = []) {
+  page = new TestPage(() => ({ body: { results: [] } }));
+  await page.show(<Shown file={file} errors={errors} />);
+}
+const open = () => document.querySelector("details")?.open;
+
+it("writes packages, modules and an image into the job file, and takes the group away with the last of them", async () => {
+  await show({});
+  expect(open()).toBe(false);
+  await page.fill("Packages, a line each", "einops==0.8.1\nrich");
+  await page.fill("Modules", "cuda/12.4, nccl ");
+  expect(draft.file.environment).toEqual({ requirements: "einops==0.8.1\nrich", modules: ["cuda/12.4", "nccl"] });
+  await page.fill("Packages, a line each", "");
+  await page.fill("Modules", "");
+  expect(draft.file.environment).toBeUndefined();
+  await page.fill("Image", "/shared/pytorch.sif");
+  expect(draft.file.environment).toEqual({ image: "/shared/pytorch.sif" });
+});
+
+it("shows what a job file says, and keeps what the form has no field for", async () => {
+  await show({ environment: { modules: ["gcc", "cuda/12.4"], digest: "ab" } });
+  const modules = document.querySelector<HTMLInputElement>("[name='environment.modules']");
+  expect(modules?.value).toBe("gcc cuda/12.4");
+  await page.fill("Modules", "gcc");
+  expect(draft.file.environment).toEqual({ modules: ["gcc"], digest: "ab" });
+});
+
+it("unfolds where something inside is wrong, each word at its field", async () => {
+  await show({}, [{ field: "environment.modules.1", message: "no such name" }, { field: "environment", message: "give one of them" }]);
+  expect(open()).toBe(true);
+  const words = [...document.querySelectorAll(".h.bad")].map((one) => [one.parentElement?.querySelector("label")?.textContent, one.textContent]);
+  expect(words).toEqual([["Packages, a line each", "give one of them"], ["Modules", "no such name"]]);
+});

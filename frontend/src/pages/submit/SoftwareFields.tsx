@@ -1,0 +1,49 @@
+import { useState } from "react";
+import { Field, TextField, type FieldError } from "./fields";
+import type { Draft } from "./useDraft";
+
+const PACKAGES = "environment.requirements";
+const words = (text: string) => text.split(/[\s,]+/).filter(Boolean);
+
+interface Props {
+  draft: Draft;
+  errors: FieldError[];
+}
+
+/** Packages on top of the portal's own, and what a site has itself: its modules, or an image that has everything. */
+export function SoftwareFields({ draft, errors }: Props) {
+  const placed = errors.map((error) => (error.field === "environment" ? { ...error, field: PACKAGES } : error)); // what is wrong with all three
+  return (
+    <>
+      <Packages draft={draft} errors={placed} />
+      <div className="g2">
+        <Modules draft={draft} errors={placed} />
+        <TextField draft={draft} errors={placed} label="Image" path="environment.image" placeholder="/shared/images/pytorch.sif" hint="A path of its nodes or docker://, where the cluster runs images; instead of packages and modules." />
+      </div>
+    </>
+  );
+}
+
+function Packages({ draft, errors }: Props) {
+  const value = draft.get(PACKAGES);
+  return (
+    <Field label="Packages, a line each" path={PACKAGES} errors={errors} hint="As in a requirements file; built once for all jobs that ask for the same.">
+      {(props) => <textarea {...props} className="in mono" rows={3} style={{ fontSize: 12 }} placeholder="einops==0.8.1" value={value === undefined ? "" : String(value)} onChange={(event) => draft.set(PACKAGES, event.target.value)} />}
+    </Field>
+  );
+}
+
+function Modules({ draft, errors }: Props) {
+  const [text, setText] = useState<string | null>(null);
+  const value = draft.get("environment.modules");
+  const shown = text ?? (Array.isArray(value) ? value.join(" ") : "");
+  const onChange = (typed: string) => {
+    setText(typed);
+    draft.set("environment.modules", words(typed));
+  };
+  return (
+    <Field label="Modules" path="environment.modules" errors={errors} hint="The site's, as module avail shows them; loaded in this order.">
+      {(props) => <input {...props} name="environment.modules" className="in" placeholder="cuda/12.4 nccl" value={shown} onChange={(event) => onChange(event.target.value)} onBlur={() => setText(null)} />}
+    </Field>
+  );
+}
