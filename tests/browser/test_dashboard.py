@@ -180,7 +180,7 @@ def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_porta
     page.get_by_role("radio", name=re.compile("digits_mlp")).click()
     page.get_by_label("Name", exact=True).fill("swept")
     page.get_by_label("Steps", exact=True).fill("50,000")
-    page.get_by_text("Array, code, data").click()
+    page.get_by_text("Array, code, packages").click()
     page.get_by_label("Array", exact=True).fill("0-5%1")
     page.keyboard.press("Control+Enter")
     expect(page).to_have_url(re.compile(r"/jobs\?array=\d+$"))
@@ -199,6 +199,28 @@ def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_porta
     expect(page.get_by_role("row").filter(has_text=number).filter(has_text="array of 6 jobs")).to_contain_text(
         "6 Cancelled"
     )
+
+
+def test_what_a_site_does_not_offer_is_refused_at_its_field_though_that_was_folded_away(page: Page) -> None:
+    page.goto("/submit")
+    page.get_by_role("radio", name=re.compile("digits_mlp")).click()
+    page.get_by_label("Name", exact=True).fill("modular")
+    folded = page.get_by_text("Array, code, packages")
+    folded.click()
+    modules = page.get_by_label("Modules", exact=True)
+    modules.fill("cuda/12.4 nccl")
+    folded.click()
+    expect(modules).to_be_hidden()
+    page.keyboard.press("Control+Enter")
+    expect(modules).to_be_visible()
+    refusal = "cluster local does not offer the site's modules, nor does any other"
+    expect(page.get_by_text(refusal, exact=True)).to_be_visible()
+    expect(modules).to_have_attribute("aria-invalid", "true")
+    check_fits_and_is_accessible(page)
+    modules.fill("")
+    page.get_by_label("Packages, a line each").fill("einops==0.8.1")
+    page.get_by_role("tab", name="YAML").click()
+    expect(page.get_by_label("Job file in YAML")).to_have_value(re.compile("environment:\n +requirements: einops==0.8.1\n"))
 
 
 def test_a_part_of_a_gpu_is_asked_for_drawn_and_explained(page: Page, live_portal: LivePortal) -> None:
