@@ -220,7 +220,9 @@ def test_what_a_site_does_not_offer_is_refused_at_its_field_though_that_was_fold
     modules.fill("")
     page.get_by_label("Packages, a line each").fill("einops==0.8.1")
     page.get_by_role("tab", name="YAML").click()
-    expect(page.get_by_label("Job file in YAML")).to_have_value(re.compile("environment:\n +requirements: einops==0.8.1\n"))
+    expect(page.get_by_label("Job file in YAML")).to_have_value(
+        re.compile("environment:\n +requirements: einops==0.8.1\n")
+    )
 
 
 def test_a_part_of_a_gpu_is_asked_for_drawn_and_explained(page: Page, live_portal: LivePortal) -> None:

@@ -106,6 +106,7 @@ function SubmitForm({ session, again }: { session: Session; again?: JobDetail })
 
 /** What is wrong with no field of the form to stand at. */
 function General({ error, errors, tab }: { error: Error; errors: { field: string; message: string }[]; tab: string }) {
-  const words = errors.length === 0 ? error.message : tab === "form" ? `${error.message} It is marked below.` : `${error.message} It is marked at its line.`;
+  const where = tab === "form" ? "It is marked below." : "It is marked at its line.";
+  const words = errors.length === 0 ? error.message : `${error.message.replace(/\.?$/, ".")} ${where}`;
   return <div className="fault" role="alert" style={{ marginTop: 12 }}>{words}</div>;
 }
