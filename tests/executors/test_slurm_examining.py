@@ -1,0 +1,135 @@
+"""What is found wrong with a Slurm: its commands answer as a site's would, the probe is the one that nodes run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Finding
+from scheduling.executors.slurm.commands import Commands
+from scheduling.executors.slurm.examining import NEEDED, PROBE, examine
+from scheduling.executors.slurm.options import Options
+
+NODE = (Path(__file__).parent.parent / "fixtures" / "slurm" / "node-22.05.txt").read_text()
+NOWHERE = "http://127.0.0.1:9"
+
+
+@dataclasses.dataclass
+class Site(Commands):
+    """A Slurm whose nodes are this machine. An answer may be an ExecutorError."""
+
+    nodes_text: str = NODE
+    answers: Mapping[str, str | ExecutorError] = dataclasses.field(default_factory=dict)
+    change: Mapping[str, object] = dataclasses.field(default_factory=dict)  # to what a probe says
+    keeps_files: bool = True
+
+    def run(self, *command: str, timeout_s: float | None = None) -> str:
+        usual = {
+            "scontrol ping": "Slurmctld(primary) at head is UP\n",
+            "sbatch --version": "slurm-wlm 22.05.8\n",
+            "scontrol --oneliner show node": self.nodes_text,
+            "scontrol --oneliner show partition": "PartitionName=gpu State=UP",
+            "sacct": json.dumps({"jobs": []}),
+            "srun": "",
+        }
+        line = " ".join(command)
+        key = max((key for key in usual if line.startswith(key)), key=len)
+        answer = {**usual, **self.answers}[key]
+        if isinstance(answer, ExecutorError):
+            raise answer
+        return answer if key != "srun" or answer else self._probed(command)
+
+    def _probed(self, command: tuple[str, ...]) -> str:
+        (names,) = [word.removeprefix("--nodelist=") for word in command if word.startswith("--nodelist=")]
+        arguments = command[command.index("-c") + 2 :]
+        lines = []
+        for name in names.split(","):
+            environment = os.environ | {"SLURMD_NODENAME": name}
+            done = subprocess.run(
+                [sys.executable, "-c", PROBE, *arguments], env=environment, capture_output=True, text=True, check=True
+            )
+            said = json.loads(done.stdout.removeprefix("PROBE ")) | dict(self.change)
+            lines.append("PROBE " + json.dumps(said))
+        if not self.keeps_files:
+            for path in Path(arguments[0]).parent.glob(".doctor-*.*"):
+                path.unlink()
+        return "\n".join(lines)
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in NEEDED else None)
+
+
+def findings(site: Site, shared: Path, **options: str) -> dict[str, Finding]:
+    return {found.subject: found for found in examine(site, Options(**options), shared, NOWHERE)}  # type: ignore[arg-type]
+
+
+def test_of_a_sound_site_only_the_portal_that_is_not_there_is_wrong(tmp_path: Path) -> None:
+    found = findings(Site(), tmp_path, partition="main")
+    assert {subject for subject, one in found.items() if not one.ok} == {"portal"}
+    assert "Connection refused" in found["portal"].seen
+    assert "EVENKEEL_API_URL" in found["portal"].fix
+    assert found["gres"].seen == "4 × a100"
+    assert found["accounting"].seen == "sacct answers"
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_its_commands_nothing_else_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in {"srun", "scancel"} else name)
+    (found,) = examine(Site(), Options(), tmp_path, NOWHERE)
+    assert (found.subject, found.ok, found.seen) == ("commands", False, "scancel, srun not found")
+
+
+UNREACHABLE = ExecutorError("scontrol had no answer from Slurm within 20 s", permanent=False)
+NO_PARTITION = ExecutorError("Partition gpu not found", permanent=True)
+NO_SACCT = ExecutorError("sacct: No such file or directory", permanent=True)
+
+
+@pytest.mark.parametrize(
+    ("site", "subject", "seen", "fix"),
+    [
+        (Site(answers={"scontrol ping": UNREACHABLE}), "connection", "no answer", "EVENKEEL_SLURM_CONF"),
+        (Site(answers={"scontrol ping": "Slurmctld(primary) at head is DOWN"}), "connection", "DOWN", "slurmctld"),
+        (Site(answers={"sbatch --version": "slurm 20.11.4"}), "version", "20.11.4", "22.05"),
+        (Site(answers={"scontrol --oneliner show partition": NO_PARTITION}), "partition", "not found", "sinfo"),
+        (Site(answers={"scontrol --oneliner show partition": "State=DOWN"}), "partition", "DOWN", "scontrol"),
+        (Site(NODE.replace("gpu:a100:4", "(null)")), "gres", "no node with GPUs in main", "gres.conf"),
+        (Site(NODE.replace("gpu:a100:4", "gpu:4")), "gres", "without a type: gpu1", "Gres=gpu:a100:4"),
+        (Site(NODE.replace("gpu:a100:4", "gpu:a100:2,gpu:v100:2")), "gres", "several types in gpu1", "one type a node"),
+        (Site(NODE.replace("State=IDLE", "State=DOWN*")), "nodes", "0 of 1 answer; not gpu1", "slurmd"),
+        (Site(answers={"srun": UNREACHABLE}), "probe", "no answer", "srun --nodelist=gpu1"),
+        (Site(answers={"srun": "hello"}), "probe", "said nothing", "srun"),
+        (Site(change={"time": 1e9}), "clocks", "s apart", "chrony"),
+        (Site(change={"shared": "of another"}), "shared storage", "gpu1: not the same", "EVENKEEL_SLURM_SHARED_DIR"),
+        (Site(keeps_files=False), "shared storage", "gpu1: not the same", "writable"),
+        (Site(change={"evenkeel.runner": "no module"}), "interpreter", "gpu1: no module", "EVENKEEL_SLURM_PYTHON"),
+        (Site(change={"store": "no module named s3fs"}), "checkpoint store", "s3fs", "requirements-s3.lock"),
+        (Site(change={"torch": "no module named torch"}), "pytorch", "gpu1: no module named torch", "PyTorch"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and re.fullmatch(r"[\w ]+", value) else "",
+)
+def test_what_is_wrong_is_said_with_what_to_do(site: Site, subject: str, seen: str, fix: str, tmp_path: Path) -> None:
+    found = findings(site, tmp_path, partition="main")[subject]
+    assert not found.ok
+    assert seen in found.seen
+    assert fix in found.fix
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_site_without_accounting_or_sacct_has_less_to_go_by_and_is_not_wrong(tmp_path: Path) -> None:
+    answers = {"sacct": "Slurm accounting storage is disabled\n"}
+    found = findings(Site(answers=answers), tmp_path)["accounting"]
+    assert (found.ok, "keeps no accounting" in found.seen) == (True, True)
+    found = findings(Site(answers={"sacct": NO_SACCT}), tmp_path)["accounting"]
+    assert (found.ok, found.known, "No such file" in found.seen) == (True, False, True)
