@@ -1,6 +1,7 @@
 """A control plane under the load of many nodes: rounds, reports, pages, memory, and how fast the database grows.
 
 python -m benchmarks.bench_scale [--nodes 1000] [--jobs 2000] [--minutes 5] [--policy NAME]
+                                 [--reports-per-s 30]
 
 Nodes of eight GPUs are declared and runs played (benchmarks.played_nodes): everything else is the portal as
 `manage.py up` starts it, with all its processes on this machine. Runs report every 10 s, those of a node in one
@@ -223,13 +224,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2_000)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--policy", default="f_scheduling")
+    parser.add_argument("--reports-per-s", default="30", help="EVENKEEL_REPORTS_PER_S of the portal")
     options = parser.parse_args()
     rng = random.Random(11)
     with stage() as address:
         extra = {"DJANGO_SETTINGS_MODULE": "benchmarks.scale_settings", "PLAYED_STAGE": address}
         extra |= {"PLAYED_NODES": str(options.nodes), "EVENKEEL_REPORT_INTERVAL_S": "10"}
         extra |= {"EVENKEEL_ROUND_INTERVAL_S": "5", "EVENKEEL_SAMPLE_INTERVAL_S": "5", "EVENKEEL_SPEEDUP": "1"}
-        with running_portal(**extra, EVENKEEL_RATE_USER_PER_MINUTE="0") as portal:
+        extra |= {"EVENKEEL_RATE_USER_PER_MINUTE": "0", "EVENKEEL_REPORTS_PER_S": options.reports_per_s}
+        with running_portal(**extra) as portal:
             _run(portal, address, options, rng)
 
 
