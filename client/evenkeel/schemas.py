@@ -2918,6 +2918,7 @@ class NodeJob(TypedDict):
     gpus: int
     share_percent: int
     since_at: str | None
+    busy_part: float | None
 
 
 class NodeReport(TypedDict):
@@ -3527,6 +3528,7 @@ class NodeDetail(TypedDict):
     drain: Drain | None
     check: NodeHealth
     jobs: list[NodeJob]
+    busy_part: float | None
     use: NodeUse
     faults: list[NodeFault]
     faults_by_reason: dict[str, int]

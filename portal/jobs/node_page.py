@@ -11,6 +11,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Coalesce
 
 from portal.jobs import events
+from portal.jobs.activity import RunActivity
 from portal.jobs.describe import iso
 from portal.jobs.drains import describe_with_drains
 from portal.jobs.models import Accelerator, Assignment, Hold, JobEvent, Node, Run
@@ -23,6 +24,8 @@ HELD_OVER = timedelta(seconds=BUCKET_S * BUCKETS)
 FAULTS_OVER = timedelta(days=7)
 #: Some processes of a run may be gone before it is seen to have failed.
 SLACK = timedelta(days=1)
+#: How busy GPUs are is said in every report, two minutes apart at most.
+MEASURED_OVER = timedelta(minutes=5)
 EVENTS_OVER = timedelta(days=90)
 MOST = 20
 JOINED = "node_joined"
@@ -52,33 +55,51 @@ def describe_node_page(node: Node, project_ids: set[int], now: datetime) -> dict
     present = dict(Accelerator.objects.filter(node=node).values_list("pk", "present"))
     return {
         **described,
-        "jobs": _jobs(node, project_ids),
+        **_occupied(node, project_ids, now),
         "use": _use(node, [gpu for gpu, there in present.items() if there], now),
         **_faults(list(present), project_ids, now),
         "events": [_event(event) for event in _events(node, now)[:MOST]],
     }
 
 
-def _jobs(node: Node, project_ids: set[int]) -> list[dict[str, Any]]:
-    """By number. Of a job that holds GPUs there those count, not what it is to have next."""
-    found: dict[Any, dict[str, Any]] = {}
+def _occupied(node: Node, project_ids: set[int], now: datetime) -> dict[str, Any]:
+    """Who is there, by number, and how busy the GPUs are. Of a job that holds GPUs there those count, not what it is to
+    have next."""
+    found: dict[Any, list[Hold | Assignment]] = {}
     for model in (Hold, Assignment):
         rows = model.objects.filter(accelerator__node=node, during__upper_inf=True)
         there: dict[Any, list[Hold | Assignment]] = {}
         for row in rows.select_related("run__job__project"):
             there.setdefault(row.run.job_id, []).append(row)
-        for job_id in there.keys() - found.keys():
-            found[job_id] = _occupant(there[job_id], project_ids)
-    return sorted(found.values(), key=lambda one: one["job"]["number"])
-
-
-def _occupant(rows: list[Hold | Assignment], project_ids: set[int]) -> dict[str, Any]:
-    started = [row.started_at for row in rows if isinstance(row, Hold)]
+        found = there | found
+    holds = [row for rows in found.values() for row in rows if isinstance(row, Hold)]
+    busy = _busy(holds, now)
+    parts = [busy[hold.run_id] for hold in holds if hold.run_id in busy]
+    jobs = [_occupant(rows, project_ids, busy) for rows in found.values()]
     return {
-        "job": others_job(rows[0].run.job, project_ids),
+        "jobs": sorted(jobs, key=lambda one: one["job"]["number"]),
+        "busy_part": round(sum(parts) / len(parts), 4) if parts else None,
+    }
+
+
+def _busy(holds: list[Hold], now: datetime) -> dict[Any, float]:
+    """By run: how busy its GPUs are, where it said so lately in this launch."""
+    launches = {hold.run_id: hold.epoch for hold in holds}
+    rows = RunActivity.objects.filter(run__in=launches, measured_at__gt=now - MEASURED_OVER)
+    means = {row.run_id: row.mean_utilisation for row in rows if row.epoch == launches[row.run_id]}
+    return {run_id: mean for run_id, mean in means.items() if mean is not None}
+
+
+def _occupant(rows: list[Hold | Assignment], project_ids: set[int], busy: dict[Any, float]) -> dict[str, Any]:
+    started = [row.started_at for row in rows if isinstance(row, Hold)]
+    job = rows[0].run.job
+    part = busy.get(rows[0].run_id) if job.project_id in project_ids else None
+    return {
+        "job": others_job(job, project_ids),
         "gpus": len({row.accelerator_id for row in rows}),
         "share_percent": max(row.share_percent for row in rows),
         "since_at": iso(min(started, default=None)),
+        "busy_part": None if part is None else round(part, 4),
     }
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from accounts.models import Membership, Project, User
 from portal.jobs import events, node_page
+from portal.jobs.activity import RunActivity
 from portal.jobs.models import Accelerator, Hold, Job, JobEvent, Node, Run
 from portal.jobs.node_page import BUCKET_S, BUCKETS, MOST, Span, held_seconds
 from scheduling.lifecycle import State
@@ -132,6 +133,23 @@ class TestJobs:
         Hold.objects.all().delete()
         (row,) = page(api, name)["jobs"]
         assert (row["gpus"], row["since_at"]) == (2, None)
+
+    def test_how_busy_its_gpus_are_is_said_of_ones_own_jobs_and_of_the_node(
+        self, world: World, api: Api, bo: Api
+    ) -> None:
+        job, name = training(world)
+        run = world.run(job)
+        assert (page(api, name)["busy_part"], page(api, name)["jobs"][0]["busy_part"]) == (None, None)
+        now = timezone.now()
+        measured = {"epoch": run.epoch, "measured_at": now, "utilisation": [0.9, 0.7]}
+        fresh = {"accelerator_type": "a", "gpu_hundredths": 200, "heard_at": now, "stepped_at": now, "busy_at": now}
+        RunActivity.objects.update_or_create(run=run, defaults=fresh | measured)
+        assert (page(api, name)["busy_part"], page(api, name)["jobs"][0]["busy_part"]) == (0.8, 0.8)
+        assert (page(bo, name)["busy_part"], page(bo, name)["jobs"][0]["busy_part"]) == (0.8, None)
+        RunActivity.objects.update(measured_at=now - node_page.MEASURED_OVER)
+        assert page(api, name)["busy_part"] is None
+        RunActivity.objects.update(measured_at=now, epoch=run.epoch + 1)
+        assert page(api, name)["busy_part"] is None
 
     def test_a_part_of_a_gpu_is_said_as_one(self, world: World, api: Api) -> None:
         job = world.submit(gpus=0.5)

@@ -5962,6 +5962,8 @@ export interface components {
             check: components["schemas"]["NodeHealth"];
             /** @description Who holds GPUs there, or is to, by number. */
             jobs: components["schemas"]["NodeJob"][];
+            /** @description How busy those of its GPUs are whose jobs say so, by their newest reports; null where none does. */
+            busy_part: number | null;
             /** @description How much of it was held in the last 24 hours. */
             use: components["schemas"]["NodeUse"];
             /** @description Runs that failed in the last 7 days while they held GPUs there, newest first, 20 at most. */
@@ -6020,6 +6022,8 @@ export interface components {
             share_percent: number;
             /** @description Since when it holds them; null: they are only assigned to it. */
             since_at: string | null;
+            /** @description How busy its GPUs are by its newest report, mean of all that it has, 0 to 1; null where it does not say, and of jobs of projects that are not yours. */
+            busy_part: number | null;
         };
         NodeReport: {
             epoch: number;

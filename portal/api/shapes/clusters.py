@@ -124,6 +124,10 @@ class NodeJob(Shape):
     gpus: int = Field(description="That it holds there; where it holds none yet, those that it is to have.")
     share_percent: SharePercent
     since_at: datetime | None = Field(description="Since when it holds them; null: they are only assigned to it.")
+    busy_part: float | None = Field(
+        description="How busy its GPUs are by its newest report, mean of all that it has, 0 to 1; null where it does "
+        "not say, and of jobs of projects that are not yours."
+    )
 
 
 class NodeUse(Shape):
@@ -165,6 +169,9 @@ class NodeEvent(Shape):
 
 class NodeDetail(Node):
     jobs: list[NodeJob] = Field(description="Who holds GPUs there, or is to, by number.")
+    busy_part: float | None = Field(
+        description="How busy those of its GPUs are whose jobs say so, by their newest reports; null where none does."
+    )
     use: NodeUse = Field(description="How much of it was held in the last 24 hours.")
     faults: list[NodeFault] = Field(
         description="Runs that failed in the last 7 days while they held GPUs there, newest first, 20 at most."

@@ -3,7 +3,7 @@ import { Icon, StateGlyph } from "../../components/icons";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
 import { eventMark } from "../../lib/eventIcon";
-import { count, dateTime, moment, partOf, relative } from "../../lib/format";
+import { count, dateTime, moment, partOf, percent, relative } from "../../lib/format";
 import { byFrequency, faultsMeta, reasonWords } from "../../lib/nodePage";
 
 /** Who has GPUs of it, or is to. */
@@ -13,12 +13,13 @@ export function NodeJobs({ jobs, now }: { jobs: NodeJob[]; now: Date }) {
       {jobs.length === 0 ? <p className="empty">No job holds a GPU of it, and none is to have one.</p> : (
         <div className="tw" tabIndex={0} role="region" aria-label="Jobs on this node">
           <table className="t cards">
-            <thead><tr><th scope="col">Job</th><th scope="col" className="ra">GPUs here</th><th scope="col" className="ra">Since</th></tr></thead>
+            <thead><tr><th scope="col">Job</th><th scope="col" className="ra">GPUs here</th><th scope="col" className="ra">Busy</th><th scope="col" className="ra">Since</th></tr></thead>
             <tbody>
               {jobs.map((one) => (
                 <tr key={one.job.number}>
                   <td className="wide"><JobRef number={one.job.number} name={one.job.name} project={one.job.project} /></td>
                   <td className="ra" data-l="GPUs here">{partOf(one.share_percent, count(one.gpus, "GPU"))}</td>
+                  <td className="ra" data-l="Busy">{one.busy_part === null ? <span className="sub" title="Its programs do not say, or it is a job of another project">–</span> : percent(one.busy_part)}</td>
                   <td className="ra" data-l="Since">{one.since_at ? <Time at={new Date(one.since_at)} now={now} /> : <span className="sub">assigned, not there yet</span>}</td>
                 </tr>
               ))}

@@ -100,6 +100,7 @@ function figures(node: NodeDetail, now: Date): Figure[] {
     { label: "Type", value: typeName(node.type), detail: node.accelerators[0]?.memory_mib ? `${gibibytes(node.accelerators[0].memory_mib)} each` : "" },
     { label: "GPUs in use", value: integer(busyGpus(node)), unit: `of ${integer(node.gpus)}`, detail: node.schedulable ? "" : "takes no new jobs" },
     { label: "Held", value: held === null ? "–" : percent(held), detail: "mean of the last 24 h" },
+    { label: "Busy", value: node.busy_part === null ? "–" : percent(node.busy_part), detail: node.busy_part === null ? "no job of it says so" : "GPUs whose jobs say so, now" },
     { label: "Processors", value: node.cpus > 0 ? integer(node.cpus) : "–", detail: node.cpus > 0 ? "" : "not reported" },
     { label: "Memory", value: node.memory_mib > 0 ? gibibytes(node.memory_mib) : "–", detail: node.memory_mib > 0 ? "" : "not reported" },
     { label: "Last seen", value: seen ? relative(seen, now) : "never", detail: seen ? dateTime(seen) : "" },

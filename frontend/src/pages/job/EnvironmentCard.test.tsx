@@ -20,9 +20,9 @@ it("says which modules, beside the packages, or which image a job has", async ()
   expect(entries()).toEqual(["modulesgcc cuda/12.4"]);
   expect(page.text).toContain("abababababab");
   await page.end();
-  await show({ image: "/shared/pytorch.sif" });
+  await show({ image: "/shared/pytorch.sif" }, [{ id: 4, material: { code: {}, environment: null } }]);
   expect(entries()).toEqual(["image/shared/pytorch.sif"]);
-  expect(document.querySelector("button")).toBeNull();
+  expect(document.querySelector("button, .empty")).toBeNull();
 });
 
 it("is not there for a job without any", async () => {

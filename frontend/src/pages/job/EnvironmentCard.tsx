@@ -8,19 +8,19 @@ import { LogText } from "./LogText";
 
 const WORDS = { building: "being built", ready: "ready", failed: "could not be built" };
 
-/** The packages that the newest run brought, how their build went, and what it has of the site's. */
+/** The packages that the newest run brought, how their build went, and what the job has of the site's own. */
 export function EnvironmentCard({ job }: { job: JobDetail }) {
-  const built = job.runs.find((run) => run.id === job.run.id)?.material?.environment;
+  const built = job.runs.find((run) => run.id === job.run.id)?.material?.environment ?? undefined;
   const [open, setOpen] = useState(built?.state === "failed");
   const { modules, image } = softwareOf(job.spec);
   if (!built && modules.length === 0 && !image) return null;
-  const button = built && <button type="button" className="btn sm" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide the build log" : "Show the build log"}</button>;
+  const toggle = built && <button type="button" className="btn sm" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide the build log" : "Show the build log"}</button>;
   return (
-    <Panel title="Environment" meta={built && WORDS[built.state]} right={button}>
+    <Panel title="Environment" meta={built && WORDS[built.state]} right={toggle}>
       {(modules.length > 0 || image) && (
         <ul className={`pb ${css.links}`}>
-          {modules.length > 0 && <Of kind={modules.length > 1 ? "modules" : "module"} what={modules.join(" ")} />}
-          {image && <Of kind="image" what={image} />}
+          {modules.length > 0 && <Entry kind={modules.length > 1 ? "modules" : "module"} what={modules.join(" ")} />}
+          {image && <Entry kind="image" what={image} />}
         </ul>
       )}
       {built && (open ? <Build project={job.project.key} digest={built.digest} /> : <p className="empty mono" style={{ fontSize: 12 }}>{built.digest.slice(0, 12)}</p>)}
@@ -28,7 +28,7 @@ export function EnvironmentCard({ job }: { job: JobDetail }) {
   );
 }
 
-function Of({ kind, what }: { kind: string; what: string }) {
+function Entry({ kind, what }: { kind: string; what: string }) {
   return <li><span>{kind}</span><span className="sub ell mono" title={what}>{what}</span></li>;
 }
 

@@ -9,8 +9,8 @@ import { errorAt, Field, NumberField, TextField, type FieldError } from "./field
 import { SoftwareFields } from "./SoftwareFields";
 import type { Draft } from "./useDraft";
 
-/** What most jobs leave as it is; shown where something is wrong with it. */
-const FOLDED = ["array", "code", "max_duration", "environment", "data", "env", "restartable"];
+/** What most jobs leave as it is. */
+const FOLDED = ["array", "code.path", "max_duration", "environment", "data", "env"];
 
 interface Props {
   draft: Draft;
@@ -19,6 +19,13 @@ interface Props {
 
 export function LimitFields({ draft, errors }: Props) {
   const currency = useCluster()?.cluster.currency ?? "USD";
+  const wrong = FOLDED.some((path) => errorAt(errors, path) !== undefined);
+  const [open, setOpen] = useState(wrong);
+  const [seen, setSeen] = useState(errors);
+  if (errors !== seen) {
+    setSeen(errors);
+    if (wrong) setOpen(true); // and it stays so when the words are gone
+  }
   return (
     <>
       <div className="block">
@@ -37,8 +44,8 @@ export function LimitFields({ draft, errors }: Props) {
           <Pairs draft={draft} errors={errors} label="Labels" path="labels" separator=", " placeholder="exp=cosine, seed=7" />
         </div>
       </div>
-      <details className="block" style={{ display: "block" }} open={FOLDED.some((path) => errorAt(errors, path) !== undefined)}>
-        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, packages, modules, image, data, environment, longest duration</summary>
+      <details className="block" style={{ display: "block" }} open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, software, data, variables, longest duration</summary>
         <div style={{ display: "grid", gap: 14, marginTop: 14 }}>
           <ArrayField draft={draft} errors={errors} />
           <div className="g2">
@@ -47,7 +54,7 @@ export function LimitFields({ draft, errors }: Props) {
           </div>
           <SoftwareFields draft={draft} errors={errors} />
           <DataField draft={draft} errors={errors} />
-          <Pairs draft={draft} errors={errors} label="Environment, a line each" path="env" separator={"\n"} placeholder="NCCL_DEBUG=WARN" lines />
+          <Pairs draft={draft} errors={errors} label="Variables, a line each" path="env" separator={"\n"} placeholder="NCCL_DEBUG=WARN" lines />
           <label style={{ display: "flex", gap: 8, alignItems: "center", fontWeight: 400 }}>
             <input type="checkbox" checked={draft.get("restartable") !== false} onChange={(event) => draft.set("restartable", event.target.checked ? undefined : false)} />
             It may be stopped at a checkpoint and go on elsewhere

@@ -46,6 +46,14 @@ it("shows what a job file says, and keeps what the form has no field for", async
   expect(draft.file.environment).toEqual({ modules: ["gcc"], digest: "ab" });
 });
 
+it("stays unfolded when the words are gone, and says at the image what is wrong with it and others", async () => {
+  const both = { environment: { image: "/shared/pytorch.sif", modules: ["gcc"] } };
+  await show(both, [{ field: "environment", message: "leave the modules out" }]);
+  expect(page.wrong("Image")).toBe("leave the modules out");
+  await page.show(<Shown file={both} errors={[]} />);
+  expect(open()).toBe(true);
+});
+
 it("unfolds where something inside is wrong, each word at its field", async () => {
   await show({}, [{ field: "environment.modules.1", message: "no such name" }, { field: "environment", message: "give one of them" }]);
   expect(open()).toBe(true);
