@@ -5,8 +5,9 @@ One row for each job, day and type, the ones that the ledger is rolled up into: 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -18,28 +19,38 @@ from accounts.models import UsageDay
 _ADD = """
     INSERT INTO accounts_usageday (day, project_id, user_id, job_id, accelerator_type, gpu_us_hundredths, product,
                                    measured_us_hundredths, used_us_hundredths)
-    VALUES (%s, %s, %s, %s, %s, 0, 0, %s, %s)
+    SELECT day, project, who, job, type, 0, 0, measured, used
+    FROM unnest(%s::date[], %s::bigint[], %s::bigint[], %s::uuid[], %s::text[], %s::bigint[], %s::bigint[])
+        AS said (day, project, who, job, type, measured, used)
     ON CONFLICT (job_id, day, accelerator_type, project_id) DO UPDATE SET
         measured_us_hundredths = accounts_usageday.measured_us_hundredths + excluded.measured_us_hundredths,
         used_us_hundredths = accounts_usageday.used_us_hundredths + excluded.used_us_hundredths"""
 
 
-def add_use(
-    *,
-    at: datetime,
-    project_id: int,
-    user_id: int | None,
-    job_id: UUID,
-    accelerator_type: str,
-    measured_us_hundredths: int,
-    utilisation: float,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Use:
     """A stretch that ended at a time, on that day of the site."""
-    day = at.astimezone(timezone.get_default_timezone()).date()
-    used = round(measured_us_hundredths * min(1.0, max(0.0, utilisation)))
-    values: list[Any] = [day, project_id, user_id, str(job_id), accelerator_type, measured_us_hundredths, used]
-    with connection.cursor() as cursor:
-        cursor.execute(_ADD, values)
+
+    at: datetime
+    project_id: int
+    user_id: int | None
+    job_id: UUID
+    accelerator_type: str
+    measured_us_hundredths: int
+    utilisation: float
+
+
+def add_uses(uses: Iterable[Use]) -> None:
+    """Of different jobs; in the order of their rows, as the roll-up adds to them."""
+    zone = timezone.get_default_timezone()
+    rows = []
+    for use in sorted(uses, key=lambda use: str(use.job_id)):
+        used = round(use.measured_us_hundredths * min(1.0, max(0.0, use.utilisation)))
+        day, job = use.at.astimezone(zone).date(), str(use.job_id)
+        rows.append((day, use.project_id, use.user_id, job, use.accelerator_type, use.measured_us_hundredths, used))
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD, [list(column) for column in zip(*rows, strict=True)])
 
 
 def use_of(job_id: UUID) -> tuple[int, int]:

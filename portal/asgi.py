@@ -3,10 +3,10 @@
 import gc
 import os
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-http_application = get_asgi_application()  # loads the apps: the imports below need them
+django.setup(set_prefix=False)  # loads the apps: the imports below need them
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
@@ -15,12 +15,13 @@ from django.conf import settings  # noqa: E402
 from django.urls import path  # noqa: E402
 
 from portal.bodies import BodyLimit  # noqa: E402
+from portal.handler import SynchronousHandler  # noqa: E402
 from portal.jobs.consumers import LiveConsumer  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "http": BodyLimit(
-            http_application,
+            SynchronousHandler(),
             limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
             upload_limit=settings.EVENKEEL_MATERIAL.bundle_max_bytes,
         ),

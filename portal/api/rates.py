@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -60,17 +60,25 @@ class Standing:
 
 def count(policy: str, who: str, limit: int, *, by: int = 1, window_s: int = WINDOW_S) -> Standing | None:
     """Counts `by` and says where that leaves `who`; None: nobody is kept out, for no limit is set or Redis is away."""
-    if limit == 0:
-        return None
+    return count_many(policy, [who], limit, by=[by], window_s=window_s)[0]
+
+
+def count_many(
+    policy: str, whose: Sequence[str], limit: int, *, by: Sequence[int] | None = None, window_s: int = WINDOW_S
+) -> list[Standing | None]:
+    """Where each stands, as `count` says it."""
+    if limit == 0 or not whose:
+        return [None] * len(whose)
     now = time.time()
     window = int(now // window_s)
-    key = f"rate:{policy}:{hashlib.sha256(who.encode()).hexdigest()[:32]}:{window}"
+    keys = [f"rate:{policy}:{hashlib.sha256(who.encode()).hexdigest()[:32]}:{window}" for who in whose]
     try:
-        used = counting.count(key, 2 * window_s, by)
+        counted = counting.count_many(keys, 2 * window_s, by or [1] * len(keys))
     except RedisError as error:
         logger.warning("requests are not counted: %s", error)
-        return None
-    return Standing(policy, limit, used, max(1, int((window + 1) * window_s - now)))
+        return [None] * len(whose)
+    reset_s = max(1, int((window + 1) * window_s - now))
+    return [Standing(policy, limit, used, reset_s) for used in counted]
 
 
 def _count_anonymous(request: Request | HttpRequest) -> Standing | None:
@@ -104,9 +112,12 @@ class RateThrottle(BaseThrottle):
         return self.standing.reset_s if self.standing else None
 
 
-def charge_run(request: Request, run: UUID) -> None:
-    """A runner reports every few seconds and at once when something happens: plenty, and still an end."""
-    _require(_keep(request, count("run", str(run), settings.EVENKEEL_RATE_RUN_PER_MINUTE)))
+def charge_runs(request: Request, runs: Sequence[UUID]) -> list[bool]:
+    """Which of them may report: each does so every few seconds and at once when something happens: plenty, and still
+    an end. The answer's headers are the first one's. Raises Throttled for that one."""
+    standings = count_many("run", [str(run) for run in runs], settings.EVENKEEL_RATE_RUN_PER_MINUTE)
+    _require(_keep(request, standings[0]))
+    return [standing is None or standing.allowed for standing in standings]
 
 
 @contextmanager

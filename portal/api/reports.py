@@ -7,15 +7,14 @@ request. Each is taken or refused by itself, as if it had come alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import IO, Any, NamedTuple
 from uuid import UUID
 
-from django.utils import timezone
 from pydantic import Field
-from rest_framework import exceptions
 from rest_framework.authentication import get_authorization_header
+from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -27,20 +26,22 @@ from portal.api.errors import Refused
 from portal.api.inputs import Body, Query, read_body
 from portal.api.operations import operation
 from portal.api.parsing import JsonParser, malformed, read_text
-from portal.api.rates import charge_address, charge_run, count, standing_kept
+from portal.api.rates import charge_address, charge_runs, count, standing_kept
 from portal.api.shapes.base import Shape
 from portal.jobs import reporting
 from portal.jobs.models import Run
 from portal.jobs.run_tokens import is_run_token
 from portal.jobs.schema import Problems
 from portal.jobs.services.moves import StaleRun
-from portal.jobs.services.reports import Report, StaleEpoch, record_report
+from portal.jobs.services.reports import Report, StaleEpoch
+from portal.jobs.services.together import Outcome, take_in
 
 #: Notices of a run in an hour: each is an event that everybody in the project reads.
 MAX_NOTICES = 100
 MAX_BYTES = 1024 * 1024
 #: Reports that one may carry along.
 MAX_OTHERS = 63
+_STATUS: dict[type[Exception], int] = {StaleEpoch: 409, StaleRun: 503, Run.DoesNotExist: 404, Throttled: 429}
 
 
 class CarriedReport(Body):
@@ -123,52 +124,67 @@ class ReportsView(APIView):
         said = read_body(request.data, NodeReport)
         scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
         logs.note({"run_id": str(run), "epoch": said.epoch})
-        orders = _take(request, Sent(run, token.strip() if scheme.lower() == "bearer" else "", said))
+        mine = Sent(run, token.strip() if scheme.lower() == "bearer" else "", said)
+        _check(request, mine)
         with standing_kept(request):
-            others = [_take_along(request, one) for one in said.others]
-        return Response({**orders, "others": others})
+            others = [_check_along(request, one) for one in said.others]
+        first, *rest = _take(request, [mine, *(one for one in others if isinstance(one, Sent))])
+        if isinstance(first, Run.DoesNotExist):
+            raise first
+        if isinstance(first, Exception):
+            raise Refused(_STATUS[type(first)], str(first))
+        answers, next_s = iter(rest), {"next_report_s": reporting.interval_s()}
+        return Response({**asdict(first), **next_s, "others": [_answer_along(one, answers, next_s) for one in others]})
 
 
-def _take(request: Request, sent: Sent) -> dict[str, Any]:
-    """Raises Refused, Throttled, Run.DoesNotExist."""
-    run, token, report = sent
-    if not is_run_token(token, run, report.epoch):
+def _check(request: Request, sent: Sent) -> None:
+    """Raises Refused, Throttled."""
+    if not is_run_token(sent.token, sent.run, sent.report.epoch):
         charge_address(request)
-        if token.startswith("ekr_"):
-            note_run_denial(request, run)
+        if sent.token.startswith("ekr_"):
+            note_run_denial(request, sent.run)
         raise Refused(401, "This is not the token of that run and epoch.")
-    charge_run(request, run)
-    report = report.model_copy(update={"notices": _bounded(run, report.notices)})
-    try:
-        orders = record_report(run_id=run, report=report, now=timezone.now())
-    except StaleEpoch as error:
-        raise Refused(409, str(error)) from None
-    except StaleRun as error:  # not the runner's fault: it keeps the report and sends it again
-        raise Refused(503, str(error)) from None
-    return asdict(orders) | {"next_report_s": reporting.interval_s()}
 
 
-def _take_along(request: Request, one: CarriedReport) -> dict[str, Any]:
+def _check_along(request: Request, one: CarriedReport) -> Sent | int:
+    """What may be taken in, or with what it is refused."""
     try:
         sent = Sent(one.run, one.token, read_body(one.report, Report))
-        return {"status": 200, "orders": _take(request, sent)}
+        _check(request, sent)
     except Refused as error:
-        status = error.status
+        return error.status
     except Problems:
-        status = 400
-    except exceptions.Throttled:
-        status = 429
-    except Run.DoesNotExist:
-        status = 404
-    return {"status": status, "orders": None}
+        return 400
+    except Throttled:
+        return 429
+    return sent
 
 
-def _bounded(run: UUID, notices: list[str]) -> list[str]:
-    if not notices:
-        return notices
-    standing = count("notices", str(run), MAX_NOTICES, by=len(notices), window_s=3_600)
+def _take(request: Request, sent: Sequence[Sent]) -> list[Outcome | Throttled]:
+    """In their order. Raises Throttled for the first."""
+    may = charge_runs(request, [one.run for one in sent])
+    taken = iter(take_in([_bounded(one) for one, good in zip(sent, may, strict=True) if good]))
+    return [next(taken) if good else Throttled() for good in may]
+
+
+def _answer_along(checked: Sent | int, answers: Iterator[Any], next_s: dict[str, float]) -> dict[str, Any]:
+    """`answers`: of those that were taken, in turn."""
+    if isinstance(checked, int):
+        return {"status": checked, "orders": None}
+    said = next(answers)
+    if isinstance(said, Exception):
+        return {"status": _STATUS[type(said)], "orders": None}
+    return {"status": 200, "orders": asdict(said) | next_s}
+
+
+def _bounded(sent: Sent) -> tuple[UUID, Report]:
+    """Without the notices that are too many."""
+    run, report = sent.run, sent.report
+    if not report.notices:
+        return run, report
+    standing = count("notices", str(run), MAX_NOTICES, by=len(report.notices), window_s=3_600)
     if standing is None or standing.allowed:
-        return notices
-    room = MAX_NOTICES - (standing.used - len(notices))
+        return run, report
+    room = MAX_NOTICES - (standing.used - len(report.notices))
     last = [f"more than {MAX_NOTICES} notices in an hour: the rest of them is left out"]
-    return notices[:room] + last if room >= 0 else []
+    return run, report.model_copy(update={"notices": report.notices[:room] + last if room >= 0 else []})

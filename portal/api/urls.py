@@ -65,6 +65,7 @@ class NameConverter:
 register_converter(NameConverter, "name")
 
 urlpatterns = [
+    path("runs/<uuid:run>/reports", reports.ReportsView.as_view()),  # first: nothing is asked for as often
     path("session", sessions.SessionView.as_view()),
     path("jobs", jobs.JobsView.as_view()),
     path("jobs/bulk", bulk.BulkView.as_view()),
@@ -204,7 +205,6 @@ urlpatterns = [
     path("sessions/<int:browser>", browsers.BrowserView.as_view()),
     path("audit", audit.AuditView.as_view()),
     path("audit/export", audit.AuditExportView.as_view()),
-    path("runs/<uuid:run>/reports", reports.ReportsView.as_view()),
     path("schema", SchemaView.as_view()),
     re_path(r"^.*$", unknown),
 ]

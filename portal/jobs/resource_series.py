@@ -32,7 +32,6 @@ class ResourceSeries(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "epoch"], name="one_series_per_epoch")]
-        indexes = [models.Index(fields=["newest_at"], name="resources_newest")]
 
     def __str__(self) -> str:
         return f"{self.run_id} epoch {self.epoch}"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Max, Sum
 
-from accounts.utilisation import add_use
+from accounts.utilisation import Use, add_uses
+from portal.database.rows import update_rows
 from portal.jobs.idleness import rule_of
 from portal.jobs.models import Hold, Run, RunActivity
 
 #: A gap between two reports that is longer was no reporting: what the GPUs did in it nobody said.
 _LONGEST_S = 300.0
 _US = timedelta(microseconds=1)
+_MAY_CHANGE = ("heard_at", "stepped_at", "busy_at", "measured_at", "utilisation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +30,39 @@ class Heard:
     utilisation: list[float] | None
 
 
-def note_activity(run: Run, heard: Heard, now: datetime) -> None:
-    """The caller has locked the run, which trains. One row is written, and one of use where use was said."""
-    before = _activity(run)
-    if before is None or before.epoch != run.epoch:
-        _begin(run, before, min(heard.sent_at, now))
-        return
-    at = min(max(heard.sent_at, before.heard_at), now)  # a clock that jumps moves nothing back
-    values: dict[str, Any] = {"heard_at": at}
+def note_activities(heard: Sequence[tuple[Run, Heard]], now: datetime) -> None:
+    """Of different runs, which the caller has locked and which train. One row of each is written, and one of use where
+    use was said."""
+    rows: dict[UUID, dict[str, Any]] = {}
+    uses: list[Use] = []
+    for run, one in heard:
+        before = _activity(run)
+        if before is None or before.epoch != run.epoch:
+            _begin(run, before, min(one.sent_at, now))
+            continue
+        at = min(max(one.sent_at, before.heard_at), now)  # a clock that jumps moves nothing back
+        rows[run.pk] = _values(run, before, one, at)
+        if one.utilisation and (use := _use(run, before, at, _mean(one.utilisation))):
+            uses.append(use)
+    update_rows(RunActivity, rows)
+    add_uses(uses)
+
+
+def _values(run: Run, before: RunActivity, heard: Heard, at: datetime) -> dict[str, Any]:
+    values = {name: getattr(before, name) for name in _MAY_CHANGE} | {"heard_at": at}
     if heard.stepped:
         values["stepped_at"] = at
-    if not heard.utilisation:
-        if not before.utilisation:
-            values["busy_at"] = at
-    else:
-        mean = sum(heard.utilisation) / len(heard.utilisation)
+    if heard.utilisation:
         values |= {"measured_at": at, "utilisation": [round(value, 3) for value in heard.utilisation]}
-        if mean >= rule_of(run.job.cluster).utilisation_below:
+        if _mean(heard.utilisation) >= rule_of(run.job.cluster).utilisation_below:
             values["busy_at"] = at
-        _add_use(run, before, at, mean)
-    RunActivity.objects.filter(pk=run.pk).update(**values)
+    elif not before.utilisation:
+        values["busy_at"] = at
+    return values
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _activity(run: Run) -> RunActivity | None:
@@ -74,11 +91,11 @@ def _begin(run: Run, before: RunActivity | None, at: datetime) -> None:
     RunActivity.objects.update_or_create(run=run, defaults=values)
 
 
-def _add_use(run: Run, before: RunActivity, at: datetime, utilisation: float) -> None:
+def _use(run: Run, before: RunActivity, at: datetime, utilisation: float) -> Use | None:
     since = before.measured_at or before.heard_at
     if not before.gpu_hundredths or not 0 < (at - since).total_seconds() <= _LONGEST_S:
-        return
-    add_use(
+        return None
+    return Use(
         at=at,
         project_id=run.job.project_id,
         user_id=run.job.owner_id,

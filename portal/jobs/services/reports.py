@@ -1,8 +1,13 @@
-"""A runner's report: steps, metrics, readiness, checkpoints. At least once; repeats change nothing."""
+"""Runners' reports: steps, metrics, readiness, checkpoints. At least once; repeats change nothing.
+
+Thousands of runs report every few seconds, so what comes at the same time is taken in together: a statement for all of
+them where each alone would be one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -10,8 +15,10 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
+from portal.database.rows import update_rows
 from portal.jobs import events, wakeups
 from portal.jobs.launching import time_left_s
 from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
@@ -21,6 +28,7 @@ from portal.jobs.services.times import from_posix
 from portal.material.checkpoints import note_written
 from scheduling.lifecycle import LIVE, TRAINING, Event, State
 
+logger = logging.getLogger(__name__)
 PROTECTION_FACTOR = 3.0
 MAX_LINKS = 20
 #: Of resources in one report; runners send 120 at most.
@@ -96,14 +104,37 @@ class Orders:
 
 
 def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> Orders:
-    """Take a report in. Raises StaleEpoch, Run.DoesNotExist."""
+    """Take a report in. Raises StaleEpoch, StaleRun, Run.DoesNotExist."""
     with transaction.atomic():
-        run = Run.objects.select_for_update(of=("self",)).select_related(*_READ).defer(*_LEFT_OUT).get(pk=run_id)
+        run = _locked().get(pk=run_id)
         if report.epoch != run.epoch:
             raise StaleEpoch(f"the run is at epoch {run.epoch}")
-        if report.seq > run.last_report_seq and State(run.state) in LIVE:
-            _take(run, report, now)
-        return Orders(_command(run), run.job.total_steps, time_left_s(run))
+        _take([_Said(run, report)], now)
+        return _orders(run)
+
+
+def record_reports(reports: Mapping[UUID, Report], now: datetime) -> dict[UUID, Orders]:
+    """Take reports of different runs in, in one transaction. Those that are not answered here must be recorded alone:
+    somebody else holds the run, there is no such run or epoch, or something is wrong with one of them, and nobody
+    shall suffer for another one's."""
+    try:
+        with transaction.atomic():
+            runs = list(_locked(skip=True).filter(pk__in=reports).order_by("pk"))
+            said = [_Said(run, reports[run.pk]) for run in runs if run.epoch == reports[run.pk].epoch]
+            _take(said, now)
+            return {one.run.pk: _orders(one.run) for one in said}
+    except Exception:
+        logger.warning("%d reports are taken in one by one", len(reports), exc_info=True)
+        return {}
+
+
+def _locked(*, skip: bool = False) -> QuerySet[Run]:
+    runs = Run.objects.select_for_update(of=("self",), skip_locked=skip)
+    return runs.select_related(*_READ).defer(*_LEFT_OUT)
+
+
+def _orders(run: Run) -> Orders:
+    return Orders(_command(run), run.job.total_steps, time_left_s(run))
 
 
 def _command(run: Run) -> str | None:
@@ -113,35 +144,65 @@ def _command(run: Run) -> str | None:
     return Command.Verb.CHECKPOINT_AND_STOP if state in (State.CHECKPOINTING, State.STOPPING) else None
 
 
-def _take(run: Run, report: Report, now: datetime) -> None:
-    columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
-    columns["fetching"] = (report.fetching or "")[:200]
-    if report.sdk is not None:
-        columns["uses_sdk"] = report.sdk
-    links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}
-    if links != run.links and len(links) <= MAX_LINKS:  # a launch that begins later may not say all of them again
-        columns["links"] = links
-    before, heard_at = run.step, run.last_report_at
-    if report.step is not None:
-        columns["step"] = max(run.checkpoint_step, min(report.step, run.job.total_steps))
-    _store(run, columns)
-    if report.ready_at is not None and State(run.state) is State.LAUNCHING:
-        _ready(run, from_posix(report.ready_at), now)
-    if report.checkpoint is not None:
-        _checkpoint(run, report.checkpoint, now)
-    measurable = _metrics(run, report)
-    if measurable and State(run.state) in TRAINING and measurement.is_due(run, heard_at, now):
-        measurement.update(run, now)
-    _resources(run, report, now)
-    for notice in report.notices:
-        events.append(kind="notice", job=run.job, run=run, at=now, text=f"#{run.job.number}: {notice[:400]}")
-    if State(run.state) in TRAINING:
-        heard = activity.Heard(from_posix(report.sent_at), run.step != before, report.gpu_utilisation)
-        activity.note_activity(run, heard, now)
-    if report.exit is not None:
+@dataclass(slots=True)
+class _Said:
+    run: Run
+    report: Report
+    #: As it was heard of last.
+    step_before: int = 0
+    heard_at: datetime | None = None
+
+
+def _take(given: Sequence[_Said], now: datetime) -> None:
+    """What is new in them: each step for all, in the order in which a single one's must be."""
+    said = [one for one in given if one.report.seq > one.run.last_report_seq and State(one.run.state) in LIVE]
+    if not said:
+        return
+    _note_progress(said, now)
+    for one in said:
+        if one.report.ready_at is not None and State(one.run.state) is State.LAUNCHING:
+            _ready(one.run, from_posix(one.report.ready_at), now)
+        if one.report.checkpoint is not None:
+            _checkpoint(one.run, one.report.checkpoint, now)
+    measurable = _metrics(said)
+    for one in said:
+        training = one.run.pk in measurable and State(one.run.state) in TRAINING
+        if training and measurement.is_due(one.run, one.heard_at, now):
+            measurement.update(one.run, now)
+    _resources(said, now)
+    for one in said:
+        job = one.run.job
+        for notice in one.report.notices:
+            events.append(kind="notice", job=job, run=one.run, at=now, text=f"#{job.number}: {notice[:400]}")
+    activity.note_activities([(one.run, _heard(one)) for one in said if State(one.run.state) in TRAINING], now)
+    if any(one.report.exit is not None for one in said):
         # The processes are on their way out; the executor's word on that ends the holds.
         transaction.on_commit(lambda: wakeups.wake(0.2))
     transaction.on_commit(wakeups.publish_steps)
+
+
+def _note_progress(said: Sequence[_Said], now: datetime) -> None:
+    rows: dict[UUID, dict[str, Any]] = {}
+    for one in said:
+        run, report = one.run, one.report
+        columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
+        columns["fetching"] = (report.fetching or "")[:200]
+        columns["uses_sdk"] = run.uses_sdk if report.sdk is None else report.sdk
+        links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}
+        # A launch that begins later may not say all of them again.
+        columns["links"] = links if len(links) <= MAX_LINKS else run.links
+        columns["step"] = run.step
+        if report.step is not None:
+            columns["step"] = max(run.checkpoint_step, min(report.step, run.job.total_steps))
+        one.step_before, one.heard_at = run.step, run.last_report_at
+        rows[run.pk] = columns
+        for name, value in columns.items():
+            setattr(run, name, value)
+    update_rows(Run, rows)
+
+
+def _heard(one: _Said) -> activity.Heard:
+    return activity.Heard(from_posix(one.report.sent_at), one.run.step != one.step_before, one.report.gpu_utilisation)
 
 
 def _is_address(url: str) -> bool:
@@ -200,25 +261,32 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
         move(run, Event.CHECKPOINTED, at=now, text=text, detail=detail, why=kept_why(run))
 
 
-def _resources(run: Run, report: Report, now: datetime) -> None:
-    said = report.resources
-    if said is not None:
-        rows: list[list[float | None]] = [list(sample) for sample in said.samples]
-        resources.note_resources(run, resources.Said(said.interval_s, said.source, rows), now)
-    if report.exit is not None:
-        resources.close_series(run, now)
+def _resources(said: Sequence[_Said], now: datetime) -> None:
+    noted = []
+    for one in said:
+        if (of := one.report.resources) is not None:
+            rows: list[list[float | None]] = [list(sample) for sample in of.samples]
+            noted.append((one.run, resources.Said(of.interval_s, of.source, rows)))
+    if noted:
+        resources.note_resources(noted, now)
+    for one in said:
+        if one.report.exit is not None:
+            resources.close_series(one.run, now)
 
 
-def _metrics(run: Run, report: Report) -> bool:
-    """Whether there were any."""
-    points = []
+def _metrics(said: Sequence[_Said]) -> set[UUID]:
+    """Whose there were."""
+    points = [point for one in said for point in _points(one.run, one.report)]
+    if points:
+        MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
+    return {point.run_id for point in points}
+
+
+def _points(run: Run, report: Report) -> Iterator[MetricPoint]:
     for metric in report.metrics:
         values = {k[:60]: v for k, v in metric.items() if k not in ("step", "at") and v is not None}
         if metric.get("step") is not None and metric.get("at"):
             if not (0 <= (metric["step"] or 0) <= 10**13 and 0 <= (metric["at"] or 0) <= _LATEST):
                 continue
             step, at = int(metric["step"] or 0), from_posix(metric["at"] or 0.0)
-            points.append(MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values=values))
-    if points:
-        MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
-    return bool(points)
+            yield MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values=values)

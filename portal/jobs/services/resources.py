@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -9,6 +10,7 @@ from django.conf import settings
 from django.db.models import Max
 from django.utils import timezone
 
+from portal.database.rows import update_rows
 from portal.jobs.models import Hold, ResourceProfile, ResourceSeries, Run
 from portal.jobs.profiles import workload_of
 from portal.jobs.series import MOST_ROWS, Row, bounded, even, grouped, pack, slot, unpack
@@ -29,22 +31,37 @@ class Said:
     samples: list[Row]  # [POSIX seconds, part, ...]
 
 
-def note_resources(run: Run, said: Said, now: datetime) -> None:
-    """The caller has locked the run. What is older than what is known, or of the future, is left out: clocks jump."""
-    kept = ResourceSeries.objects.filter(run=run, epoch=run.epoch).defer("packed").first()
-    if kept is None:
-        if not said.samples:
-            return
-        kept = _begun(run, said, now)
+def note_resources(said: Sequence[tuple[Run, Said]], now: datetime) -> None:
+    """Of different runs, which the caller has locked. What is older than what is known, or of the future, is left out:
+    clocks jump."""
+    epochs = {run.pk: run.epoch for run, _ in said}
+    series = ResourceSeries.objects.filter(run__in=epochs, epoch__in=set(epochs.values())).defer("packed")
+    known = {one.run_id: one for one in series if one.epoch == epochs[one.run_id]}
+    rows: dict[int, dict[str, object]] = {}
+    for run, one in said:
+        kept = known.get(run.pk)
+        if kept is None:
+            if not one.samples:
+                continue
+            kept = _begun(run, one, now)
+        _add(kept, one, now)
+        if len(kept.tail) >= TAIL:
+            _pack(run, kept, now, last=False)
+            kept.save(update_fields=None if kept._state.adding else _MAY_CHANGE)
+        elif kept._state.adding:
+            kept.save()
+        else:
+            rows[kept.pk] = {name: getattr(kept, name) for name in ("tail", "newest_at", "sample_s")}
+    update_rows(ResourceSeries, rows)
+
+
+def _add(kept: ResourceSeries, said: Said, now: datetime) -> None:
     began, newest = kept.began_at.timestamp(), kept.newest_at.timestamp()
     for at, *values in said.samples:
         if at is not None and newest < at <= now.timestamp() + 1:
             kept.tail.append([round(at - began, 1), *values])
             newest = at
     kept.newest_at, kept.sample_s = from_posix(newest), said.interval_s
-    if len(kept.tail) >= TAIL:
-        _pack(run, kept, now, last=False)
-    kept.save(update_fields=None if kept._state.adding else _MAY_CHANGE)
 
 
 def close_series(run: Run, now: datetime) -> None:

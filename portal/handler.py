@@ -1,0 +1,22 @@
+"""Django's ASGI handler for views and middleware that are all synchronous."""
+
+from __future__ import annotations
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIHandler
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+
+class SynchronousHandler(ASGIHandler):
+    """One thread takes a request through middleware and view.
+
+    Most of Django's middleware can do without a thread, and for its sake the usual handler goes from the event loop to
+    the thread and back at every step, twenty times a request.
+    """
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        super().load_middleware(is_async=False)
+
+    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
+        return await sync_to_async(self.get_response)(request)
