@@ -532,9 +532,9 @@ class Checkpoint(models.Model):
 
 
 class MetricPoint(models.Model):
-    """Metrics a run reported at a step; thinned when a run has many."""
+    """Metrics a run reported at a step; thinned when a run has many. Found by the key's index."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metrics")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metrics", db_index=False)
     epoch = models.PositiveIntegerField()
     step = models.BigIntegerField()
     at = models.DateTimeField()
@@ -555,7 +555,7 @@ class ThroughputSample(models.Model):
     batch_size = models.PositiveIntegerField()
     accelerator_type = models.CharField(max_length=60)
     count = models.PositiveIntegerField()
-    run = models.ForeignKey(Run, on_delete=models.CASCADE)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, db_index=False)
     epoch = models.PositiveIntegerField()
     steps_per_s = models.FloatField()
     samples = models.PositiveIntegerField()

@@ -13,7 +13,7 @@ class ResourceSeries(models.Model):
     """Of one launch. Rows are [seconds since `began_at`, gpu, gpu_memory, gpu_cores, pcie], parts of one device, the
     mean over its devices; None: not known (portal.jobs.series)."""
 
-    run = models.ForeignKey("jobs.Run", on_delete=models.CASCADE, related_name="resources")
+    run = models.ForeignKey("jobs.Run", on_delete=models.CASCADE, related_name="resources", db_index=False)
     epoch = models.PositiveIntegerField()
     accelerator_type = models.CharField(max_length=60)
     gpus = models.PositiveIntegerField()

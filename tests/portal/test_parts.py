@@ -222,7 +222,7 @@ def test_what_runs_beside_others_says_nothing_of_a_whole_gpu(world: World) -> No
         world.ready(job)
         run, now = world.run(job), timezone.now()
         reports(run, now)
-        measurement.update(run, now)
+        measurement.update([run], now)
 
     part, whole = world.submit(gpus=0.5), world.submit(gpus=1)
     world.round()
@@ -241,7 +241,7 @@ def test_a_part_on_trial_is_known_once_it_was_measured() -> None:
     assert described(part)["throughput"]["predicted_steps_per_s"] is None  # type: ignore[index]
     run, now = world.run(part), timezone.now()
     reports(run, now)
-    measurement.update(run, now)
+    measurement.update([run], now)
     assert described(part)["throughput"]["predicted_steps_per_s"] == pytest.approx(10.0)  # type: ignore[index]
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, pairwise
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
 
+from django.db import connection
+
+from portal.database.rows import update_rows
 from portal.jobs import events
-from portal.jobs.models import Accelerator, Hold, JobEvent, MetricPoint, PairSample, Run, ThroughputSample
+from portal.jobs.models import Accelerator, Hold, JobEvent, PairSample, Run, ThroughputSample
 from portal.jobs.profiles import of_share, own_workload, policy_workload, workload_of
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.times import from_posix
@@ -18,6 +26,15 @@ PACE_KEPT = 0.9
 _WINDOW = 40
 #: Every report of so much training is measured, and later ones once in each stretch of a minute.
 _AT_FIRST_S, _EVERY_S = 300.0, 60.0
+_MEASURED = (
+    "workload", "batch_size", "accelerator_type", "count", "steps_per_s", "samples", "emulated", "measured_at",
+)  # fmt: skip
+_POINTS = """
+    SELECT mine.run, (SELECT min(step) FROM jobs_metricpoint WHERE run_id = mine.run AND epoch = mine.epoch),
+           newest.step, newest.at
+    FROM unnest(%s::uuid[], %s::bigint[]) AS mine (run, epoch),
+         LATERAL (SELECT step, at FROM jobs_metricpoint WHERE run_id = mine.run AND epoch = mine.epoch
+                  ORDER BY step DESC LIMIT %s) AS newest"""
 
 
 def is_due(run: Run, heard_at: datetime | None, now: datetime) -> bool:
@@ -30,24 +47,58 @@ def is_due(run: Run, heard_at: datetime | None, now: datetime) -> bool:
     return now.timestamp() // _EVERY_S != heard_at.timestamp() // _EVERY_S
 
 
-def update(run: Run, now: datetime) -> None:
-    """Take the newest reports of this launch into account: the run's steps/s and its sample row."""
-    newest = MetricPoint.objects.filter(run=run, epoch=run.epoch).order_by("-at")
-    points = list(islice(newest.iterator(chunk_size=_WINDOW), _WINDOW))[::-1]
-    gpus = list(Accelerator.objects.filter(holds__run=run, holds__during__upper_inf=True).select_related("node"))
-    if not points or not gpus:
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """Of one launch: its first step, and the newest that were reported, (step, when), oldest first."""
+
+    first_step: int
+    newest: list[tuple[int, datetime]]
+
+
+def update(runs: Sequence[Run], now: datetime) -> None:
+    """Take the newest reports of these launches into account: each run's steps/s and its sample row."""
+    if not runs:
         return
-    samples = _samples(run, points, gpus[0].node.accelerator_type, len(gpus))
-    latest = samples[-3:]
-    now_steps_per_s = sum(s.steps for s in latest) / sum(s.seconds for s in latest) if latest else None
-    measured = next(iter(measure(samples, warm_up_steps=3).values()), None)
-    Run.objects.filter(pk=run.pk).update(steps_per_s=now_steps_per_s or run.steps_per_s)
-    if measured:
-        _mark_pace(run, measured, now)
-        row = _sample_row(run, measured, gpus, points[-1].at)
-        ThroughputSample.objects.update_or_create(run=run, epoch=run.epoch, defaults=row)
-    if run.job.gpu_share_percent < WHOLE_PERCENT:
-        _note_pair(run, samples, gpus[0])
+    courses, gpus = _courses(runs), _gpus(runs)
+    paces: dict[UUID, dict[str, Any]] = {}
+    rows = []
+    for run in runs:
+        course, held = courses.get(run.pk), gpus.get(run.pk)
+        if not course or not held:
+            continue
+        samples = _samples(run, course, held[0].node.accelerator_type, len(held))
+        latest = samples[-3:]
+        now_steps_per_s = sum(s.steps for s in latest) / sum(s.seconds for s in latest) if latest else None
+        paces[run.pk] = {"steps_per_s": now_steps_per_s or run.steps_per_s}
+        measured = next(iter(measure(samples, warm_up_steps=3).values()), None)
+        if measured:
+            _mark_pace(run, measured, now)
+            rows.append(_sample_row(run, measured, held, course.newest[-1][1]))
+        if run.job.gpu_share_percent < WHOLE_PERCENT:
+            _note_pair(run, samples, held[0])
+    update_rows(Run, paces)
+    key = ["run", "epoch"]
+    ThroughputSample.objects.bulk_create(rows, update_conflicts=True, unique_fields=key, update_fields=_MEASURED)
+
+
+def _courses(runs: Sequence[Run]) -> dict[UUID, _Course]:
+    """By the index over steps: a launch may have many thousands of points."""
+    found: dict[UUID, _Course] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_POINTS, [[str(run.pk) for run in runs], [run.epoch for run in runs], _WINDOW])
+        for run_id, first_step, step, at in cursor.fetchall():
+            found.setdefault(run_id, _Course(first_step, [])).newest.append((step, at))
+    for course in found.values():
+        course.newest.sort()
+    return found
+
+
+def _gpus(runs: Sequence[Run]) -> dict[UUID, list[Accelerator]]:
+    held = Hold.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
+    found: dict[UUID, list[Accelerator]] = defaultdict(list)
+    for hold in held.order_by("accelerator"):
+        found[hold.run_id].append(hold.accelerator)
+    return found
 
 
 def _note_pair(run: Run, samples: list[Sample], gpu: Accelerator) -> None:
@@ -84,22 +135,22 @@ def _together_since(run: Run, beside: Run, gpu: Accelerator) -> float:
     return max(times).timestamp()
 
 
-def _samples(run: Run, points: list[MetricPoint], accelerator_type: str, count: int) -> list[Sample]:
+def _samples(run: Run, course: _Course, accelerator_type: str, count: int) -> list[Sample]:
     """From one report to the next."""
-    first_step = MetricPoint.objects.filter(run=run, epoch=run.epoch).order_by("at").values_list("step", flat=True)[0]
+    model = _workload(run)
     return [
         Sample(
-            model=_workload(run),
+            model=model,
             batch_size=run.job.batch_size,
             type=accelerator_type,
             count=count,
-            steps=later.step - earlier.step,
-            seconds=(later.at - earlier.at).total_seconds(),
-            since_launch=earlier.step - first_step,
-            at=later.at.timestamp(),
+            steps=step - before,
+            seconds=(at - since).total_seconds(),
+            since_launch=before - course.first_step,
+            at=at.timestamp(),
         )
-        for earlier, later in pairwise(points)
-        if later.step > earlier.step and later.at > earlier.at
+        for (before, since), (step, at) in pairwise(course.newest)
+        if at > since
     ]
 
 
@@ -108,17 +159,19 @@ def _workload(run: Run) -> str:
     return of_share(own_workload(run.job) if run.emulated else workload_of(run.job), run.job)
 
 
-def _sample_row(run: Run, measured: Number, gpus: list[Accelerator], measured_at: datetime) -> dict[str, object]:
-    return {
-        "workload": _workload(run),
-        "batch_size": run.job.batch_size,
-        "accelerator_type": gpus[0].node.accelerator_type,
-        "count": len(gpus),
-        "steps_per_s": measured.steps_per_s,
-        "samples": measured.samples,
-        "emulated": run.emulated,
-        "measured_at": measured_at,
-    }
+def _sample_row(run: Run, measured: Number, gpus: list[Accelerator], measured_at: datetime) -> ThroughputSample:
+    return ThroughputSample(
+        run=run,
+        epoch=run.epoch,
+        workload=_workload(run),
+        batch_size=run.job.batch_size,
+        accelerator_type=gpus[0].node.accelerator_type,
+        count=len(gpus),
+        steps_per_s=measured.steps_per_s,
+        samples=measured.samples,
+        emulated=run.emulated,
+        measured_at=measured_at,
+    )
 
 
 def _mark_pace(run: Run, measured: Number, now: datetime) -> None:

@@ -165,16 +165,15 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
         if one.report.checkpoint is not None:
             _checkpoint(one.run, one.report.checkpoint, now)
     measurable = _metrics(said)
-    for one in said:
-        training = one.run.pk in measurable and State(one.run.state) in TRAINING
-        if training and measurement.is_due(one.run, one.heard_at, now):
-            measurement.update(one.run, now)
+    training = [one for one in said if State(one.run.state) in TRAINING]
+    due = [one.run for one in training if measurement.is_due(one.run, one.heard_at, now)]
+    measurement.update([run for run in due if run.pk in measurable], now)
     _resources(said, now)
     for one in said:
         job = one.run.job
         for notice in one.report.notices:
             events.append(kind="notice", job=job, run=one.run, at=now, text=f"#{job.number}: {notice[:400]}")
-    activity.note_activities([(one.run, _heard(one)) for one in said if State(one.run.state) in TRAINING], now)
+    activity.note_activities([(one.run, _heard(one)) for one in training], now)
     if any(one.report.exit is not None for one in said):
         # The processes are on their way out; the executor's word on that ends the holds.
         transaction.on_commit(lambda: wakeups.wake(0.2))
