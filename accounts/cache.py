@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.cache.backends import redis
 from django.utils.functional import cached_property
+from redis import ConnectionPool, Redis
 
 
 class RedisCache(redis.RedisCache):
@@ -18,7 +19,7 @@ class RedisCache(redis.RedisCache):
     _options: dict[str, Any]
 
     @cached_property
-    def _cache(self) -> redis.RedisCacheClient:
+    def _cache(self) -> _Client:
         return _client(tuple(self._servers), tuple(sorted(self._options.items())))
 
     def count(self, keys: Sequence[str], keep_s: int, by: Sequence[int]) -> list[int]:
@@ -30,7 +31,17 @@ class RedisCache(redis.RedisCache):
         return [int(found) for found in pipeline.execute()[1::2]]
 
 
+class _Client(redis.RedisCacheClient):
+    def get_client(self, key: object = None, *, write: bool = False) -> Redis:
+        """Threads may share it: its pool gives a connection to one of them at a time, and none outlives a fork."""
+        return _over(self._get_connection_pool(write))  # type: ignore[attr-defined]  # the stubs leave it out
+
+
 @cache
-def _client(servers: tuple[str, ...], options: tuple[tuple[str, Any], ...]) -> redis.RedisCacheClient:
-    """Threads may share it: its pools give a connection to one of them at a time, and none outlives a fork."""
-    return redis.RedisCacheClient(list(servers), **dict(options))
+def _client(servers: tuple[str, ...], options: tuple[tuple[str, Any], ...]) -> _Client:
+    return _Client(list(servers), **dict(options))
+
+
+@cache
+def _over(pool: ConnectionPool) -> Redis:
+    return Redis(connection_pool=pool)

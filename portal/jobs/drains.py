@@ -35,7 +35,7 @@ class _There:
 
 def describe_with_drains(nodes: QuerySet[Node], project_ids: set[int], now: datetime) -> list[dict[str, Any]]:
     """Nodes by name, with who is on them, what their drains mean for those, and their checks."""
-    rows = list(nodes.select_related("drained_by", "check_waived_by").prefetch_related("accelerators").order_by("name"))
+    rows = list(nodes.select_related("drained_by", "check_waived_by").order_by("name"))
     return describe_nodes(rows, project_ids, describe_drains(rows, project_ids, now), describe_checks(rows))
 
 

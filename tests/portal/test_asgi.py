@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from asgiref.testing import ApplicationCommunicator
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.decorators import sync_and_async_middleware
 
 from portal.asgi import application
+from portal.handler import SynchronousHandler
 
 MIB = 1024 * 1024
 HOST = (b"host", b"127.0.0.1:8800")
@@ -45,7 +50,9 @@ def test_a_socket_from_the_portal_itself_is_accepted(origin: str) -> None:
     assert _open(origin)["type"] == "websocket.accept"
 
 
-def _post(path: str, chunks: list[bytes], *headers: tuple[bytes, bytes]) -> tuple[int, dict[str, Any], int]:
+def _post(
+    path: str, chunks: list[bytes], *headers: tuple[bytes, bytes], to: Any = application
+) -> tuple[int, dict[str, Any], int]:
     """Status and problem, and how many chunks were taken."""
     scope = {
         "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path,
@@ -63,7 +70,7 @@ def _post(path: str, chunks: list[bytes], *headers: tuple[bytes, bytes]) -> tupl
     async def send(event: dict[str, Any]) -> None:
         sent.append(event)
 
-    async_to_sync(application)(scope, receive, send)
+    async_to_sync(to)(scope, receive, send)
     body = b"".join(event.get("body", b"") for event in sent[1:])
     return sent[0]["status"], json.loads(body), len(chunks) - len(waiting)
 
@@ -88,3 +95,30 @@ def test_bodies_within_the_limit_and_uploads_of_code_get_through() -> None:
     assert _post("/api/v1/projects/vision/bundles", [b" " * MIB] * 10)[0] == 401
     assert _post("/api/v1/simulation-traces", [b" " * MIB] * 10)[0] == 401
     assert _post("/api/v1/projects/vision/bundles/x", [b" " * MIB] * 10)[0] == 413
+
+
+@pytest.mark.django_db
+def test_one_thread_takes_a_request_through_all_of_it(settings: Any) -> None:
+    """Also through middleware that could do without a thread: each change of threads costs more than most of it."""
+    here = f"{__name__}.noting"
+    settings.MIDDLEWARE = [here, *settings.MIDDLEWARE, here]
+    _threads.clear()
+    assert _post("/api/v1/jobs", [b"{}"], to=SynchronousHandler())[0] == 401
+    assert len(_threads) == 4
+    assert len(set(_threads)) == 1
+
+
+_threads: list[int] = []
+
+
+@sync_and_async_middleware
+def noting(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    assert not iscoroutinefunction(get_response)
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        _threads.append(get_ident())
+        response: HttpResponseBase = get_response(request)
+        _threads.append(get_ident())
+        return response
+
+    return answer

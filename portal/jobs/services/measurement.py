@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
 
 from portal.database.rows import update_rows
 from portal.jobs import events
-from portal.jobs.models import Accelerator, Hold, JobEvent, PairSample, Run, ThroughputSample
+from portal.jobs.models import Hold, JobEvent, PairSample, Run, ThroughputSample
 from portal.jobs.profiles import of_share, own_workload, policy_workload, workload_of
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.times import from_posix
@@ -59,14 +59,14 @@ def update(runs: Sequence[Run], now: datetime) -> None:
     """Take the newest reports of these launches into account: each run's steps/s and its sample row."""
     if not runs:
         return
-    courses, gpus = _courses(runs), _gpus(runs)
+    courses, gpus = _courses(runs), _held(runs)
     paces: dict[UUID, dict[str, Any]] = {}
     rows = []
     for run in runs:
         course, held = courses.get(run.pk), gpus.get(run.pk)
         if not course or not held:
             continue
-        samples = _samples(run, course, held[0].node.accelerator_type, len(held))
+        samples = _samples(run, course, held[0].accelerator_type, len(held))
         latest = samples[-3:]
         now_steps_per_s = sum(s.steps for s in latest) / sum(s.seconds for s in latest) if latest else None
         paces[run.pk] = {"steps_per_s": now_steps_per_s or run.steps_per_s}
@@ -93,17 +93,23 @@ def _courses(runs: Sequence[Run]) -> dict[UUID, _Course]:
     return found
 
 
-def _gpus(runs: Sequence[Run]) -> dict[UUID, list[Accelerator]]:
-    held = Hold.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
-    found: dict[UUID, list[Accelerator]] = defaultdict(list)
-    for hold in held.order_by("accelerator"):
-        found[hold.run_id].append(hold.accelerator)
+class _Held(NamedTuple):
+    accelerator_id: int
+    accelerator_type: str
+
+
+def _held(runs: Sequence[Run]) -> dict[UUID, list[_Held]]:
+    """The GPUs of each run."""
+    holds = Hold.objects.filter(run__in=runs, during__upper_inf=True).order_by("accelerator")
+    found: dict[UUID, list[_Held]] = defaultdict(list)
+    for run_id, gpu, kind in holds.values_list("run_id", "accelerator_id", "accelerator__node__accelerator_type"):
+        found[run_id].append(_Held(gpu, kind))
     return found
 
 
-def _note_pair(run: Run, samples: list[Sample], gpu: Accelerator) -> None:
+def _note_pair(run: Run, samples: list[Sample], gpu: _Held) -> None:
     """What it makes while one other trains on the same GPU, and nobody else is there."""
-    held = Hold.objects.filter(accelerator=gpu, during__upper_inf=True).exclude(run=run)
+    held = Hold.objects.filter(accelerator=gpu.accelerator_id, during__upper_inf=True).exclude(run=run)
     others = list(held.select_related("run__job"))
     if len(others) != 1 or State(others[0].run.state) not in TRAINING:
         return
@@ -118,7 +124,7 @@ def _note_pair(run: Run, samples: list[Sample], gpu: Accelerator) -> None:
         "share_percent": run.job.gpu_share_percent,
         "beside_workload": policy_workload(beside.job),
         "beside_share_percent": others[0].share_percent,
-        "accelerator_type": gpu.node.accelerator_type,
+        "accelerator_type": gpu.accelerator_type,
         "steps_per_s": measured.steps_per_s,
         "samples": measured.samples,
         "emulated": run.emulated,
@@ -127,9 +133,9 @@ def _note_pair(run: Run, samples: list[Sample], gpu: Accelerator) -> None:
     PairSample.objects.update_or_create(run=run, epoch=run.epoch, beside=beside, defaults=row)
 
 
-def _together_since(run: Run, beside: Run, gpu: Accelerator) -> float:
+def _together_since(run: Run, beside: Run, gpu: _Held) -> float:
     """Since when both train, and nobody else has been there."""
-    left = Hold.objects.filter(accelerator=gpu, during__upper_inf=False).order_by("-during__endswith")
+    left = Hold.objects.filter(accelerator=gpu.accelerator_id, during__upper_inf=False).order_by("-during__endswith")
     ends = [hold.during.upper for hold in left[:1]]
     times = [at for at in (run.ready_at, beside.ready_at, *ends) if at is not None]
     return max(times).timestamp()
@@ -159,13 +165,13 @@ def _workload(run: Run) -> str:
     return of_share(own_workload(run.job) if run.emulated else workload_of(run.job), run.job)
 
 
-def _sample_row(run: Run, measured: Number, gpus: list[Accelerator], measured_at: datetime) -> ThroughputSample:
+def _sample_row(run: Run, measured: Number, gpus: list[_Held], measured_at: datetime) -> ThroughputSample:
     return ThroughputSample(
         run=run,
         epoch=run.epoch,
         workload=_workload(run),
         batch_size=run.job.batch_size,
-        accelerator_type=gpus[0].node.accelerator_type,
+        accelerator_type=gpus[0].accelerator_type,
         count=len(gpus),
         steps_per_s=measured.steps_per_s,
         samples=measured.samples,
