@@ -32,6 +32,7 @@ from tests.executors.contract import Requests, ended, reason, until
 from tests.executors.contract_checks import ChecksContract, examined, wrong
 from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import DeathsContract
+from tests.executors.contract_material import MaterialContract
 from tests.executors.contract_nodes import NodesContract
 from tests.executors.contract_sharing import SharingContract
 from tests.executors.contract_software import SOFTWARE, SoftwareContract
@@ -127,7 +128,7 @@ class TestLocalNodes(OnLocal, NodesContract):
         made.reap_orphans([], min_age_s=-2.0)
 
 
-class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract, SoftwareContract):
+class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract, SoftwareContract, MaterialContract):
     def another(self, executor: Executor) -> Executor:
         return LocalExecutor(self.where / "data", "titan_xp:6", warm_start=False)
 

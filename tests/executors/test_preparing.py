@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import http.server
-import io
 import json
 import os
 import subprocess
-import tarfile
 import tempfile
 import threading
 import uuid
@@ -23,8 +20,8 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import Executor, Preparation, Progress, Secret
 from scheduling.executors.local.executor import LocalExecutor
 from tests.executors.contract import ExecutorContract, ended, reason, until
+from tests.executors.contract_material import MIB, archive, asked, git, settled
 
-MIB = 1 << 20
 TOKEN = "ghp_0123456789abcdefghij"
 
 
@@ -51,29 +48,12 @@ def request_for(executor: Executor, place: Path) -> Any:
     return ExecutorContract.request_for.__wrapped__(ExecutorContract(), executor, place)  # type: ignore[attr-defined]
 
 
-def asked(kind: str, options: dict[str, Any], **changes: Any) -> Preparation:
-    job = uuid.uuid4().hex
-    made = Preparation(kind, job, 1, "vision", job, options, 60.0, 64 * MIB)
-    return dataclasses.replace(made, **changes)
-
-
-def settled(executor: LocalExecutor, wish: Preparation) -> Progress:
-    executor.prepare(wish)
-    return until(lambda: (p := executor.prepare(wish)).state != "working" and p, "the preparation")  # type: ignore[no-any-return]
-
-
 def log_of(place: Path, wish: Preparation) -> str:
     where = f"environments/vision/{wish.key}" if wish.kind == "environment" else f"jobs/{wish.key}/code"
     return (place / "data" / where / "log").read_text()
 
 
 # Git
-
-
-def git(repository: Path, *words: str) -> str:
-    identity = ["-c", "user.name=Ana", "-c", "user.email=ana@example.org", "-c", "protocol.file.allow=always"]
-    command = ["git", *identity, "-C", str(repository), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
@@ -220,21 +200,6 @@ def test_a_repository_that_is_too_large_is_given_up(executor: LocalExecutor, rep
 
 
 # Bundles
-
-
-def archive(*members: tuple[str, bytes | str | None]) -> bytes:
-    """A name with bytes is a file, with text a link to it, with nothing a pipe."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            if isinstance(content, bytes):
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
-            else:
-                info.type, info.linkname = (tarfile.SYMTYPE, content) if content else (tarfile.FIFOTYPE, "")
-                tar.addfile(info)
-    return out.getvalue()
 
 
 def unpacked(executor: LocalExecutor, place: Path, data: bytes, **options: Any) -> tuple[Progress, Path]:

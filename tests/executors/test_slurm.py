@@ -25,6 +25,7 @@ from tests.executors.contract import COUNTING, ExecutorContract, Requests, ended
 from tests.executors.contract_checks import ChecksContract, examined, wrong
 from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import WAITING, DeathsContract
+from tests.executors.contract_material import MaterialContract
 from tests.executors.contract_nodes import ADDING, NodesContract
 from tests.executors.contract_software import SOFTWARE, SoftwareContract
 from tests.executors.slurm import slurm as slurm  # a fixture
@@ -100,13 +101,17 @@ class TestSlurmEachTime(OnSlurm):
     test_a_program_trains_in_an_image = SoftwareContract.test_a_program_trains_in_an_image
     test_a_program_trains_in_an_unpacked_image = SoftwareContract.test_a_program_trains_in_an_unpacked_image_by_bwrap
     test_modules_are_loaded_for_the_program = SoftwareContract.test_modules_are_loaded_for_the_program
+    test_a_job_trains_from_a_bundle = MaterialContract.test_a_job_trains_from_a_bundle
+    _trains_from_its_code = MaterialContract._trains_from_its_code
     nodes = NodesContract.nodes
     test_trains_across_two_nodes = NodesContract.test_it_trains_across_two_nodes_of_unlike_size_and_then_on_another_node
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-class TestSlurmExecutor(OnSlurm, ExecutorContract, NodesContract, DeathsContract, ChecksContract, SoftwareContract):
+class TestSlurmExecutor(
+    OnSlurm, ExecutorContract, NodesContract, DeathsContract, ChecksContract, SoftwareContract, MaterialContract
+):
     # Slurm's own deaths
 
     def test_a_node_daemon_that_is_killed_ends_its_runs_with_a_checkpoint_and_the_node_comes_back(

@@ -28,6 +28,7 @@ SAMPLE = (
     "test_killing_ends_it_and_can_be_repeated",
     "test_a_job_on_two_nodes_trains_as_one",
     "test_a_sound_node_passes_its_check",
+    "test_a_job_trains_from_a_bundle",
     "test_a_program_trains_in_an_image",
     "test_modules_are_loaded_for_the_program",
 )

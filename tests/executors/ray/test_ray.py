@@ -14,13 +14,16 @@ from tests.executors.contract import ExecutorContract, ended, reason, until
 from tests.executors.contract_checks import ChecksContract
 from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import DeathsContract
+from tests.executors.contract_material import MaterialContract
 from tests.executors.contract_nodes import NodesContract
 from tests.executors.contract_software import SoftwareContract
 from tests.executors.ray.conftest import connect
 from tests.executors.ray.helpers import TRAINING, Requests, epoch_dir, over, said_steps, state_of
 
 
-class TestRayExecutor(ExecutorContract, DeathsContract, NodesContract, ChecksContract, SoftwareContract):
+class TestRayExecutor(
+    ExecutorContract, DeathsContract, NodesContract, ChecksContract, SoftwareContract, MaterialContract
+):
     @pytest.fixture
     def executor(self, executor: RayExecutor, cluster: RayCluster) -> Executor:
         self.cluster = cluster
