@@ -1,7 +1,7 @@
 """A control plane under the load of many nodes: rounds, reports, pages, memory, and how fast the database grows.
 
 python -m benchmarks.bench_scale [--nodes 1000] [--jobs 2000] [--minutes 5] [--policy NAME]
-                                 [--reports-per-s 30]
+                                 [--reports-per-s 100]
 
 Nodes of eight GPUs are declared and runs played (benchmarks.played_nodes): everything else is the portal as
 `manage.py up` starts it, with all its processes on this machine. Runs report every 10 s, those of a node in one
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2_000)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--policy", default="f_scheduling")
-    parser.add_argument("--reports-per-s", default="30", help="EVENKEEL_REPORTS_PER_S of the portal")
+    parser.add_argument("--reports-per-s", default="100", help="EVENKEEL_REPORTS_PER_S of the portal")
     options = parser.parse_args()
     rng = random.Random(11)
     with stage() as address:

@@ -88,6 +88,21 @@ class LivePortal(RunningPortal):
                 if self._owns(process):
                     process.kill()
 
+    def kill_all(self, *words: str) -> None:
+        """All that is the portal's with SIGKILL, and whatever has these words in its command; not what an engine
+        started. PostgreSQL keeps shared memory: it is found again and goes on."""
+        assert self.process is not None
+        top = psutil.Process(self.process.pid)
+        ours = [top, *top.children(recursive=True)]
+        ours += [
+            one for one in psutil.process_iter(["cmdline"]) if words and {*words} <= {*(one.info["cmdline"] or ())}
+        ]
+        for process in ours:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "postgres" not in process.name():
+                    process.kill()
+        self.process.wait(60)
+
     def _owns(self, process: psutil.Process) -> bool:
         started = process.environ().get("EVENKEEL_DATA") == str(self.data) or str(self.data) in process.cmdline()
         return started or Path(process.cwd()).is_relative_to(self.data)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -53,7 +54,13 @@ _WATCHED, WATCH_S = "live:watched", 30
 
 
 def _redis() -> Redis:
-    return Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5)
+    return _client(settings.REDIS_URL)
+
+
+@cache
+def _client(url: str) -> Redis:
+    """Its connections outlive a request and a task; it asks for them at every one."""
+    return Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
 
 
 def _key(stream: str) -> str:

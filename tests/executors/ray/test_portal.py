@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
 from scripts.ray_cluster import RayCluster
@@ -35,7 +33,7 @@ def test_a_job_trains_on_while_the_portal_is_killed_and_started_again(portal: Li
     portal.wait_for("steps", lambda: portal.job(number)["step"] > 0, 240)
     [(run, epoch)] = portal.rows("SELECT id, epoch FROM jobs_run")
     [said] = portal.data.glob(f"jobs/*/runs/{run}/{epoch}/sdk/rank0.jsonl")
-    _kill_all(portal)
+    portal.kill_all("scheduling.executors.ray.agent", str(portal.data / "run" / "ray"))
     before = said.stat().st_size
     portal.wait_for("steps without a portal", lambda: said.stat().st_size > before, 60)
     portal.start()
@@ -44,25 +42,3 @@ def test_a_job_trains_on_while_the_portal_is_killed_and_started_again(portal: Li
     portal.wait_for(
         "free GPUs", lambda: portal.rows("SELECT count(*) FROM jobs_hold WHERE upper_inf(during)") == [(0,)], 60
     )
-
-
-def _kill_all(portal: LivePortal) -> None:
-    """All that is the portal's with SIGKILL, the process that speaks to Ray too; not what Ray started."""
-    assert portal.process is not None
-    ours = [psutil.Process(portal.process.pid), *psutil.Process(portal.process.pid).children(recursive=True)]
-    ours += [
-        one
-        for one in psutil.process_iter()
-        if {"scheduling.executors.ray.agent", str(portal.data / "run" / "ray")} <= set(_command(one))
-    ]
-    for process in ours:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "postgres" not in process.name():  # it keeps shared memory; it is found again and goes on
-                process.kill()
-    portal.process.wait(60)
-
-
-def _command(process: psutil.Process) -> list[str]:
-    with contextlib.suppress(psutil.Error):
-        return list(process.cmdline())
-    return []
