@@ -24,7 +24,7 @@ class RedisCache(redis.RedisCache):
 
     def count(self, keys: Sequence[str], keep_s: int, by: Sequence[int]) -> list[int]:
         """Adds to each key and says how much it is now, in one exchange; a key lasts from its first count on."""
-        pipeline = self._cache.get_client(write=True).pipeline(transaction=False)
+        pipeline = self._cache.get_client(write=True).pipeline()  # in one piece: none ends between its two commands
         for key, more in zip(map(self.make_and_validate_key, keys), by, strict=True):
             pipeline.set(key, 0, ex=keep_s, nx=True)
             pipeline.incrby(key, more)

@@ -41,16 +41,18 @@ class Use:
 
 
 def add_uses(uses: Iterable[Use]) -> None:
-    """Of different jobs; in the order of their rows, as the roll-up adds to them."""
+    """Of different jobs; in the order in which the roll-up adds to rows."""
     zone = timezone.get_default_timezone()
-    rows = []
-    for use in sorted(uses, key=lambda use: str(use.job_id)):
+    rows = {}
+    for use in uses:
         used = round(use.measured_us_hundredths * min(1.0, max(0.0, use.utilisation)))
-        day, job = use.at.astimezone(zone).date(), str(use.job_id)
-        rows.append((day, use.project_id, use.user_id, job, use.accelerator_type, use.measured_us_hundredths, used))
+        key = (use.at.astimezone(zone).date(), use.project_id, use.user_id, use.job_id, use.accelerator_type)
+        rows[key] = (use.measured_us_hundredths, used)
     if rows:
+        columns = [list(column) for column in zip(*((*key, *rows[key]) for key in sorted(rows, key=str)), strict=True)]
+        columns[3] = [str(job) for job in columns[3]]
         with connection.cursor() as cursor:
-            cursor.execute(_ADD, [list(column) for column in zip(*rows, strict=True)])
+            cursor.execute(_ADD, columns)
 
 
 def use_of(job_id: UUID) -> tuple[int, int]:

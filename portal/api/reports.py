@@ -161,7 +161,7 @@ def _check_along(request: Request, one: CarriedReport) -> Sent | int:
 
 
 def _take(request: Request, sent: Sequence[Sent]) -> list[Outcome | Throttled]:
-    """In their order. Raises Throttled for the first."""
+    """In their order. Raises Throttled for the first; the others come again by themselves then."""
     may = charge_runs(request, [one.run for one in sent])
     taken = iter(take_in([_bounded(one) for one, good in zip(sent, may, strict=True) if good]))
     return [next(taken) if good else Throttled() for good in may]

@@ -17,7 +17,9 @@ def update_rows(model: type[Model], rows: Mapping[Any, Mapping[str, Any]]) -> No
     assert key is not None
     fields = [key, *(field for name in names if isinstance(field := model._meta.get_field(name), Field))]
     columns = [connection.ops.quote_name(str(field.column)) for field in fields]
-    given = "(" + ", ".join(f"%s::{field.db_type(connection)}" for field in fields) + ")"
+    # Without its length: a cast to that would cut off what a column refuses.
+    types = [str(field.db_type(connection)).partition("(")[0] for field in fields]
+    given = "(" + ", ".join(f"%s::{kind}" for kind in types) + ")"
     sql = f"""
         UPDATE {connection.ops.quote_name(model._meta.db_table)} AS kept
         SET {", ".join(f"{column} = given.{column}" for column in columns[1:])}

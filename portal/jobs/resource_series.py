@@ -5,6 +5,7 @@ Import the models from portal.jobs.models.
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 
@@ -32,6 +33,8 @@ class ResourceSeries(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "epoch"], name="one_series_per_epoch")]
+        # A usual index would be written to at each report; this one knows ranges of pages, which is enough to prune.
+        indexes = [BrinIndex(fields=["newest_at"], name="resources_newest_brin")]
 
     def __str__(self) -> str:
         return f"{self.run_id} epoch {self.epoch}"

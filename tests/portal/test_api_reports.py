@@ -175,3 +175,16 @@ def test_nobody_brings_others_along_without_a_token_of_their_own(world: World, j
     assert send(job, body(others=along), "ekr_wrong").status == 401
     assert send(job, body(others=along * 64)).status == 400
     assert world.state(other) is State.LAUNCHING
+
+
+def test_where_the_one_that_carries_is_over_the_others_are_taken_and_told_when_they_come_again(
+    world: World, job: Job
+) -> None:
+    other = world.submit(gpus={"min": 1, "max": 1})
+    world.round()
+    along = carried(other, ready_at=time.time(), step=5)
+    assert job.run_id
+    assert send(job, body(epoch=2, others=[along]), run_token(job.run_id, 2)).status == 409
+    assert world.run(other).step == 5
+    again = send(other, along["report"])
+    assert (again.status, again.json["command"], again.json["total_steps"]) == (200, None, 1000)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime
 from threading import Event
 from typing import Any
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from portal.jobs.models import Job, JobEvent, MetricPoint, ResourceSeries, Run, RunActivity, ThroughputSample
@@ -23,6 +25,7 @@ from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
 MANY = {"a": 8}
+BEGAN = time.time()
 
 
 def report(seq: int, step: int = 0, **more: Any) -> Report:
@@ -33,7 +36,7 @@ def report(seq: int, step: int = 0, **more: Any) -> Report:
         "sent_at": now,
         "ready_at": now - 60,
         "step": step,
-        "metrics": [{"step": step, "at": now + seq, "loss": 1.0}],
+        "metrics": [{"step": step, "at": BEGAN + seq, "loss": 1.0}],
         "gpu_utilisation": [0.5],
         "resources": {"interval_s": 5.0, "source": "nvml", "samples": [[now, 0.5, 0.4, None, None]]},
     }
@@ -90,13 +93,14 @@ def test_a_report_more_costs_no_statement_more(django_assert_max_num_queries: An
 
 
 def test_what_cannot_be_stored_harms_nobody_else() -> None:
-    first, second = launched(World(MANY), 2)
-    sent = [(first.pk, report(1, 5, notices=["nul \0"])), (second.pk, report(1, 5))]
-    assert record_reports(dict(sent), timezone.now()) == {}
+    first, *others = launched(World(MANY), 4)
+    sent = [(first.pk, report(1, 5, notices=["nul \0"])), *((run.pk, report(1, 5)) for run in others)]
     with pytest.raises(ValueError, match="NUL"):
         together.take_in(sent)
-    assert isinstance(together.take_in([sent[1]])[0], Orders)
-    assert list(MetricPoint.objects.values_list("run", "step")) == [(second.pk, 5)]
+    assert set(MetricPoint.objects.values_list("run", "step")) == {(run.pk, 5) for run in others}
+    assert all(isinstance(answer, Orders) for answer in together.take_in(sent[1:]))
+    first.refresh_from_db()
+    assert (first.step, first.last_report_seq) == (0, -1)
 
 
 def test_each_gets_its_own_answer() -> None:
@@ -139,7 +143,7 @@ def test_who_comes_meanwhile_is_taken_in_one_go(monkeypatch: pytest.MonkeyPatch)
         assert begun.wait(10)
         answers += [pool.submit(together.take_in, [(run, report(1)) for run in runs[n : n + 2]]) for n in (1, 3, 5)]
         answers += [pool.submit(together.take_in, [(run, report(1))]) for run in (runs[1], *runs[7:])]
-        _until(lambda: len(together._waiting) == 11)
+        _until(lambda: len(together._queue.waiting) == 12)
         go_on.set()
         said = [[orders.total_steps for orders in answer.result(10)] for answer in answers]  # type: ignore[union-attr]
     assert said == [[1], [2, 3], [4, 5], [6, 7], [2], *([number] for number in range(8, 15))]
@@ -156,15 +160,15 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_nobody_waits_for_a_run_that_somebody_else_has() -> None:
-    busy, free = launched(World(MANY), 2)
+@contextmanager
+def held(rows: QuerySet[Any]) -> Iterator[None]:
+    """By somebody else."""
     locked, over = Event(), Event()
 
     def hold() -> None:
         try:
             with transaction.atomic():
-                Run.objects.select_for_update().get(pk=busy.pk)
+                assert list(rows.select_for_update())
                 locked.set()
                 over.wait(10)
         finally:
@@ -174,11 +178,30 @@ def test_nobody_waits_for_a_run_that_somebody_else_has() -> None:
         holding = pool.submit(hold)
         try:
             assert locked.wait(10)
-            taken = record_reports({busy.pk: report(1, 3), free.pk: report(1, 3)}, timezone.now())
+            yield
         finally:
             over.set()
         holding.result(10)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_waits_for_a_run_that_somebody_else_has() -> None:
+    busy, free = launched(World(MANY), 2)
+    with held(Run.objects.filter(pk=busy.pk)):
+        taken = record_reports({busy.pk: report(1, 3), free.pk: report(1, 3)}, timezone.now())
     assert taken.keys() == {free.pk}
     (answer,) = together.take_in([(busy.pk, report(1, 3))])
     assert isinstance(answer, Orders)
     assert Job.objects.filter(run__step=3).count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nor_for_long_for_anything_else() -> None:
+    runs = launched(World(MANY), 2)
+    assert len(together.take_in([(run.pk, report(1, 3)) for run in runs])) == 2
+    with held(RunActivity.objects.filter(pk=runs[0].pk)):
+        assert record_reports({run.pk: report(2, 6) for run in runs}, timezone.now()) == {}
+        assert record_reports({runs[1].pk: report(2, 6)}, timezone.now()).keys() == {runs[1].pk}
+    (answer,) = together.take_in([(runs[0].pk, report(2, 6))])
+    assert isinstance(answer, Orders)
+    assert Job.objects.filter(run__step=6).count() == 2

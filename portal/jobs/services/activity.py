@@ -19,6 +19,7 @@ from portal.jobs.models import Hold, Run, RunActivity
 #: A gap between two reports that is longer was no reporting: what the GPUs did in it nobody said.
 _LONGEST_S = 300.0
 _US = timedelta(microseconds=1)
+#: What reports alone write, under their run's lock.
 _MAY_CHANGE = ("heard_at", "stepped_at", "busy_at", "measured_at", "utilisation")
 
 

@@ -32,9 +32,9 @@ _MEASURED = (
 _POINTS = """
     SELECT mine.run, (SELECT min(step) FROM jobs_metricpoint WHERE run_id = mine.run AND epoch = mine.epoch),
            newest.step, newest.at
-    FROM unnest(%s::uuid[], %s::bigint[]) AS mine (run, epoch),
+    FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[]) AS mine (run, epoch, most),
          LATERAL (SELECT step, at FROM jobs_metricpoint WHERE run_id = mine.run AND epoch = mine.epoch
-                  ORDER BY step DESC LIMIT %s) AS newest"""
+                    AND step <= mine.most ORDER BY step DESC LIMIT %s) AS newest"""
 
 
 def is_due(run: Run, heard_at: datetime | None, now: datetime) -> bool:
@@ -73,7 +73,7 @@ def update(runs: Sequence[Run], now: datetime) -> None:
         measured = next(iter(measure(samples, warm_up_steps=3).values()), None)
         if measured:
             _mark_pace(run, measured, now)
-            rows.append(_sample_row(run, measured, held, course.newest[-1][1]))
+            rows.append(_sample_row(run, measured, held, max(at for _, at in course.newest)))
         if run.job.gpu_share_percent < WHOLE_PERCENT:
             _note_pair(run, samples, held[0])
     update_rows(Run, paces)
@@ -85,7 +85,8 @@ def _courses(runs: Sequence[Run]) -> dict[UUID, _Course]:
     """By the index over steps: a launch may have many thousands of points."""
     found: dict[UUID, _Course] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_POINTS, [[str(run.pk) for run in runs], [run.epoch for run in runs], _WINDOW])
+        mine = zip(*((str(run.pk), run.epoch, run.job.total_steps) for run in runs), strict=True)
+        cursor.execute(_POINTS, [*map(list, mine), _WINDOW])
         for run_id, first_step, step, at in cursor.fetchall():
             found.setdefault(run_id, _Course(first_step, [])).newest.append((step, at))
     for course in found.values():

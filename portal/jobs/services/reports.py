@@ -7,14 +7,17 @@ them where each alone would be one.
 from __future__ import annotations
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -115,21 +118,36 @@ def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> Order
 
 def record_reports(reports: Mapping[UUID, Report], now: datetime) -> dict[UUID, Orders]:
     """Take reports of different runs in, in one transaction. Those that are not answered here must be recorded alone:
-    somebody else holds the run, there is no such run or epoch, or something is wrong with one of them, and nobody
-    shall suffer for another one's."""
+    somebody else holds the run or something that is changed with it, there is no such run or epoch, or something is
+    wrong with the report, for which nobody else shall suffer."""
     try:
         with transaction.atomic():
+            _wait_briefly()
             runs = list(_locked(skip=True).filter(pk__in=reports).order_by("pk"))
             said = [_Said(run, reports[run.pk]) for run in runs if run.epoch == reports[run.pk].epoch]
             _take(said, now)
             return {one.run.pk: _orders(one.run) for one in said}
-    except Exception:
-        logger.warning("%d reports are taken in one by one", len(reports), exc_info=True)
+    except OperationalError as error:  # a lock, or no database
+        logger.warning("%d reports are taken in one by one: %s", len(reports), error)
         return {}
+    except Exception:
+        if len(reports) == 1:
+            return {}
+        logger.warning("%d reports are taken in in halves", len(reports), exc_info=True)
+        halves = (dict(islice(reports.items(), start, None, 2)) for start in (0, 1))
+        return {run: orders for half in halves for run, orders in record_reports(half, now).items()}
+
+
+def _wait_briefly() -> None:
+    """For locks, in this transaction: whoever needs one for longer is not to hold up all others. Less than the second
+    after which PostgreSQL looks for a deadlock, in which it might end somebody else's transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL lock_timeout = '300ms'")
 
 
 def _locked(*, skip: bool = False) -> QuerySet[Run]:
-    runs = Run.objects.select_for_update(of=("self",), skip_locked=skip)
+    """Others may go on to refer to them: keys are not changed."""
+    runs = Run.objects.select_for_update(of=("self",), skip_locked=skip, no_key=True)
     return runs.select_related(*_READ).defer(*_LEFT_OUT)
 
 
@@ -159,11 +177,14 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
     if not said:
         return
     _note_progress(said, now)
+    after = _Afterwards()
+    transaction.on_commit(after.do, robust=True)
     for one in said:
         if one.report.ready_at is not None and State(one.run.state) is State.LAUNCHING:
-            _ready(one.run, from_posix(one.report.ready_at), now)
+            after.wake_in(_ready(one.run, from_posix(one.report.ready_at), now))
         if one.report.checkpoint is not None:
             _checkpoint(one.run, one.report.checkpoint, now)
+            after.written[one.run.job.project_id] += one.report.checkpoint.bytes
     measurable = _metrics(said)
     training = [one for one in said if State(one.run.state) in TRAINING]
     due = [one.run for one in training if measurement.is_due(one.run, one.heard_at, now)]
@@ -175,9 +196,27 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
             events.append(kind="notice", job=job, run=one.run, at=now, text=f"#{job.number}: {notice[:400]}")
     activity.note_activities([(one.run, _heard(one)) for one in training], now)
     if any(one.report.exit is not None for one in said):
-        # The processes are on their way out; the executor's word on that ends the holds.
-        transaction.on_commit(lambda: wakeups.wake(0.2))
-    transaction.on_commit(wakeups.publish_steps)
+        after.wake_in(0.2)  # the processes are on their way out; the executor's word on that ends the holds
+
+
+@dataclass(slots=True)
+class _Afterwards:
+    """What follows the transaction, for all of its reports."""
+
+    waits_s: set[float] = field(default_factory=set)
+    #: By project: bytes of checkpoints.
+    written: Counter[int] = field(default_factory=Counter)
+
+    def wake_in(self, seconds: float) -> None:
+        """In fifths of a second."""
+        self.waits_s.add(math.ceil(seconds * 5) / 5)
+
+    def do(self) -> None:
+        for seconds in sorted(self.waits_s):
+            wakeups.wake(seconds)
+        for project_id, size_bytes in self.written.items():
+            note_written(project_id, size_bytes)
+        wakeups.publish_steps()
 
 
 def _note_progress(said: Sequence[_Said], now: datetime) -> None:
@@ -219,8 +258,8 @@ def _store(run: Run, columns: Mapping[str, Any]) -> None:
         setattr(run, name, value)
 
 
-def _ready(run: Run, ready_at: datetime, now: datetime) -> None:
-    """The first step can run: protected for 3 x this launch (spec, "Application states")."""
+def _ready(run: Run, ready_at: datetime, now: datetime) -> float:
+    """The first step can run: protected for 3 x this launch (spec, "Application states"). Seconds of that left."""
     ready_at = min(max(ready_at, run.state_since), now)
     launch_s = (ready_at - run.state_since).total_seconds()
     factor = float(run.job.cluster.policy_parameters.get("protection_factor", PROTECTION_FACTOR))
@@ -237,8 +276,7 @@ def _ready(run: Run, ready_at: datetime, now: datetime) -> None:
         protected_until=protected_until,
         has_trained=True,
     )
-    wait_s = max(0.0, (protected_until - now).total_seconds())
-    transaction.on_commit(lambda: wakeups.wake(wait_s + 0.05))
+    return max(0.0, (protected_until - now).total_seconds()) + 0.05
 
 
 def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
@@ -248,7 +286,6 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
         step=report.step,
         defaults={"at": at, "path": report.path, "size_bytes": report.bytes, "duration_s": report.seconds},
     )
-    transaction.on_commit(lambda: note_written(run.job.project_id, report.bytes))
     if report.step >= run.checkpoint_step:
         _store(
             run,

@@ -1,7 +1,6 @@
 """Reports that are here at the same time are taken in together: whose turn it is does it for all that wait.
 
-With few runs each comes alone and waits for nobody; the more there are the more share a transaction, and the cheaper
-is each.
+With few runs each comes alone; the more there are the more share a transaction, and the cheaper is each.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from threading import Lock
+from threading import Event, Lock
 from uuid import UUID
 
 from django.utils import timezone
@@ -31,35 +30,64 @@ class _Waiting:
     reports: dict[UUID, Report]
     taken: dict[UUID, Orders] = field(default_factory=dict)
     tried: bool = False
+    #: Set once it was tried, or has the turn.
+    called: Event = field(default_factory=Event)
 
 
-_waiting: deque[_Waiting] = deque()
-_turn = Lock()
+class _Queue:
+    """Who has the turn is the first of those that wait, until it and whoever is taken in with it leave."""
+
+    def __init__(self) -> None:
+        self._lock, self.waiting = Lock(), deque[_Waiting]()
+
+    def join(self, one: _Waiting) -> None:
+        """Returns when `one` has the turn, or was tried."""
+        with self._lock:
+            self.waiting.append(one)
+            if self.waiting[0] is one:
+                return
+        one.called.wait()
+
+    def first(self) -> list[_Waiting]:
+        """Whoever has the turn, and those behind it that can be taken in with it."""
+        with self._lock:
+            batch, together = [self.waiting[0]], set(self.waiting[0].reports)
+            for one in islice(self.waiting, 1, MOST):
+                if len(together) + len(one.reports) > MOST or not together.isdisjoint(one.reports):
+                    break
+                batch.append(one)
+                together |= one.reports.keys()
+        return batch
+
+    def leave(self, batch: Sequence[_Waiting]) -> None:
+        with self._lock:
+            for _ in batch:
+                self.waiting.popleft()
+            following = self.waiting[0] if self.waiting else None
+        for one in batch:
+            one.tried = True
+            one.called.set()
+        if following is not None:
+            following.called.set()
+
+
+_queue = _Queue()
 
 
 def take_in(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
     """What each is answered, in their order."""
     mine = _Waiting(dict(reversed(reports)))
-    _waiting.append(mine)
-    with _turn:
-        while not mine.tried:
-            _take_next()
+    _queue.join(mine)
+    if not mine.tried:
+        batch = _queue.first()
+        try:
+            orders = record_reports({run: said for one in batch for run, said in one.reports.items()}, timezone.now())
+            for one in batch:
+                one.taken = {run: orders[run] for run in one.reports if run in orders}
+        finally:
+            _queue.leave(batch)
     taken = {id(mine.reports[run]): orders for run, orders in mine.taken.items()}
     return [taken.get(id(report)) or _alone(run, report) for run, report in reports]
-
-
-def _take_next() -> None:
-    """The caller has the turn, and something waits."""
-    batch = [_waiting.popleft()]
-    together = dict(batch[0].reports)
-    for one in list(islice(_waiting, MOST)):
-        if len(together) + len(one.reports) > MOST or not together.keys().isdisjoint(one.reports):
-            break
-        batch.append(_waiting.popleft())
-        together |= one.reports
-    orders = record_reports(together, timezone.now())
-    for one in batch:
-        one.taken, one.tried = {run: orders[run] for run in one.reports if run in orders}, True
 
 
 def _alone(run: UUID, report: Report) -> Outcome:
