@@ -42,6 +42,10 @@ def held(portal: LivePortal, cluster: str) -> set[tuple[str, int]]:
     return {(hold["node"], hold["job"]["number"]) for hold in holds}
 
 
+def trains(portal: LivePortal, number: int) -> None:
+    portal.wait_for("steps", lambda: portal.job(number)["step"] > 0, 240)
+
+
 def test_jobs_train_on_both_kinds_at_the_same_time(portal: LivePortal) -> None:
     said = portal.manage("doctor")
     assert "WRONG" not in said
@@ -51,7 +55,7 @@ def test_jobs_train_on_both_kinds_at_the_same_time(portal: LivePortal) -> None:
         name: portal.submit(**JOB, total_steps=400, cluster=name)["number"] for name in ("site", "here")
     }
     for number in jobs.values():
-        portal.wait_for("steps", lambda number=number: portal.job(number)["step"] > 0, 240)
+        trains(portal, number)
     assert {portal.job(number)["state"] for number in jobs.values()} == {"running"}
     for number in jobs.values():
         portal.wait_state(number, "succeeded", timeout_s=240)
@@ -62,7 +66,7 @@ def test_jobs_train_on_both_kinds_at_the_same_time(portal: LivePortal) -> None:
 def test_both_train_on_while_the_portal_is_killed_and_started_again(portal: LivePortal) -> None:
     numbers = [portal.submit(**JOB, total_steps=1_200, cluster=name)["number"] for name in ("site", "here")]
     for number in numbers:
-        portal.wait_for("steps", lambda number=number: portal.job(number)["step"] > 0, 240)
+        trains(portal, number)
     runs = dict(portal.rows("SELECT r.id, r.epoch FROM jobs_run r WHERE r.ended_at IS NULL"))
     files = [_said(portal.data, str(run), epoch) for run, epoch in runs.items()]
     portal.kill_all()

@@ -16,6 +16,7 @@ from django.utils.decorators import sync_and_async_middleware
 from portal.asgi import application
 from portal.handler import SynchronousHandler
 
+pytestmark = pytest.mark.usefixtures("embedded_services")
 MIB = 1024 * 1024
 HOST = (b"host", b"127.0.0.1:8800")
 
