@@ -12,7 +12,7 @@ class SynchronousHandler(ASGIHandler):
     """One thread takes a request through middleware and view.
 
     Most of Django's middleware can do without a thread, and for its sake the usual handler goes from the event loop to
-    the thread and back at every step, twenty times a request.
+    the thread and back for each of them.
     """
 
     def load_middleware(self, is_async: bool = False) -> None:

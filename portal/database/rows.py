@@ -10,7 +10,8 @@ from django.db.models import Field, Model
 
 
 def update_rows(model: type[Model], rows: Mapping[Any, Mapping[str, Any]]) -> None:
-    """Primary key -> column -> value; the same columns in each row. Beside it bulk_update takes ten times as long."""
+    """Primary key -> column -> value; the same columns in each row. With 32 rows of six columns
+    bulk_update takes 7 to 11 times as long."""
     if not rows:
         return
     key, names = model._meta.pk, list(next(iter(rows.values())))
