@@ -18,7 +18,6 @@ import json
 import os
 import random
 import signal
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -148,7 +147,7 @@ async def measure(portal: LivePortal, sockets: int, events: int) -> int:
         opened_s = time.monotonic() - began
         await asyncio.sleep(12)  # every socket has been asked once whether it still may
         requests, since, share = await probe(portal, browsers, number, events, f"n{count}")
-        line = (_p(requests, 50), _p(requests, 95), _p(since, 50), _p(since, 95))
+        line = (percentile(requests, 50), percentile(requests, 95), percentile(since, 50), percentile(since, 95))
         print(f"{count:12}{events:12}{opened_s:12.1f}" + "".join(f"{one:12.0f}" for one in line) + f"{share:12.0%}")
         if len(since) < count * events:
             missed.append(f"{count * events - len(since)} events of {count * events} came late or not at all")
@@ -234,10 +233,6 @@ def until(act: Callable[[], None], timeout_s: float = 60) -> None:
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
-
-
-def _p(values: list[float], percent: int) -> float:
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 if __name__ == "__main__":

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
 from accounts.ledger import current_prices
-from portal.jobs import decisions, fairness_history, partitions, share_history
-from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, Job, MetricPoint, Run
+from portal.jobs import decisions, fairness_history, metric_history, partitions, share_history
+from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, Job, Run
 from portal.jobs.selectors import waiting_for_gpus
 from portal.jobs.services import resources
 from scheduling.lifecycle import QUEUED, TRAINING
-
-#: A run with more metric points than this keeps every second one of the older half.
-MAX_POINTS = 4_000
 
 
 def sample(cluster: Cluster, now: datetime) -> None:
@@ -47,12 +43,4 @@ def prune(now: datetime) -> None:
     fairness_history.prune(now)
     resources.prune(now)
     decisions.prune()
-    crowded = MetricPoint.objects.values("run").annotate(n=Count("pk")).filter(n__gt=MAX_POINTS)
-    for run_id in list(crowded.values_list("run", flat=True)[:1_000]):
-        _thin(run_id)
-
-
-def _thin(run_id: UUID) -> None:
-    """Every second point of a crowded run's older half goes."""
-    points = list(MetricPoint.objects.filter(run=run_id).order_by("at").values_list("pk", flat=True))
-    MetricPoint.objects.filter(pk__in=points[: len(points) // 2 : 2]).delete()
+    metric_history.prune(now)

@@ -368,6 +368,8 @@ class Run(models.Model):
     running_s = models.FloatField(default=0.0)
     #: Of one that did all its steps: how much longer it took than alone, from its submission (portal.jobs.relative).
     slowdown = models.FloatField(null=True)
+    #: It ended so long ago that few points of its metrics are kept (portal.jobs.metric_history).
+    metrics_thinned = models.BooleanField(default=False)
 
     class Meta:
         ordering = ["job", "-attempt"]
@@ -379,6 +381,11 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["state"], name="run_state"),
             models.Index(fields=["-ended_at"], name="run_ended"),
+            models.Index(
+                fields=["ended_at"],
+                condition=Q(metrics_thinned=False, ended_at__isnull=False),
+                name="run_with_all_metrics",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -532,7 +539,7 @@ class Checkpoint(models.Model):
 
 
 class MetricPoint(models.Model):
-    """Metrics a run reported at a step; thinned when a run has many. Found by the key's index."""
+    """Metrics a run reported at a step; thinned when there are many or its end was long ago. Found by the key's index."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metrics", db_index=False)
     epoch = models.PositiveIntegerField()

@@ -32,6 +32,7 @@ from tests.executors.contract import Requests, ended, reason, until
 from tests.executors.contract_checks import ChecksContract, examined, wrong
 from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import DeathsContract
+from tests.executors.contract_loss import LossContract
 from tests.executors.contract_material import MaterialContract
 from tests.executors.contract_nodes import NodesContract
 from tests.executors.contract_sharing import SharingContract
@@ -93,6 +94,16 @@ def log_of(place: Path, request: LaunchRequest, rank: int = 0) -> str:
     return rest
 
 
+def restart_machine(place: Path, request: LaunchRequest) -> None:
+    """As far as the run can tell: a restart leaves nobody who could write an exit record."""
+    identity = place / "data" / "run" / "local" / f"{request.run_id}.1.runner"
+    before = json.loads(identity.read_text())
+    workers = workers_of(before["pid"])
+    for pid in (before["pid"], *workers):
+        os.kill(pid, signal.SIGKILL)
+    identity.write_text(json.dumps(before | {"boot_id": "another boot"}))
+
+
 class OnLocal(Requests):
     """What the suite asks of an executor's tests."""
 
@@ -118,7 +129,7 @@ class OnLocal(Requests):
         return state
 
 
-class TestLocalNodes(OnLocal, NodesContract):
+class TestLocalNodes(OnLocal, NodesContract, LossContract):
     """Several virtual nodes, all of this machine."""
 
     @pytest.fixture
@@ -126,6 +137,13 @@ class TestLocalNodes(OnLocal, NodesContract):
         made = LocalExecutor(place / "data", "a=titan_xp:4,b=titan_xp:4,c=titan_xp:4", warm_start=False)
         yield made
         made.reap_orphans([], min_age_s=-2.0)
+
+    def lose(self, node: str, request: LaunchRequest) -> None:
+        """There is no daemon but the machine itself: it goes, and its processes with it."""
+        restart_machine(self.where, request)
+
+    def bring_back(self, node: str) -> None:
+        """It is back by now."""
 
 
 class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract, SoftwareContract, MaterialContract):
@@ -169,10 +187,7 @@ class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract
     def test_a_restarted_machine_ends_its_runs(self, executor: Executor, request_for: Any, place: Path) -> None:
         request = request_for(SLEEPER)
         executor.launch(request)
-        identity = place / "data" / "run" / "local" / f"{request.run_id}.1.runner"
-        before = json.loads(identity.read_text())
-        os.kill(before["pid"], signal.SIGKILL)  # a restart leaves nobody who could write an exit record
-        identity.write_text(json.dumps(before | {"boot_id": "another boot"}))
+        restart_machine(place, request)
         [fact] = executor.observe([(request.run_id, 1)])
         assert reason(fact) == "runner_lost"
         assert fact.exit

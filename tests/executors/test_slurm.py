@@ -25,6 +25,7 @@ from tests.executors.contract import COUNTING, ExecutorContract, Requests, ended
 from tests.executors.contract_checks import ChecksContract, examined, wrong
 from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import WAITING, DeathsContract
+from tests.executors.contract_loss import LossContract
 from tests.executors.contract_material import MaterialContract
 from tests.executors.contract_nodes import ADDING, NodesContract
 from tests.executors.contract_software import SOFTWARE, SoftwareContract
@@ -66,7 +67,8 @@ class OnSlurm(Requests):
     """What the suite asks of an executor's tests."""
 
     @pytest.fixture
-    def executor(self, executor: SlurmExecutor) -> Executor:
+    def executor(self, executor: SlurmExecutor, slurm: SlurmCluster) -> Executor:
+        self.slurm = slurm
         return executor
 
     @pytest.fixture
@@ -110,32 +112,25 @@ class TestSlurmEachTime(OnSlurm):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 class TestSlurmExecutor(
-    OnSlurm, ExecutorContract, NodesContract, DeathsContract, ChecksContract, SoftwareContract, MaterialContract
+    OnSlurm,
+    ExecutorContract,
+    NodesContract,
+    LossContract,
+    DeathsContract,
+    ChecksContract,
+    SoftwareContract,
+    MaterialContract,
 ):
     # Slurm's own deaths
 
-    def test_a_node_daemon_that_is_killed_ends_its_runs_with_a_checkpoint_and_the_node_comes_back(
-        self, executor: Executor, request_for: Any, place: Path, slurm: SlurmCluster
-    ) -> None:
-        request = request_for(COUNTING, str(place / "starts"), "0.05", total_steps=100_000, placement={"gpu3": (0,)})
-        executor.launch(request)
-        self.let_it_train(executor, request, 1)
-        os.kill(slurm.pid("slurmd.gpu3"), signal.SIGKILL)
-        try:
-            until(lambda: not reachable(executor, "gpu3"), "the loss of the node")
-            fact = ended(executor, request.run_id)
-            assert reason(fact) == "stopped"  # its runner still saw the shared directory
-            assert fact.exit
-            assert self.last_state(request)["seen"] == list(range(fact.exit.step or 0))
-            assert processes_of(place, request) == []
-        finally:
-            slurm.start_node("gpu3")
-        until(lambda: reachable(executor, "gpu3"), "the node")
-        slurm.await_idle()
-        again = dataclasses.replace(request, epoch=2, total_steps=(fact.exit.step or 0) + 3)
-        executor.launch(again)
-        assert reason(ended(executor, request.run_id, 2)) == "done"
-        assert self.last_state(request)["seen"] == list(range(again.total_steps))
+    lost_as = "stopped"  # the runner still sees the shared directory
+
+    def lose(self, node: str, request: LaunchRequest) -> None:
+        os.kill(self.slurm.pid(f"slurmd.{node}"), signal.SIGKILL)
+
+    def bring_back(self, node: str) -> None:
+        self.slurm.start_node(node)
+        self.slurm.await_idle()
 
     def test_what_runs_on_a_lost_node_holds_its_gpus_until_its_lease_is_over(
         self, executor: Executor, request_for: Any, place: Path, slurm: SlurmCluster

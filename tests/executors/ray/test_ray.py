@@ -14,6 +14,7 @@ from tests.executors.contract import ExecutorContract, ended, reason, until
 from tests.executors.contract_checks import ChecksContract
 from tests.executors.contract_checks import api_url as api_url
 from tests.executors.contract_deaths import DeathsContract
+from tests.executors.contract_loss import LossContract
 from tests.executors.contract_material import MaterialContract
 from tests.executors.contract_nodes import NodesContract
 from tests.executors.contract_software import SoftwareContract
@@ -22,7 +23,7 @@ from tests.executors.ray.helpers import TRAINING, Requests, epoch_dir, over, sai
 
 
 class TestRayExecutor(
-    ExecutorContract, DeathsContract, NodesContract, ChecksContract, SoftwareContract, MaterialContract
+    ExecutorContract, DeathsContract, NodesContract, LossContract, ChecksContract, SoftwareContract, MaterialContract
 ):
     @pytest.fixture
     def executor(self, executor: RayExecutor, cluster: RayCluster) -> Executor:
@@ -45,6 +46,13 @@ class TestRayExecutor(
 
     def last_state(self, request: LaunchRequest) -> dict[str, Any]:
         return state_of(self.cluster, request)
+
+    def lose(self, node: str, request: LaunchRequest) -> None:
+        self.cluster.kill_daemon(node)
+
+    def bring_back(self, node: str) -> None:
+        self.cluster.stop_node(node)
+        self.cluster.start_node(node)
 
 
 def test_a_job_on_two_nodes_trains_as_one(executor: RayExecutor, cluster: RayCluster, request_for: Requests) -> None:
