@@ -78,7 +78,9 @@ def prune_all() -> None:
         metric_history.prune(timezone.now())
         took, cpu, before = time.monotonic() - began, time.thread_time() - cpu, left
         left, mib = size_mib()
-        print(f"pruning: {took:.1f} s, {cpu:.2f} s of its own, {before - left:,} points gone, {mib:,.0f} MiB", flush=True)
+        print(
+            f"pruning: {took:.1f} s, {cpu:.2f} s of its own, {before - left:,} points gone, {mib:,.0f} MiB", flush=True
+        )
         if before == left:
             break
     connection.close()

@@ -32,6 +32,7 @@ from websockets.asyncio.client import ClientConnection, connect
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.bench_api import percentile  # noqa: E402
 from tests.live_portal import LivePortal, running_portal  # noqa: E402
 
 EVENT_MS, AFTER_REDIS_S = 500.0, 5.0

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.networks import NodeNetworks
@@ -63,6 +63,7 @@ class SlurmCluster:
     """`start` brings it up, `stop` ends every process of it. Commands find it by `environment`.
 
     With `links` each node has a network namespace of its own; all but `start_node` is to be called in the head's.
+    `in_namespace`: started in one that nobody else reaches, which has an address besides loopback: it listens on all.
     """
 
     root: Path
@@ -70,7 +71,10 @@ class SlurmCluster:
     gpus: int = 4
     accounting: bool = False
     gives_node_up_s: int = 10
+    forgets_jobs_s: int = 600
     links: NodeNetworks | None = None
+    in_namespace: bool = False
+    _database: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
     def conf(self) -> Path:
@@ -125,6 +129,8 @@ class SlurmCluster:
             if time.monotonic() > give_up_at:
                 raise TimeoutError(f"processes {sorted(left)} of {self.root} do not end")
             time.sleep(0.1)
+        if self._database is not None:
+            self._database.wait(ENDING_S)
 
     def _processes(self) -> set[int]:
         """All that have it in their environment: daemons that have not written a pid file yet, steps, jobs."""
@@ -201,10 +207,10 @@ class SlurmCluster:
             "SwitchType=switch/none", "MpiDefault=none", "ReturnToService=2", "SlurmdParameters=config_overrides",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=16",
             "SchedulerType=sched/backfill", "SchedulerParameters=bf_interval=2,sched_interval=1,batch_sched_delay=0",
-            "GresTypes=gpu", "KillWait=2", "InactiveLimit=0", "MinJobAge=600",
+            "GresTypes=gpu", "KillWait=2", "InactiveLimit=0", f"MinJobAge={self.forgets_jobs_s}",
             f"SlurmdTimeout={self.gives_node_up_s}", "SlurmctldTimeout=10",
         ]  # fmt: skip
-        if not self.links:  # in namespaces, which nobody else reaches, they listen on all addresses
+        if not self.links and not self.in_namespace:
             lines.append("CommunicationParameters=NoInAddrAny")
         if self.accounting:
             lines += [
@@ -259,7 +265,7 @@ class SlurmCluster:
         plain = ("--no-defaults", "--user=mysql", f"--datadir={data}")
         self._run("mariadb-install-db", *plain, "--auth-root-authentication-method=normal", "--skip-test-db")
         with (self.root / "log" / "mariadb.log").open("ab") as log:
-            subprocess.Popen(
+            self._database = subprocess.Popen(
                 ["mariadbd", *plain, f"--socket={sock}", "--bind-address=127.0.0.1", f"--port={self._mysql_port}",
                  "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", "--skip-log-bin"],
                 env=self._env(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

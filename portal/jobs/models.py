@@ -539,7 +539,7 @@ class Checkpoint(models.Model):
 
 
 class MetricPoint(models.Model):
-    """Metrics a run reported at a step; thinned when there are many or its end was long ago. Found by the key's index."""
+    """Metrics a run reported at a step; thinned when many, and long after its end. Found by the key's index."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metrics", db_index=False)
     epoch = models.PositiveIntegerField()

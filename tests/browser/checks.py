@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page
+
+from tests.live_portal import LivePortal
 
 AXE = Path(__file__).resolve().parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -22,3 +25,8 @@ def check_is_accessible(page: Page, *rules: str) -> None:
     found = page.evaluate("(wanted) => axe.run({runOnly: wanted})", wanted)
     broken = [(v["id"], v["nodes"][0]["html"][:160]) for v in found["violations"]]
     assert broken == [], broken
+
+
+def nodes_of(portal: LivePortal) -> list[dict[str, Any]]:
+    with portal.api() as api:
+        return list(api.get("nodes").raise_for_status().json())

@@ -6,25 +6,33 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.slurm_cluster import SlurmCluster, install, running
 
 
-@pytest.fixture(scope="session")
-def slurm() -> Iterator[SlurmCluster]:
-    """Skips, and says why, where it cannot be installed or does not come up."""
+@contextmanager
+def slurm_or_skipped(**options: Any) -> Iterator[SlurmCluster]:
+    """Skips, and says why, where it cannot be installed or does not come up. `options`: SlurmCluster's."""
     if os.geteuid() != 0:
         pytest.skip("SKIPPED: a Slurm of our own needs root")
-    if reason := install():
+    if reason := install(options.get("accounting", False)):
         pytest.skip(f"SKIPPED: no Slurm here: {reason}")
     root = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
     try:
-        with running(SlurmCluster(root, nodes=3, gpus=4)) as cluster:
+        with running(SlurmCluster(root, **options)) as cluster:
             yield cluster
     except PermissionError as error:
         pytest.skip(f"SKIPPED: device files cannot be made here: {error}")
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    with slurm_or_skipped(nodes=3, gpus=4) as cluster:
+        yield cluster

@@ -212,6 +212,29 @@ class TestSlurmExecutor(
         seen = self.last_state(request)["seen"]
         assert seen == list(range(len(seen)))
 
+    def test_what_an_operator_requeues_starts_once_and_goes_on_from_its_last_checkpoint(
+        self, executor: Executor, request_for: Any, place: Path, slurm: SlurmCluster
+    ) -> None:
+        request = request_for(COUNTING, str(place / "starts"), "0.05", total_steps=100_000, checkpoint_every_steps=1)
+        executor.launch(request)
+        self.let_it_train(executor, request, 1)
+        about = ("--noheader", "--states=all", f"--name=evenkeel-{request.run_id}-1")
+        number = slurm._ask("squeue", *about, "--format=%i").strip()
+        slurm._ask("scontrol", "requeue", number)
+        assert slurm._ask("squeue", *about, "--format=%T").strip() == "RUNNING"  # sent with --no-requeue
+        slurm._ask("scontrol", "update", f"jobid={number}", "requeue=1")
+        slurm._ask("scontrol", "requeue", number)
+        until(lambda: slurm._ask("squeue", *about, "--format=%T").strip() == "PENDING", "the requeued job")
+        until(lambda: not processes_of(place, request), "the end of its first start")
+        slurm._ask("scontrol", "update", f"jobid={number}", "starttime=now")
+        until(lambda: slurm._ask("squeue", *about, "--format=%T").strip() in ("COMPLETED", "FAILED"), "its second end")
+        assert reason(ended(executor, request.run_id)) == "stopped"
+        assert (place / "starts").read_text() == "started\n"
+        kept = len(self.last_state(request)["seen"])
+        executor.launch(dataclasses.replace(request, epoch=2, total_steps=kept + 5))
+        assert reason(ended(executor, request.run_id, 2)) == "done"
+        assert self.last_state(request)["seen"] == list(range(kept + 5))
+
     def test_a_job_that_waits_in_slurm_is_alive_and_can_be_stopped_before_it_starts(
         self, executor: Executor, request_for: Any, place: Path
     ) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from scripts.networks import Loss, Network, NodeNetworks
-from scripts.slurm_cluster import SlurmCluster, install, running
 from tests.executors.cut_off import (
     check_going_on_elsewhere,
     check_steering_on_a_slow_link,
@@ -19,6 +14,7 @@ from tests.executors.cut_off import (
     or_skipped,
     portal_over,
 )
+from tests.executors.slurm import slurm_or_skipped
 from tests.live_portal import LivePortal
 
 HEAD = "10.77.0.1"
@@ -41,25 +37,15 @@ def links() -> Iterator[NodeNetworks]:
 
 @pytest.fixture
 def portal(links: NodeNetworks) -> Iterator[LivePortal]:
-    if os.geteuid() != 0:
-        pytest.skip("SKIPPED: a Slurm of our own needs root")
-    if reason := install():
-        pytest.skip(f"SKIPPED: no Slurm here: {reason}")
-    root = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
     # It asks nodes three times in that time, so it gives a silent one up 50 to 75 s after it was cut off.
-    cluster = SlurmCluster(root, nodes=2, gpus=2, gives_node_up_s=75, links=links)
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(cluster.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-    }
-    try:
-        with links.network.inside(), running(cluster), portal_over(links, **settings) as made:
+    with links.network.inside(), slurm_or_skipped(nodes=2, gpus=2, gives_node_up_s=75, links=links) as cluster:
+        settings = {
+            "EVENKEEL_EXECUTOR": "slurm",
+            "EVENKEEL_SLURM_CONF": str(cluster.conf),
+            "EVENKEEL_SLURM_EMULATED": "1",
+        }
+        with portal_over(links, **settings) as made:
             yield made
-    except PermissionError as error:
-        pytest.skip(f"SKIPPED: device files cannot be made here: {error}")
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.mark.parametrize("loss", list(Loss), ids=lambda loss: loss.value)

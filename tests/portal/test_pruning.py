@@ -1,5 +1,6 @@
 """How many points of metrics a run keeps, while it lives and long after its end."""
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_a_run_that_ended_long_ago_keeps_as_many_as_a_chart_shows(world: World) 
     kept = steps_of(old)
     assert len(kept) == metric_history.LASTING_POINTS
     assert (kept[0], kept[-1]) == (0, 999)
-    gaps = {after - before for before, after in zip(kept[1:], kept[2:], strict=False)}
+    gaps = {after - before for before, after in itertools.pairwise(kept)}
     assert gaps <= {5, 6}  # evenly over its life
     assert len(steps_of(young)) == len(steps_of(live)) == 1_000
 

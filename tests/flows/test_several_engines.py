@@ -1,4 +1,4 @@
-"""One portal over a real Slurm and this machine at once; and all of it killed while a job trains on each."""
+"""One portal over a real Slurm, a real Ray and this machine at once; all of it is killed while a job trains on each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from scripts.slurm_cluster import SlurmCluster
-from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import LivePortal, running_portal
+from scripts.ray_cluster import NodePlan, RayCluster
+from tests.executors.cut_off import or_skipped, portal_over
+from tests.executors.slurm import slurm_or_skipped
+from tests.live_portal import LivePortal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -18,21 +19,37 @@ CLUSTERS = """
 clusters:
   - name: site
     executor: slurm
-    settings: {{EVENKEEL_SLURM_CONF: "{conf}", EVENKEEL_SLURM_EMULATED: "1"}}
+    settings: {{EVENKEEL_SLURM_CONF: "{slurm_conf}", EVENKEEL_SLURM_EMULATED: "1"}}
+  - name: lab
+    executor: ray
+    settings:
+      EVENKEEL_RAY_ADDRESS: "{ray.address}"
+      EVENKEEL_RAY_NODE_ADDRESS: "{ray.node_address}"
+      EVENKEEL_RAY_EMULATED: "1"
   - name: here
     executor: local
     settings: {{EVENKEEL_VIRTUAL_ACCELERATORS: "desk=titan_xp:2"}}
 """
+EXECUTORS = {"site": "slurm", "lab": "ray", "here": "local"}
 PACE = [0.5, 1.0]
 JOB = {"throughput": {"a100": PACE, "titan_xp": PACE}, "gpus": {"min": 2, "max": 2}, "checkpoint": {"every_steps": 50}}
 
 
 @pytest.fixture(scope="module")
-def portal(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePortal]:
+def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePortal]:
+    """Ray's node has a network namespace of its own; all else is in that of Ray's head."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements-ray.lock")
     file = tmp_path_factory.mktemp("clusters") / "clusters.yaml"
-    file.write_text(CLUSTERS.format(conf=slurm.conf))
-    with running_portal(EVENKEEL_CLUSTERS=str(file)) as made:
-        yield made
+    ray = RayCluster([NodePlan("ray-1", "10.77.0.11", 2)], apart=True)
+    try:
+        with or_skipped():
+            ray.up()
+        with ray.network.inside(), slurm_or_skipped(nodes=1, gpus=2, in_namespace=True) as slurm:
+            file.write_text(CLUSTERS.format(slurm_conf=slurm.conf, ray=ray.connection))
+            with portal_over(ray.links, EVENKEEL_CLUSTERS=str(file)) as made:
+                yield made
+    finally:
+        ray.down()
 
 
 def held(portal: LivePortal, cluster: str) -> set[tuple[str, int]]:
@@ -46,30 +63,28 @@ def trains(portal: LivePortal, number: int) -> None:
     portal.wait_for("steps", lambda: portal.job(number)["step"] > 0, 240)
 
 
-def test_jobs_train_on_both_kinds_at_the_same_time(portal: LivePortal) -> None:
+def test_jobs_train_on_all_kinds_at_the_same_time(portal: LivePortal) -> None:
     said = portal.manage("doctor")
     assert "WRONG" not in said
-    assert "cluster site: executor slurm" in said
-    assert "cluster here: executor local" in said
-    jobs: dict[str, Any] = {
-        name: portal.submit(**JOB, total_steps=400, cluster=name)["number"] for name in ("site", "here")
-    }
+    for name, kind in EXECUTORS.items():
+        assert f"cluster {name}: executor {kind}" in said
+    jobs: dict[str, Any] = {name: portal.submit(**JOB, total_steps=400, cluster=name)["number"] for name in EXECUTORS}
     for number in jobs.values():
         trains(portal, number)
     assert {portal.job(number)["state"] for number in jobs.values()} == {"running"}
     for number in jobs.values():
         portal.wait_state(number, "succeeded", timeout_s=240)
-    assert {(node[:3], number) for node, number in held(portal, "site")} == {("gpu", jobs["site"])}
-    assert held(portal, "here") == {("desk", jobs["here"])}
+    for name, node in {"site": "gpu1", "lab": "ray-1", "here": "desk"}.items():
+        assert held(portal, name) == {(node, jobs[name])}
 
 
-def test_both_train_on_while_the_portal_is_killed_and_started_again(portal: LivePortal) -> None:
-    numbers = [portal.submit(**JOB, total_steps=1_200, cluster=name)["number"] for name in ("site", "here")]
+def test_all_train_on_while_the_portal_is_killed_and_started_again(portal: LivePortal) -> None:
+    numbers = [portal.submit(**JOB, total_steps=1_200, cluster=name)["number"] for name in EXECUTORS]
     for number in numbers:
         trains(portal, number)
     runs = dict(portal.rows("SELECT r.id, r.epoch FROM jobs_run r WHERE r.ended_at IS NULL"))
     files = [_said(portal.data, str(run), epoch) for run, epoch in runs.items()]
-    portal.kill_all()
+    portal.kill_all("scheduling.executors.ray.agent", str(portal.data / "run" / "ray"))
     before = [file.stat().st_size for file in files]
     portal.wait_for(
         "steps without a portal",
@@ -80,7 +95,7 @@ def test_both_train_on_while_the_portal_is_killed_and_started_again(portal: Live
         portal.wait_state(number, "succeeded", timeout_s=300)
     launched = dict(portal.rows("SELECT id, epoch FROM jobs_run"))
     assert launched.items() >= runs.items(), "nothing was launched a second time"
-    assert len(runs) == 2
+    assert len(runs) == len(EXECUTORS)
     free = "SELECT count(*) FROM jobs_hold WHERE upper_inf(during)"
     portal.wait_for("free GPUs", lambda: portal.rows(free) == [(0,)], 60)
 
