@@ -30,7 +30,7 @@ def test_a_failed_check_says_what_to_do_and_can_be_waived(page: Page, live_porta
     found = checks.get_by_role("list", name="What the last check found")
     expect(found.get_by_role("listitem").first).to_contain_text("free space")
     expect(found.get_by_role("listitem").first).to_contain_text("EVENKEEL_NODE_CHECK_FREE_MIB")
-    expect(panel(page, "Nodes").locator("tbody tr").first).to_contain_text("check failed")
+    expect(panel(page, "Nodes").locator("tbody tr").first).to_contain_text("failed its check")
     check_fits_and_is_accessible(page)
     checks.get_by_role("button", name="Use anyway").click()
     live_portal.wait_state(number, "running")
