@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.files import open_plain
+from evenkeel.runner.interfaces import interface_towards
 
 #: From the end of a lease until nothing of a run is left for certain: 30 s for its checkpoint, 10 s to end.
 END_OF_LEASE_S = 45.0
@@ -146,7 +147,8 @@ class LaunchSpec:
 
     def worker_environment(self, local_rank: int, place: Place) -> dict[str, str]:
         given = (
-            self.environment
+            self._way_to_others(place)
+            | self.environment
             | self._own_instance(local_rank)
             | {
                 "MASTER_ADDR": place.master_address,
@@ -159,6 +161,13 @@ class LaunchSpec:
             }
         )
         return given if place.sdk_dir is None else given | {"EVENKEEL_SDK_DIR": place.sdk_dir}
+
+    def _way_to_others(self, place: Place) -> dict[str, str]:
+        """Gloo tells other nodes the address of this one's host name, which is that of loopback on many machines."""
+        if place.world_size == self.workers:
+            return {}
+        name = interface_towards(node["address"] for node in self.nodes)
+        return {"GLOO_SOCKET_IFNAME": name} if name else {}
 
     def _own_instance(self, local_rank: int) -> dict[str, str]:
         """CUDA shows a program the first MIG instance that it is given and no other: each worker is given its own."""
