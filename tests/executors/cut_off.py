@@ -31,6 +31,7 @@ OVERLAPS = """
     SELECT count(*) FROM jobs_hold one JOIN jobs_hold other
     ON one.accelerator_id = other.accelerator_id AND one.id < other.id AND one.during && other.during
 """
+WITH_CHECKPOINT = "SELECT 1 FROM jobs_run WHERE checkpoint_step > 0"
 HOLDS_OF_NODES = """
     SELECT n.name, extract(epoch FROM max(coalesce(upper(h.during), 'infinity')))::float FROM jobs_hold h
     JOIN jobs_accelerator a ON a.id = h.accelerator_id JOIN jobs_node n ON n.id = a.node_id GROUP BY n.name
@@ -127,6 +128,45 @@ def check_going_on_elsewhere(
     assert portal.rows(OVERLAPS) == [(0,)]
 
 
+def check_a_gang_going_on(
+    portal: LivePortal, links: NodeNetworks, loss: Loss, kind: str, bring_back: Callable[[str], None]
+) -> None:
+    """Two nodes with two GPUs each, all of which a job trains on; the second, without rank 0, is cut off."""
+    pace = {kind: [0.4, 0.7, 1.0, 1.2]}
+    job = GENTLE | {"total_steps": 1_000_000, "throughput": pace, "gpus": {"min": 2, "max": 4}}
+    number = portal.submit(**job)["number"]
+    portal.wait_for("a checkpoint", lambda: portal.rows(WITH_CHECKPOINT), FIRST_STEPS_S)
+    portal.wait_for("all four GPUs", lambda: _gpus(portal, number) == 4 and _trains_now(portal, number), FIRST_STEPS_S)
+    [first] = _launches(portal)
+    lead, node = sorted(links.nodes)
+    links.cut(node, loss)
+    cut_at = time.time()
+    portal.wait_for("its runners to stop", lambda: not first.processes(), 2 * LEASE_S + 120)
+    gone_at = time.time()
+    portal.wait_for("steps on the other node", lambda: _later(portal, first), 300)
+    resumed_at = time.time()
+    print(
+        loss.value, {"stopped": round(gone_at - cut_at, 1), "went on": round(resumed_at - cut_at, 1)}, "s after the cut"
+    )
+
+    [second] = _later(portal, first)
+    assert second.lines("step")[0]["step"] == first.lines("checkpoint")[-1]["step"] + 1
+    assert _gpus(portal, number) == 2
+    assert portal.rows(OVERLAPS) == [(0,)]
+    held_until = dict(portal.rows(HOLDS_OF_NODES))
+    assert held_until[lead] == float("inf")
+    assert held_until[node] < second.lines("step")[0]["t"]
+    links.mend(node)
+    bring_back(node)
+    portal.wait_for("the node", lambda: not any(_nodes(portal).values()), 120)
+    portal.wait_for("all four GPUs again", lambda: _gpus(portal, number) == 4 and _trains_now(portal, number), 300)
+    assert portal.rows(OVERLAPS) == [(0,)]
+
+
+def _trains_now(portal: LivePortal, number: int) -> bool:
+    return str(portal.job(number)["state"]).startswith("running")
+
+
 def check_training_on_a_slow_link(portal: LivePortal, links: NodeNetworks, kind: str) -> None:
     number, first, node = trains(portal, kind)
     links.slow(node, kbit_s=16)
@@ -201,8 +241,7 @@ def trains(portal: LivePortal, kind: str, **keys: Any) -> tuple[int, Launch, str
     """A job with a checkpoint, its first launch, and the node that it trains on."""
     job = GENTLE | {"total_steps": 1_000_000, "throughput": {kind: [0.4, 0.7]}, "gpus": {"min": 1, "max": 1}}
     number = portal.submit(**job | keys)["number"]
-    with_checkpoint = "SELECT 1 FROM jobs_run WHERE checkpoint_step > 0"
-    portal.wait_for("a checkpoint", lambda: portal.rows(with_checkpoint), FIRST_STEPS_S)
+    portal.wait_for("a checkpoint", lambda: portal.rows(WITH_CHECKPOINT), FIRST_STEPS_S)
     [launch] = _launches(portal)
     [node] = dict(portal.rows(HOLDS_OF_NODES))
     assert launch.processes()

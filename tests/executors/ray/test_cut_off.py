@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from scripts.networks import Loss
 from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.cut_off import (
+    check_a_gang_going_on,
     check_going_on_elsewhere,
     check_training_on_a_slow_link,
     or_skipped,
@@ -50,11 +52,17 @@ def portal(apart: RayCluster) -> Iterator[LivePortal]:
 def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
     portal: LivePortal, apart: RayCluster, loss: Loss
 ) -> None:
-    def start_anew(node: str) -> None:
-        apart.stop_node(node)  # Ray has given it up
-        apart.start_node(node)
+    check_going_on_elsewhere(portal, apart.links, loss, "titan_xp", partial(start_anew, apart))
 
-    check_going_on_elsewhere(portal, apart.links, loss, "titan_xp", start_anew)
+
+def test_a_gang_goes_on_without_the_node_that_was_cut_off(portal: LivePortal, apart: RayCluster) -> None:
+    check_a_gang_going_on(portal, apart.links, Loss.ALL, "titan_xp", partial(start_anew, apart))
+
+
+def start_anew(apart: RayCluster, node: str) -> None:
+    """Ray has given it up."""
+    apart.stop_node(node)
+    apart.start_node(node)
 
 
 def test_a_job_on_a_slow_link_trains_on(portal: LivePortal, apart: RayCluster) -> None:
