@@ -23,7 +23,7 @@ from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, signal_quietly
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.software import SoftwareUnavailable, with_software
-from evenkeel.runner.spec import LaunchSpec, Place
+from evenkeel.runner.spec import ENDED_FILE, LaunchSpec, Place
 from evenkeel.runner.storing import Terms, bring_elsewhere, forget_checkpoints
 from evenkeel.runner.workers import Worker, start_workers
 from evenkeel.sdk.control import Control
@@ -57,6 +57,10 @@ class FollowingRunner:
         self._asked_to_end = True
 
     def run(self) -> None:
+        self._follow()
+        (self._own / ENDED_FILE).touch(mode=0o600)
+
+    def _follow(self) -> None:
         self._channel = self._join()
         if not self._bring_data():
             return

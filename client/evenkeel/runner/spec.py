@@ -19,6 +19,8 @@ from evenkeel.runner.interfaces import interface_towards
 
 #: From the end of a lease until nothing of a run is left for certain: 30 s for its checkpoint, 10 s to end.
 END_OF_LEASE_S = 45.0
+#: In the directory of a node that follows: nothing of the run is left there.
+ENDED_FILE = "ended"
 #: Variables that take effect only when an interpreter starts; a program that sets them starts cold.
 _COLD_PREFIXES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "TORCH_")
 _WARM_EXCEPTIONS = {"PYTHONUNBUFFERED", "OMP_NUM_THREADS"}

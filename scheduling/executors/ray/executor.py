@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
-from evenkeel.runner.spec import END_OF_LEASE_S
+from evenkeel.runner.spec import END_OF_LEASE_S, ENDED_FILE
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
@@ -324,10 +324,10 @@ class RayExecutor(SiteSoftware):
 
     def _may_run_unseen(self, record: RunRecord, epoch: int, places: Sequence[Place], lost: Sequence[int]) -> bool:
         """On a node that is lost. Ray's daemon there, and what it started, may take minutes to notice. A runner that
-        still sees the shared directory stops at once; that of one node says there when all has ended. Of several nodes
+        still sees the shared directory stops at once, and says there when all has ended on its node. Of several nodes
         the first one's runner has the lease, and the others end when they hear of it no more."""
         epoch_dir, run_id = self._layout.epoch_dir(record, epoch), record.run_id
-        if len(places) == 1 and facts.read_exit(epoch_dir):
+        if all(_left_word(epoch_dir, place) for place in places if place.rank in lost):
             return False
         (epoch_dir / "stop").touch(mode=0o600)
         lost_s, silent_s = self._records.lost_for_s(run_id, epoch), self._records.silent_for_s(run_id, epoch)
@@ -343,6 +343,13 @@ class RayExecutor(SiteSoftware):
             facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
         except OSError as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+
+
+def _left_word(epoch_dir: Path, place: Place) -> bool:
+    """Whether the place's runner has said that nothing of the run is left on its node."""
+    if place.rank == 0:
+        return facts.read_exit(epoch_dir) is not None
+    return (epoch_dir / f"node-{place.name}" / ENDED_FILE).exists()
 
 
 def _is_of_a_dead_host(told: ExitInfo) -> bool:
