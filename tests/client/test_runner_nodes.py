@@ -118,6 +118,7 @@ def test_whoever_is_left_of_the_runners_ends_its_workers(tmp_path: Path, portal:
         assert (exit_of(tmp_path)["reason"], exit_of(tmp_path)["message"]) == ("runner_lost", "node b was lost")
     else:
         assert not (tmp_path / "epoch" / "exit.json").exists()
+    assert (tmp_path / "epoch" / "node-b" / "ended").exists() is (victim == 0)  # it says so when nothing is left there
 
 
 def test_killing_on_request_reaches_every_node(tmp_path: Path, portal: Portal) -> None:

@@ -124,6 +124,20 @@ def test_a_lost_node_that_is_not_the_first_ends_with_the_first(
     assert kind(executor, made) == "exited"
 
 
+def test_the_word_of_each_lost_node_frees_the_gpus_of_a_gang(
+    executor: RayExecutor, ray: Scripted, tmp_path: Path
+) -> None:
+    made = requests_for(executor, tmp_path)(placement={"a": (0,), "b": (0,)})
+    executor.launch(made)
+    ray.lose("a", "b")
+    node = epoch_dir(tmp_path, made) / "node-b"
+    node.mkdir()
+    (node / "ended").touch()
+    assert kind(executor, made) == "alive"
+    (epoch_dir(tmp_path, made) / "exit.json").write_text(json.dumps({"reason": "stopped", "step": 7}))
+    assert kind(executor, made) == "exited"
+
+
 def kind(executor: RayExecutor, request: LaunchRequest) -> str:
     [fact] = executor.observe([(request.run_id, 1)])
     return fact.kind
