@@ -88,12 +88,6 @@ def _in_project(operation: Operation, actor: str) -> frozenset[int]:
     return frozenset({403}) if operation.places else frozenset({400, 403})
 
 
-@pytest.fixture
-def things() -> Things:
-    cache.clear()
-    return Things()
-
-
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 def test_everybody_gets_what_the_operation_declares(operation: Operation, things: Things) -> None:
     wrong = {}

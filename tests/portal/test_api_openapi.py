@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import pytest
 import schemathesis
-from django.core.cache import cache
 from django.core.management import call_command
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
@@ -80,11 +79,10 @@ class Asker:
 
 
 @pytest.fixture
-def asker(db: None) -> Iterator[Asker]:
-    cache.clear()
+def asker(things: Things) -> Iterator[Asker]:
     for signal in (request_started, request_finished):  # the test's transaction outlives each request
         signal.disconnect(close_old_connections)
-    yield Asker(Things())
+    yield Asker(things)
     for signal in (request_started, request_finished):
         signal.connect(close_old_connections)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -35,9 +34,7 @@ def test_lists_are_found() -> None:
 
 
 @pytest.mark.parametrize("operation", LISTS, ids=str)
-def test_statements_do_not_grow_with_rows(operation: Operation) -> None:
-    cache.clear()
-    things = Things()
+def test_statements_do_not_grow_with_rows(operation: Operation, things: Things) -> None:
     assert operation.spec["operationId"] in things.growers or operation.spec["operationId"] in FIXED, (
         f"say in tests/portal/things.py how {operation} gets more rows"
     )
