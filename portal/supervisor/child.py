@@ -56,7 +56,9 @@ class Child:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches the supervisor only, which then stops things in order
             )
-        self._note.write_text(f"{self._process.pid} {self._process.create_time()}")
+        fresh = self._note.with_suffix(".new")  # nobody finds half a note, whenever we are killed
+        fresh.write_text(f"{self._process.pid} {self._process.create_time()}")
+        fresh.replace(self._note)
         self._stand_back()
 
     def _stand_back(self) -> None:

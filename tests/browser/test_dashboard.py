@@ -175,6 +175,7 @@ def test_the_policy_is_changed_and_the_change_undone(page: Page) -> None:
     expect(bound).to_have_value(before)
 
 
+@pytest.mark.whole
 def test_an_array_is_submitted_shown_and_cancelled_as_one(page: Page, live_portal: LivePortal) -> None:
     page.goto("/submit")
     page.get_by_role("radio", name=re.compile("digits_mlp")).click()
@@ -225,6 +226,7 @@ def test_what_a_site_does_not_offer_is_refused_at_its_field_though_that_was_fold
     )
 
 
+@pytest.mark.whole
 def test_a_part_of_a_gpu_is_asked_for_drawn_and_explained(page: Page, live_portal: LivePortal) -> None:
     other = live_portal.submit(name="beside", **GENTLE, total_steps=50_000, gpus=0.25)["number"]
     live_portal.wait_state(other, "running")

@@ -167,6 +167,7 @@ def test_two_runs_at_once_download_once_and_say_how_far_it_is(tmp_path: Path, po
     assert "reads ['a.txt', 'deep'] seven" in log_of(tmp_path / "two")
 
 
+@pytest.mark.whole
 def test_a_changed_object_is_a_new_download_and_the_cache_outlives_the_store(
     tmp_path: Path, portal: Portal, s3: S3
 ) -> None:
@@ -191,6 +192,7 @@ def test_the_stores_no_is_an_answer(tmp_path: Path, portal: Portal, s3: S3, belo
     assert says in ended["message"]
 
 
+@pytest.mark.whole
 def test_a_vanished_store_is_asked_again_and_then_it_may_be_tried_later(tmp_path: Path, portal: Portal, s3: S3) -> None:
     s3.door.shut = True
     options = {"config_kwargs": {"connect_timeout": 1, "read_timeout": 1, "retries": {"max_attempts": 0}}}

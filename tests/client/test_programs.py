@@ -75,7 +75,7 @@ def test_a_resumed_run_continues_the_same_losses(name: str, tmp_path: Path, monk
     assert parts[0]["samples"] + parts[1]["samples"][:STEPS] == whole["samples"][: 2 * STEPS]
 
 
-@pytest.mark.parametrize("name", ["digits_mlp", "resnet50"])
+@pytest.mark.parametrize("name", ["digits_mlp", pytest.param("resnet50", marks=pytest.mark.whole)])
 def test_two_workers_continue_what_one_began(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run_to(2 * STEPS, name, tmp_path / "whole", monkeypatch)
     begun = run_to(STEPS, name, tmp_path / "parts", monkeypatch)

@@ -197,6 +197,7 @@ def test_work_that_never_reached_the_store_is_kept_where_nobody_went_on_without_
     assert f"checkpoint step {local} was on the node alone" in notices(portal)
 
 
+@pytest.mark.whole
 def test_work_that_others_went_on_without_is_not_used(node: Callable[[str], Node], s3: S3, portal: Portal) -> None:
     first, second = node("a"), node("b")
     run = first.start(1)
@@ -215,6 +216,7 @@ def test_work_that_others_went_on_without_is_not_used(node: Callable[[str], Node
     assert f"checkpoint step {left} on the node is not used" in notices(portal)
 
 
+@pytest.mark.whole
 def test_a_damaged_object_falls_back_to_the_one_before(node: Callable[[str], Node], s3: S3, portal: Portal) -> None:
     first, second, third = node("a"), node("b"), node("c")
     assert first.start(1, 40).wait(60) == 0
@@ -265,6 +267,7 @@ def test_training_goes_on_while_the_store_is_away(node: Callable[[str], Node], s
     assert counted_on(portal) == only.exit["step"] == s3.complete()[-1]
 
 
+@pytest.mark.whole
 def test_a_slow_store_holds_the_end_up_for_so_long_and_no_longer(
     node: Callable[[str], Node], s3: S3, portal: Portal
 ) -> None:
@@ -331,6 +334,7 @@ def test_the_key_is_in_no_environment_argument_file_or_log(node: Callable[[str],
     assert SECRET.encode() not in words
 
 
+@pytest.mark.whole
 def test_a_node_keeps_within_its_bound(node: Callable[[str], Node], s3: S3, portal: Portal) -> None:
     only = node("a")
     bound = {"cache_bytes": 3_000_000}
@@ -359,6 +363,7 @@ with evenkeel.training() as run:
 """
 
 
+@pytest.mark.whole
 def test_all_nodes_of_a_launch_begin_with_the_same_checkpoint(tmp_path: Path, s3: S3, portal: Portal) -> None:
     pytest.importorskip("torch")
     with spread(tmp_path / "1", s3, portal, ("a", "b"), epoch=1) as both:

@@ -96,6 +96,7 @@ def test_alone_both_programs_learn_the_same(whole_loss: float) -> None:
     assert whole_loss < 0.002
 
 
+@pytest.mark.whole
 def test_stopped_and_resumed_it_ends_at_the_same_loss(tmp_path: Path, whole_loss: float) -> None:
     stopped_at = train_until_asked_to_stop(tmp_path)
     assert 0 < stopped_at < STEPS
@@ -105,6 +106,7 @@ def test_stopped_and_resumed_it_ends_at_the_same_loss(tmp_path: Path, whole_loss
     assert final_loss(resumed) == pytest.approx(whole_loss, rel=1e-6)
 
 
+@pytest.mark.whole
 def test_moved_to_two_workers_it_ends_at_the_same_loss(tmp_path: Path, whole_loss: float) -> None:
     train_until_asked_to_stop(tmp_path)
     gang = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

@@ -125,6 +125,7 @@ def _its_use_was_sampled(portal: LivePortal, number: int) -> None:
     assert [(one["type"], one["share_percent"]) for one in found["profiles"]] == [("titan_xp", 50)]
 
 
+@pytest.mark.whole
 def test_two_halves_train_on_one_gpu_at_half_the_pace_and_half_the_cost(live_portal: LivePortal) -> None:
     both = [live_portal.submit(**GENTLE, total_steps=60, gpus=0.5)["number"] for _ in range(2)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.live_portal import GENTLE, LivePortal, running_portal
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(300)]
 
 
 def test_a_node_that_fails_its_check_gets_work_only_when_an_administrator_says_so() -> None:

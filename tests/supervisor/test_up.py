@@ -61,6 +61,7 @@ def test_it_refuses_a_setting_it_cannot_read(data: Path) -> None:
     assert "EVENKEEL_VIRTUAL_ACCELERATORS must look like titan_xp:6" in sentence
 
 
+@pytest.mark.whole
 def test_everything_comes_back_after_kill_9(data: Path) -> None:
     portal = RunningPortal(data)
     try:
@@ -129,6 +130,7 @@ def test_the_owner_of_the_database_stays_unknown_to_what_is_started(
         assert "hush" not in str(child._env)
 
 
+@pytest.mark.whole
 def test_external_services_start_nothing_embedded(data: Path, embedded_services: Layout) -> None:
     portal = RunningPortal(
         data, DATABASE_URL=embedded_services.owner_database_url, REDIS_URL=embedded_services.redis_url + "?db=3"
