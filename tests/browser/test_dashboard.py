@@ -214,7 +214,7 @@ def test_what_a_site_does_not_offer_is_refused_at_its_field_though_that_was_fold
     expect(modules).to_be_hidden()
     page.keyboard.press("Control+Enter")
     expect(modules).to_be_visible()
-    refusal = "cluster local does not offer the site's modules, nor does any other"
+    refusal = "cluster local does not offer the site's modules"
     expect(page.get_by_text(refusal, exact=True)).to_be_visible()
     expect(modules).to_have_attribute("aria-invalid", "true")
     check_fits_and_is_accessible(page)

@@ -86,8 +86,8 @@ def test_what_cannot_be_asked_for_is_named(api: Api, environment: dict[str, Any]
 @pytest.mark.parametrize(
     ("environment", "field", "words"),
     [
-        (MODULES, "environment.modules", "cluster test does not offer the site's modules, nor does any other"),
-        (IMAGE, "environment.image", "cluster test does not run programs in images, nor does any other"),
+        (MODULES, "environment.modules", "cluster test does not offer the site's modules"),
+        (IMAGE, "environment.image", "cluster test does not run programs in images"),
     ],
 )
 def test_a_cluster_that_has_neither_refuses_it(
@@ -95,7 +95,7 @@ def test_a_cluster_that_has_neither_refuses_it(
 ) -> None:
     refused = api.post(path, wish(environment))
     assert (refused.status, refused.fields) == (400, [field])
-    assert words in refused.json["errors"][0]["message"]
+    assert words == refused.json["errors"][0]["message"]
 
 
 def test_a_refusal_says_which_clusters_do(world: World, api: Api, offer: Any) -> None:

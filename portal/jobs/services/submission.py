@@ -155,9 +155,12 @@ def _check_software(file: JobFile, cluster: Cluster) -> None:
     if rule.image:
         field, why_not = "image", partial(_why_no_image, rule.image)
     if why := why_not(engine_of(cluster.pk).software):
-        others = [other.name for other in active_clusters() if not why_not(engine_of(other.pk).software)]
-        ends = f"but {' and '.join(others)} {'does' if len(others) == 1 else 'do'}" if others else "nor does any other"
-        raise Problems([FieldProblem(f"environment.{field}", f"cluster {cluster} {why}, {ends}", "not_offered")])
+        every = active_clusters()
+        others = [other.name for other in every if not why_not(engine_of(other.pk).software)]
+        ends = ", nor does any other" if len(every) > 1 else ""
+        if others:
+            ends = f", but {' and '.join(others)} {'does' if len(others) == 1 else 'do'}"
+        raise Problems([FieldProblem(f"environment.{field}", f"cluster {cluster} {why}{ends}", "not_offered")])
 
 
 def _why_no_modules(offered: Software) -> str:
