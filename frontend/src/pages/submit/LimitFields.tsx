@@ -5,12 +5,13 @@ import { useCluster } from "../../lib/liveContext";
 import { timeZone } from "../../lib/format";
 import { levelsOf } from "../../lib/levels";
 import { parseData, parseDependencies, parsePairs, showArray, showData, showDependencies, showPairs } from "../../lib/jobFile";
+import { CodeFields } from "./CodeFields";
 import { errorAt, Field, NumberField, TextField, type FieldError } from "./fields";
 import { SoftwareFields } from "./SoftwareFields";
 import type { Draft } from "./useDraft";
 
 /** What most jobs leave as it is. */
-const FOLDED = ["array", "code.path", "max_duration", "environment", "data", "env"];
+const FOLDED = ["array", "code", "max_duration", "environment", "data", "env"];
 
 interface Props {
   draft: Draft;
@@ -47,11 +48,11 @@ export function LimitFields({ draft, errors }: Props) {
       <details className="block" style={{ display: "block" }} open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, software, data, variables, longest duration</summary>
         <div style={{ display: "grid", gap: 14, marginTop: 14 }}>
-          <ArrayField draft={draft} errors={errors} />
           <div className="g2">
-            <TextField draft={draft} errors={errors} label="Code directory" path="code.path" placeholder="on shared storage" />
+            <ArrayField draft={draft} errors={errors} />
             <TextField draft={draft} errors={errors} label="Longest duration" path="max_duration" placeholder="6h30m" />
           </div>
+          <CodeFields draft={draft} errors={errors} />
           <SoftwareFields draft={draft} errors={errors} />
           <DataField draft={draft} errors={errors} />
           <Pairs draft={draft} errors={errors} label="Variables, a line each" path="env" separator={"\n"} placeholder="NCCL_DEBUG=WARN" lines />
