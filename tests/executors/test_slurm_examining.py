@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding
+from scheduling.executors.base import Finding, NodeCheck
 from scheduling.executors.slurm.commands import Commands
-from scheduling.executors.slurm.examining import NEEDED, PROBE, examine
+from scheduling.executors.slurm.examining import NEEDED, PROBE, _of_devices, check_node, examine
 from scheduling.executors.slurm.options import Options
+from tests.executors.played_nvml import play
 
 NODE = (Path(__file__).parent.parent / "fixtures" / "slurm" / "node-22.05.txt").read_text()
 NOWHERE = "http://127.0.0.1:9"
@@ -67,8 +68,16 @@ class Site(Commands):
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    play_devices(monkeypatch, tmp_path_factory, [{}] * 4)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in NEEDED else None)
+
+
+def play_devices(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: pytest.TempPathFactory, devices: list[dict[str, int]] | str
+) -> None:
+    for name, value in play(elsewhere.mktemp("nvml"), devices).items():
+        monkeypatch.setenv(name, value)
 
 
 def findings(site: Site, shared: Path, **options: str) -> dict[str, Finding]:
@@ -133,3 +142,39 @@ def test_a_site_without_accounting_or_sacct_has_less_to_go_by_and_is_not_wrong(t
     assert (found.ok, "keeps no accounting" in found.seen) == (True, True)
     found = findings(Site(answers={"sacct": NO_SACCT}), tmp_path)["accounting"]
     assert (found.ok, found.known, "No such file" in found.seen) == (True, False, True)
+
+
+def test_the_gpus_of_a_node_are_examined_unless_they_are_emulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def of_gpus(**options: bool) -> dict[str, tuple[bool, bool, str]]:
+        wish = NodeCheck("gpu1", NOWHERE, 1, 60.0)
+        found = {one.subject: one for one in check_node(Site(), Options(**options), tmp_path, wish)}  # type: ignore[arg-type]
+        names = ("devices", "memory errors", "heat and power", "computation")
+        return {name: (found[name].ok, found[name].known, found[name].seen) for name in names if name in found}
+
+    assert of_gpus(emulated=True) == {}
+    assert of_gpus()["devices"] == (True, True, "4 answer")
+    play_devices(monkeypatch, tmp_path_factory, [{}, {"ecc": 2}, {}, {}])
+    assert of_gpus()["memory errors"] == (False, True, "GPU-1: 2 uncorrected")
+    play_devices(monkeypatch, tmp_path_factory, [])
+    ((ok, known, seen),) = of_gpus().values()
+    assert (ok, known, "4 of 4 not visible to the check" in seen) == (True, False, True)
+    play_devices(monkeypatch, tmp_path_factory, "missing")
+    assert "install nvidia-ml-py" in of_gpus()["devices"][2]
+
+
+def test_of_many_nodes_those_are_named_whose_gpus_are_not_sound() -> None:
+    def said(node: str, seen: str, *, ok: bool = True, known: bool = True) -> dict[str, object]:
+        row = {"subject": "devices", "ok": ok, "seen": seen, "fix": "" if ok else "repair it", "known": known}
+        return {"node": node, "devices": [row]}
+
+    sound, bad = [said("a", "4 answer"), said("b", "4 answer")], said("c", "device 1: GPU is lost", ok=False)
+    hidden = said("d", "not known: 4 of 4 not visible", known=False)
+    assert list(_of_devices(sound)) == [Finding("devices", True, "4 answer on 2 nodes")]
+    assert list(_of_devices([*sound, bad, hidden])) == [
+        Finding("devices", False, "c: device 1: GPU is lost", "repair it")
+    ]
+    assert list(_of_devices([*sound, hidden])) == [
+        Finding("devices", True, "d: not known: 4 of 4 not visible", known=False)
+    ]

@@ -20,6 +20,7 @@ from typing import Any
 
 import evenkeel
 from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.looking import TIMEOUT_S, of_node
 from evenkeel.runner.processes import (
     Process,
     all_processes,
@@ -184,10 +185,18 @@ def _has_mark(pid: int, epoch_dir: str) -> bool:
     return False
 
 
-def probe(shared: str, nonce: str, api_url: str, data_cache_dir: str, node: str) -> dict[str, Any]:
+def probe(
+    shared: str,
+    nonce: str,
+    api_url: str,
+    data_cache_dir: str,
+    node: str,
+    gpus: int = 0,
+    gpus_timeout_s: float = TIMEOUT_S,
+) -> dict[str, Any]:
     """What an administrator wants to know of a node: versions, clock, account, whether it sees the shared files and
-    reaches the portal, which data it can have. Leaves a file `NONCE.HOST.PID` beside that named NONCE, for the asking
-    side to see."""
+    reaches the portal, which data it can have, how its `gpus` real devices are. Leaves a file `NONCE.HOST.PID` beside
+    that named NONCE, for the asking side to see."""
     found: dict[str, Any] = {
         "at": time.time(),
         "host": socket.gethostname(),
@@ -210,4 +219,6 @@ def probe(shared: str, nonce: str, api_url: str, data_cache_dir: str, node: str)
         opener.open(f"{api_url.rstrip('/')}/healthz", timeout=PORTAL_TIMEOUT_S).close()
     except (OSError, ValueError) as error:
         found["portal_error"] = str(error)[:200]
+    if gpus:
+        found["devices"] = of_node(gpus, timeout_s=gpus_timeout_s)
     return found

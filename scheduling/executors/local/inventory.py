@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any
 
 import psutil
+from evenkeel.runner.devices import mig_instances
 
 from scheduling.errors import ExecutorError, InvalidInput
 from scheduling.executors.base import AcceleratorInfo, NodeInfo
@@ -86,29 +87,14 @@ def _nvml_accelerators() -> list[AcceleratorInfo]:
 
 def _of_device(nvml: Any, handle: Any, index: int) -> tuple[AcceleratorInfo | None, list[AcceleratorInfo]]:
     """The device, or in MIG mode its instances: there may be none."""
-    if not _in_mig_mode(nvml, handle):
+    places = mig_instances(nvml, handle)
+    if places is None:
         return _accelerator(nvml, handle, index, nvml.nvmlDeviceGetName(handle)), []
     most, instances = nvml.nvmlDeviceGetMaxMigDeviceCount(handle), []
-    for place in range(most):
-        try:
-            instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
-        except nvml.NVMLError as error:
-            if error.value in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT):
-                continue
-            raise
+    for place, instance in places.items():
         name = f"{nvml.nvmlDeviceGetName(handle)} MIG {_mig_profile(nvml, handle, instance)}"
         instances.append(_accelerator(nvml, instance, index * most + place, name))
     return None, instances
-
-
-def _in_mig_mode(nvml: Any, handle: Any) -> bool:
-    try:
-        current, _ = nvml.nvmlDeviceGetMigMode(handle)
-    except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_NOT_SUPPORTED:
-            return False
-        raise
-    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
 
 
 def _mig_profile(nvml: Any, device: Any, instance: Any) -> str:

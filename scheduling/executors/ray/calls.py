@@ -14,11 +14,13 @@ from typing import Any
 
 import ray
 from evenkeel.runner import hosting
+from evenkeel.runner.looking import TIMEOUT_S as GPUS_TIMEOUT_S
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.ray.deaths import explain
+from scheduling.executors.ray.inventory import gpu_count
 from scheduling.executors.ray.link import Connection
 
 PREFIX = "evenkeel."
@@ -227,16 +229,26 @@ class Calls:
     # Checking
 
     def probe(
-        self, shared: str, nonce: str, api_url: str, timeout_s: float, data_cache_dir: str, only: str | None = None
+        self,
+        shared: str,
+        nonce: str,
+        api_url: str,
+        timeout_s: float,
+        data_cache_dir: str,
+        only: str | None = None,
+        real: bool = False,
     ) -> list[dict[str, Any]]:
-        """What each living node, or the one with the id `only`, says of itself, with when it was asked and answered;
-        `problem` where it does not."""
+        """What each living node, or the one with the id `only`, says of itself and of its GPUs where these are `real`,
+        with when it was asked and answered; `problem` where it does not."""
+        gpus_timeout_s = min(GPUS_TIMEOUT_S, timeout_s * 0.5)
         rows = [row for row in self.nodes() if row["alive"] and only in (None, row["id"])]
         asked_at = time.time()
         refs = {
             self._probe.options(
                 num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(row["id"], soft=False)
-            ).remote(shared, nonce, api_url, data_cache_dir, row["name"]): row
+            ).remote(
+                shared, nonce, api_url, data_cache_dir, row["name"], gpu_count(row) if real else 0, gpus_timeout_s
+            ): row
             for row in rows
         }
         give_up_at, found, waiting = time.monotonic() + timeout_s * 0.8, [], list(refs)

@@ -41,6 +41,7 @@ def examine(
     store_module: str = "",
     data_cache_dir: str = "",
     software: Software = NO_SOFTWARE,
+    emulated: bool = False,
 ) -> Iterator[Finding]:
     """One finding after another; the first that makes the rest pointless ends it."""
     yield from _files(link)
@@ -63,7 +64,7 @@ def examine(
         "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
     )
     yield from _gpus(living)
-    yield from _probe(link, own, api_url, store_module, data_cache_dir, software)
+    yield from _probe(link, own, api_url, store_module, data_cache_dir, software, not emulated)
 
 
 def _files(link: Link) -> Iterator[Finding]:
@@ -101,6 +102,7 @@ def check_node(
     store_module: str,
     data_cache_dir: str = "",
     software: Software = NO_SOFTWARE,
+    emulated: bool = False,
 ) -> Iterator[Finding]:
     """Of one node: what Ray declares of it, and what it says of itself."""
     began = time.monotonic()
@@ -113,7 +115,8 @@ def check_node(
     yield Finding("GPUs", True, f"{len(info.accelerators)} × {info.accelerators[0].type}")
     left_s = max(2.0, wish.timeout_s - (time.monotonic() - began) - 1.0)
     prefix = f"node {row['name']}"
-    found = _probe(link, own, wish.api_url, store_module, data_cache_dir, software, left_s, only=str(row["id"]))
+    place = (link, own, wish.api_url, store_module, data_cache_dir)
+    found = _probe(*place, software, not emulated, left_s, only=str(row["id"]))
     for finding in found:
         subject = finding.subject.removeprefix(prefix).removeprefix(": ") or "answer"
         bare = subject == "PyTorch" and not finding.ok  # it runs commands
@@ -127,6 +130,7 @@ def _probe(
     store_module: str,
     data_cache_dir: str,
     software: Software,
+    real: bool,
     timeout_s: float = PROBE_TIMEOUT_S,
     only: str | None = None,
 ) -> Iterator[Finding]:
@@ -139,7 +143,9 @@ def _probe(
             yield Finding("shared storage", False, f"{own} cannot be written here: {error.strerror}", "repair it")
             return
         try:
-            wanted: dict[str, Any] = {"data_cache_dir": data_cache_dir} | ({} if only is None else {"only": only})
+            wanted: dict[str, Any] = {"data_cache_dir": data_cache_dir, "real": real} | (
+                {} if only is None else {"only": only}
+            )
             said = link.ask("probe", timeout_s, shared=str(own), nonce=nonce, api_url=api_url, **wanted)
         except ExecutorError as error:
             yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
@@ -189,3 +195,5 @@ def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
     reached = "portal_error" not in said
     fix = "set EVENKEEL_API_URL to an address that nodes reach; runs train on without, until their lease is over"
     yield Finding(f"{name}: portal", reached, said.get("portal_error", "is reached"), fix)
+    for row in said.get("devices", ()):
+        yield Finding(**row | {"subject": f"{name}: {row['subject']}"})

@@ -188,13 +188,15 @@ class RayExecutor(SiteSoftware):
         self._link.end()
 
     def examine(self, api_url: str) -> Iterable[Finding]:
-        return examine(self._link, self._layout.own, api_url, self._store_module, self._data_cache_dir, self._software)
+        return examine(self._link, self._layout.own, api_url, *self._settings())
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
-        found = list(
-            check_node(self._link, self._layout.own, wish, self._store_module, self._data_cache_dir, self._software)
-        )
+        found = list(check_node(self._link, self._layout.own, wish, *self._settings()))
         return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
+
+    def _settings(self) -> tuple[str, str, Software, bool]:
+        """What examinations go by."""
+        return self._store_module, self._data_cache_dir, self._software, self._emulated
 
     # Launching
 

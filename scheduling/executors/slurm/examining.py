@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.looking import TIMEOUT_S as GPUS_TIMEOUT_S
+
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, NodeCheck
 from scheduling.executors.offering import offer_findings
@@ -24,6 +26,7 @@ OLDEST = (22, 5)
 NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 PROBE_WAIT_S = 20
 PROBE_TIMEOUT_S = 90.0
+PROBE_MIB, REAL_PROBE_MIB = 64, 256  # NVML in a process of its own beside it
 MAX_NODES = 64
 #: What srun says where others have the processors or the memory that it would need.
 BUSY = ("nodes are busy", "immediate execution impossible", "resources are temporarily unavailable")
@@ -51,6 +54,14 @@ try:
     found["data"] = offers(sys.argv[4], found["node"] or "")
 except Exception as error:
     found["data_error"] = str(error) or type(error).__name__
+try:
+    counts, timeout_s = json.loads(sys.argv[5])
+    if count := counts.get(found["node"]):
+        from evenkeel.runner.looking import of_node
+        found["devices"] = of_node(count, hides=True, timeout_s=timeout_s)
+except Exception as error:
+    seen = "not known: " + (str(error) or type(error).__name__)
+    found["devices"] = [{"subject": "devices", "ok": True, "seen": seen, "known": False}]
 if importlib.util.find_spec("torch") is None:
     found["torch"] = "no module named torch"
 try:
@@ -176,6 +187,8 @@ def _probe(
     timeout_s: float = PROBE_TIMEOUT_S,
 ) -> Iterator[Finding]:
     token, count = secrets.token_hex(8), len(nodes)
+    real = {} if options.emulated else {node.info.name: len(node.info.accelerators) for node in nodes}
+    memory = f"--mem={REAL_PROBE_MIB if real else PROBE_MIB}M"
     file = shared / f".doctor-{token}"
     file.write_text(token)
     try:
@@ -183,9 +196,9 @@ def _probe(
         began = time.time()
         text = commands.run(
             "srun", *options.arguments(), f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
-            f"--nodelist={names}", f"--immediate={wait_s}", "--mem=64M", "--time=2", "--job-name=evenkeel-doctor",
+            f"--nodelist={names}", f"--immediate={wait_s}", memory, "--time=2", "--job-name=evenkeel-doctor",
             "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, options.store_module,
-            options.data_cache_dir,
+            options.data_cache_dir, json.dumps([real, min(GPUS_TIMEOUT_S, timeout_s / 2)]),
             timeout_s=timeout_s,
         )  # fmt: skip
         ended = time.time()
@@ -232,3 +245,24 @@ def _judge(
     for one in found:
         if "data" in one:
             yield from offer_findings(one["data"], options.software, f"{one['node']}: ")
+    yield from _of_devices([one for one in found if one.get("devices")])
+
+
+def _of_devices(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """What nodes said of their GPUs: of one in its own words, of several those with a fault or else with nothing to
+    say are named."""
+    if len(found) == 1:
+        yield from (Finding(**row) for row in found[0]["devices"])
+        return
+    subjects: dict[str, list[tuple[str, Finding]]] = {}
+    for one in found:
+        for row in one["devices"]:
+            subjects.setdefault(str(row["subject"]), []).append((str(one["node"]), Finding(**row)))
+    for subject, said in subjects.items():
+        bad = [(node, one) for node, one in said if not one.ok]
+        chosen = bad or [(node, one) for node, one in said if not one.known]
+        words = "; ".join(f"{node}: {one.seen}" for node, one in chosen[:5])
+        well = "; ".join(f"{seen} on {count}" for seen, count in Counter(one.seen for _, one in said).items())
+        yield Finding(
+            subject, not bad, words or f"{well} nodes", bad[0][1].fix if bad else "", known=not chosen or bool(bad)
+        )

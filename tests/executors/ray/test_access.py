@@ -158,6 +158,18 @@ def test_doctor_tells_what_is_wrong_with_a_node(tmp_path: Path, change: dict[str
     assert finding.fix
 
 
+def test_doctor_tells_what_a_node_says_of_its_devices(tmp_path: Path) -> None:
+    row = {"subject": "memory errors", "ok": False, "seen": "GPU-1: 3 uncorrected", "fix": "reset", "known": True}
+    now = time.time()
+    said = {"name": "a", "resources": {"GPU": 1}, "at": now, "asked_at": now, "answered_at": now, "uid": os.geteuid()}
+    said |= {"python": platform.python_version(), "evenkeel": evenkeel.__version__, "interpreter": "/usr/bin/python3"}
+    said |= {"torch": True, "shared": "nonce", "wrote": "nonce.node.1", "devices": [row]}
+    (tmp_path / "nonce.node.1").touch()
+    assert _wrong(of_node(said, "nonce", tmp_path)) == [
+        Finding("node a: memory errors", False, "GPU-1: 3 uncorrected", "reset")
+    ]
+
+
 def _wrong(findings: Iterator[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.ok]
 

@@ -1,8 +1,4 @@
-"""Whether NVIDIA devices are sound: run as a program with their UUIDs, it prints one finding a line.
-
-It is a process of its own because a driver in trouble answers late or never. Without the package: any interpreter runs
-it.
-"""
+"""Whether NVIDIA devices are sound: run as a program (evenkeel.runner.looking does), it prints one finding a line."""
 
 from __future__ import annotations
 
@@ -10,13 +6,19 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
 #: Of NVML's reasons for slower clocks those that are faults: heat, and the power supply's brake.
 HW_THERMAL_SLOWDOWN, HW_POWER_BRAKE = 0x40, 0x80
 RESET = "drain the node, then nvidia-smi --gpu-reset or restart it; replace the device where it comes back"
+SEE_XID = "see `dmesg` for Xid errors; restart the machine"
+HIDDEN = "not visible to the check, which holds none (ConstrainDevices in Slurm's cgroup.conf)"
 SIZE = 256
+#: What the kernel's module says of devices, whatever control groups let a process use.
+DRIVER = Path("/proc/driver/nvidia")
 
 
 def row(subject: str, seen: str, *, ok: bool = True, known: bool = True, fix: str = "") -> Row:
@@ -33,8 +35,11 @@ def examine(nvml: Any, uuids: Sequence[str]) -> Iterator[Row]:
             handles[uuid] = whole(nvml, handle) if uuid.startswith("MIG-") else handle
         except nvml.NVMLError as error:
             gone.append(f"{uuid}: {error}")
-    fix = "see `dmesg` for Xid errors; restart the machine"
-    yield row("devices", "; ".join(gone) or f"{len(handles)} answer", ok=not gone, fix=fix)
+    yield row("devices", "; ".join(gone) or f"{len(handles)} answer", ok=not gone, fix=SEE_XID)
+    yield from conditions(nvml, handles)
+
+
+def conditions(nvml: Any, handles: Mapping[str, Any]) -> Iterator[Row]:
     fix = "clean its fans and filters, and check the power supply"
     yield _each("memory errors", nvml, handles, memory_errors, RESET)
     yield _each("heat and power", nvml, handles, slowed_down, fix)
@@ -43,6 +48,94 @@ def examine(nvml: Any, uuids: Sequence[str]) -> Iterator[Row]:
 def whole(nvml: Any, instance: Any) -> Any:
     """The device of a MIG instance: errors are counted by it."""
     return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance)
+
+
+def mig_instances(nvml: Any, handle: Any) -> dict[int, Any] | None:
+    """Of a device in MIG mode, by their places: there may be none. None: it is not in that mode."""
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+    except nvml.NVMLError as error:
+        if error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
+            return None
+        raise
+    if current != nvml.NVML_DEVICE_MIG_ENABLE:
+        return None
+    found = {}
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            found[place] = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+        except nvml.NVMLError as error:
+            if error.value not in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT):
+                raise
+    return found
+
+
+@dataclass(slots=True)
+class Sight:
+    """What a process finds of a machine's devices: those that answer, how many they are with each MIG instance as one,
+    what is said of others, and how many it may not use."""
+
+    handles: dict[str, Any] = field(default_factory=dict)
+    count: int = 0
+    gone: list[str] = field(default_factory=list)
+    denied: int = 0
+
+
+def look_around(nvml: Any) -> Sight:
+    sight = Sight()
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = str(nvml.nvmlDeviceGetUUID(handle))
+            instances = mig_instances(nvml, handle)
+            if instances is None:
+                nvml.nvmlDeviceGetMemoryInfo(handle)
+            sight.count += 1 if instances is None else len(instances)
+            sight.handles[uuid] = handle
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_NO_PERMISSION:
+                sight.denied += 1
+            else:
+                sight.gone.append(f"device {index}: {error}")
+    return sight
+
+
+def examine_node(nvml: Any, count: int, *, hides: bool) -> Iterator[Row]:
+    """See `looking.of_node`. Nothing is computed: the engine may give any of them to somebody meanwhile."""
+    sight = look_around(nvml)
+    yield _as_many(sight, count, hides=hides)
+    if sight.handles:
+        yield from conditions(nvml, sight.handles)
+        yield row("computation", "not known: the check holds no GPU to compute on", known=False)
+
+
+def _as_many(sight: Sight, count: int, *, hides: bool) -> Row:
+    if sight.gone:
+        return row("devices", "; ".join(sight.gone), ok=False, fix=SEE_XID)
+    if sight.count >= count:
+        return row("devices", f"{sight.count} answer")
+    if hides:
+        return hidden(sight.count, count)
+    seen = f"{sight.count} of {count} answer" + (f", {sight.denied} may not be used" if sight.denied else "")
+    return row("devices", seen, ok=False, fix=f"{SEE_XID}, or declare as many as there are")
+
+
+def hidden(visible: int, count: int) -> Row:
+    """A fault only where the driver itself has too few: of those it names, control groups hide any number."""
+    named = driver_count()
+    if named is not None and named < count:
+        seen = f"the driver finds {named} of {count}"
+        return row("devices", seen, ok=False, fix=f"{SEE_XID}, or declare as many as there are")
+    return row("devices", f"not known: {count - visible} of {count} {HIDDEN}", known=False)
+
+
+def driver_count() -> int | None:
+    """Devices that the kernel's module names; None: it does not say, or some are divided (MIG)."""
+    try:
+        named = len(list((DRIVER / "gpus").iterdir()))
+    except OSError:
+        return None
+    return None if any(DRIVER.glob("capabilities/gpu*/mig/gi*")) else named
 
 
 def _each(subject: str, nvml: Any, handles: Mapping[str, Any], look: Callable[[Any, Any], str | None], fix: str) -> Row:
@@ -131,17 +224,34 @@ def compute(uuids: Sequence[str]) -> Row:
     return row("computation", seen, ok=not wrong, fix=fix)
 
 
-def main(uuids: Sequence[str]) -> Iterator[Row]:
-    import pynvml
-
+def main(arguments: Sequence[str]) -> Iterator[Row]:
+    """UUIDs, or `--node COUNT [--hides]`."""
+    hides = "--hides" in arguments
+    count = int(arguments[1]) if arguments[:1] == ["--node"] else None
+    try:
+        import pynvml
+    except ImportError:
+        yield no_pynvml()
+        return
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        yield row("devices", f"NVML does not answer: {error}", ok=False, fix="check the NVIDIA driver")
+        if hides and error.value in (pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_UNKNOWN):
+            yield hidden(0, count or 0)
+        else:
+            yield row("devices", f"NVML does not answer: {error}", ok=False, fix="check the NVIDIA driver")
         return
-    yield from examine(pynvml, uuids)
-    free = idle(pynvml, uuids)
+    if count is not None:
+        yield from examine_node(pynvml, count, hides=hides)
+        return
+    yield from examine(pynvml, arguments)
+    free = idle(pynvml, arguments)
     yield compute(free) if free else row("computation", "not known: jobs compute on all devices", known=False)
+
+
+def no_pynvml() -> Row:
+    seen = f"not known: {sys.executable} has no pynvml there; install nvidia-ml-py for it"
+    return row("devices", seen, known=False)
 
 
 if __name__ == "__main__":
