@@ -6,8 +6,9 @@ import itertools
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
-from evenkeel.runner.gauges import EmulatedGauge, NoGauge, NvmlGauge, gauge_for
+from evenkeel.runner.gauges import RECENT_S, EmulatedGauge, Lately, NoGauge, NvmlGauge, gauge_for, mean_over
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,3 +101,34 @@ def test_it_says_nothing_twice() -> None:
     gauge.take(0.0, 0.0, None)
     total = sum((gauge.take(float(t), float(t) / 2, None) or [0.0])[0] for t in range(1, 11))
     assert total / 10 == pytest.approx(0.5)
+
+
+def test_the_numbers_that_an_engine_gives_count_the_devices_that_one_may_use() -> None:
+    class Numbered(Driver):
+        NVMLError, NVML_ERROR_NO_PERMISSION = pynvml.NVMLError, pynvml.NVML_ERROR_NO_PERMISSION
+
+        def nvmlDeviceGetCount(self) -> int:
+            return 3
+
+        def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+            if index == 0:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
+            return ["", "GPU-a", "GPU-b"][index]
+
+    driver = Numbered({"GPU-a": [10], "GPU-b": [70]})
+    gauge = NvmlGauge(["1"], lambda: driver)
+    gauge.sample()
+    assert gauge.take(10.0, 0.0, None) == [0.7]
+
+
+def test_each_gpu_of_a_run_on_several_nodes_counts_as_much() -> None:
+    first, second, silent = Lately(), Lately(), Lately()
+    first.hear(0.0, [0.8])
+    second.hear(0.0, [0.2, 0.0])
+    second.hear(2.0, [0.4, 0.2])
+    assert mean_over([first, second, silent], 2.0) == [0.4]
+    first.hear(4.0, None)
+    assert mean_over([first, second], 4.0) == [0.4], "nothing new, and nothing old yet"
+    second.hear(RECENT_S + 2.0, [1.0, 1.0])
+    assert mean_over([first, second], RECENT_S + 2.0) == [1.0], "the first has said nothing for too long"
+    assert mean_over([silent], 0.0) is None

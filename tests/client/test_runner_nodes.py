@@ -50,6 +50,23 @@ with evenkeel.training() as run:
     for step in run.steps():
         time.sleep(600 if step == 3 else 0.1)
 """
+#: Only what is not on the first node computes.
+LEANING = """
+import os, time
+while os.environ["RANK"] != "0":
+    pass
+open("up0", "w").close()
+time.sleep(600)
+"""
+#: Only rank 0 makes steps, ten times as many as its pace asks for; nobody computes.
+PACED = """
+import os, time, evenkeel
+if os.environ["RANK"] != "0":
+    time.sleep(600)
+with evenkeel.training() as run:
+    for step in run.steps():
+        time.sleep(0.05)
+"""
 GLOO = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
 
@@ -104,6 +121,25 @@ def test_a_killed_worker_elsewhere_is_told_apart(tmp_path: Path, portal: Portal)
     with runners(tmp_path, portal, program) as both:
         assert both[0].wait(60) == 0
     assert (exit_of(tmp_path)["reason"], exit_of(tmp_path)["signal"]) == ("signal", 9)
+
+
+def utilisation(portal: Portal) -> float:
+    """The newest that was reported; 0.0: none yet."""
+    said = [report["gpu_utilisation"] for report in portal.reports if report["gpu_utilisation"] is not None]
+    assert all(len(values) == 1 and 0.0 <= values[0] <= 1.0 for values in said)
+    return float(said[-1][0]) if said else 0.0
+
+
+def test_the_gpus_of_all_nodes_are_in_what_is_reported(tmp_path: Path, portal: Portal) -> None:
+    with runners(tmp_path, portal, LEANING, emulated_devices="3 × titan_xp"):
+        until((tmp_path / "up0").exists)
+        time.sleep(3.0)  # what rank 0 needed to start is no longer in its mean
+        until(lambda: 0.0 < utilisation(portal) <= 0.67)  # two of three at most
+
+
+def test_the_pace_that_the_first_node_keeps_counts_on_every_node(tmp_path: Path, portal: Portal) -> None:
+    with runners(tmp_path, portal, PACED, emulated_devices="3 × titan_xp", pace_steps_per_s=2.0):
+        until(lambda: utilisation(portal) > 0.9)
 
 
 @pytest.mark.parametrize("victim", [0, 1])

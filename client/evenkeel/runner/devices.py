@@ -50,6 +50,20 @@ def whole(nvml: Any, instance: Any) -> Any:
     return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance)
 
 
+def handle_of(nvml: Any, name: str) -> Any:
+    """By UUID, or by the number that an engine gives in CUDA_VISIBLE_DEVICES: it counts the devices that we may use."""
+    if not name.isdecimal():
+        return nvml.nvmlDeviceGetHandleByUUID(name)
+    usable = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            usable.append(nvml.nvmlDeviceGetHandleByIndex(index))
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_NO_PERMISSION:
+                raise
+    return usable[int(name)]
+
+
 def mig_instances(nvml: Any, handle: Any) -> dict[int, Any] | None:
     """Of a device in MIG mode, by their places: there may be none. None: it is not in that mode."""
     try:

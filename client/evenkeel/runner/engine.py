@@ -271,7 +271,7 @@ class Runner:
     def _tick(self) -> None:
         urgent = self._listener.listen()
         self._reap()
-        self._lose(self._party.tick(self._control) if self._party else [])
+        self._lose(self._party.tick(self._control, self._heard.step) if self._party else [])
         self._notice_ready()
         self._check_limits()
         self._grow()
@@ -462,6 +462,7 @@ class Runner:
         below = self._below()
         elsewhere = self._party.usage() if self._party else {"cpu_s": 0.0, "rss_mib": 0.0}
         cpu_s = sum(process.cpu_s for process in below)
+        busy = self._gauge.take(time.monotonic(), cpu_s, self._heard.step)
         return {
             "epoch": self._spec.epoch,
             "phase": "stopped" if exit_record else self._phase(),
@@ -473,8 +474,7 @@ class Runner:
                 "cpu_s": round(cpu_s + elsewhere["cpu_s"], 2),
                 "rss_mib": round(sum(process.rss_mib for process in below) + elsewhere["rss_mib"], 1),
             },
-            # Of several nodes only one's own is known.
-            "gpu_utilisation": None if self._party else self._gauge.take(time.monotonic(), cpu_s, self._heard.step),
+            "gpu_utilisation": self._party.gpu_utilisation(busy) if self._party else busy,
             "resources": self._sampler.take(),
             "notices": self._take_notices(),
             "fetching": self._fetching or None,

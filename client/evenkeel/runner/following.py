@@ -18,6 +18,7 @@ from pathlib import Path
 from evenkeel.runner.bringing import Bringing, DataUnavailable, GivenUp
 from evenkeel.runner.channel import Channel, Message, join
 from evenkeel.runner.files import open_plain
+from evenkeel.runner.gauges import Gauge, NoGauge, gauge_for
 from evenkeel.runner.leading import HEAD_FILE, JOIN_S, SILENCE_S
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, signal_quietly
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.1
 USAGE_S = 2.0
+GAUGE_S = 1.0
 TAIL_BYTES = 4_096
 LAST_WORDS_S = 0.3
 
@@ -51,6 +53,9 @@ class FollowingRunner:
         self._leave = self._asked_to_end = False
         self._errors_told, self._usage_at, self._progress_at = 0, 0.0, 0.0
         self._oom_kills = kernel_oom_kills()
+        self._gauge: Gauge = NoGauge()
+        self._gauge_at = 0.0
+        self._step: int | None = None  # of the run, as the first node knows it
 
     def ask_to_end(self) -> None:
         """From a signal handler: the first node's runner decides what follows."""
@@ -84,6 +89,7 @@ class FollowingRunner:
             return
         except OSError as error:
             self._channel.send({"kind": "failed", "text": f"the program could not be started on {self._node}: {error}"})
+        self._gauge = gauge_for(self._spec)
         self._watch()
         self._end_descendants()
 
@@ -182,6 +188,7 @@ class FollowingRunner:
                     self._control.stop_at = int(stop_at)
                 if total is not None and (self._control.total or 0) < int(total):
                     self._control.total = int(total)
+                self._step = message.get("step")
             case "signal":
                 for worker in self._workers:
                     if worker.rank == message.get("rank"):
@@ -200,13 +207,25 @@ class FollowingRunner:
         if self._asked_to_end:
             self._asked_to_end = False
             self._channel.send({"kind": "asked_to_end"})
+        if now >= self._gauge_at:
+            self._gauge_at = now + GAUGE_S
+            self._gauge.sample()
         if now >= self._usage_at:
             self._usage_at = now + USAGE_S
-            below = descendants(os.getpid())
-            rss_mib = sum(process.rss_mib for process in below)
-            usage = {"cpu_s": sum(process.cpu_s for process in below), "rss_mib": rss_mib}
-            over = self._spec.memory_mib is not None and rss_mib > self._spec.memory_mib
-            self._channel.send({"kind": "usage", "usage": usage, "contact": self._listener.heard.contact, "over": over})
+            self._tell_usage(now)
+
+    def _tell_usage(self, now: float) -> None:
+        below = descendants(os.getpid())
+        cpu_s, rss_mib = sum(process.cpu_s for process in below), sum(process.rss_mib for process in below)
+        self._channel.send(
+            {
+                "kind": "usage",
+                "usage": {"cpu_s": cpu_s, "rss_mib": rss_mib},
+                "gpu_utilisation": self._gauge.take(now, cpu_s, self._step),
+                "contact": self._listener.heard.contact,
+                "over": self._spec.memory_mib is not None and rss_mib > self._spec.memory_mib,
+            }
+        )
 
     def _reap(self) -> None:
         by_pid = {worker.pid: worker for worker in self._workers}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from statistics import mean
 from typing import Any, Protocol
 
+from evenkeel.runner.devices import handle_of
 from evenkeel.runner.spec import LaunchSpec
 
 log = logging.getLogger(__name__)
 
 #: An average over less says nothing; the next report has it.
 SHORTEST_S = 1.0
+#: What a node said longer ago says nothing of now; they speak every two seconds.
+RECENT_S = 10.0
 
 
 class Gauge(Protocol):
@@ -64,7 +68,7 @@ def _open_nvml() -> Any:
 
 
 def _reader(nvml: Any, devices: Sequence[str]) -> Callable[[], list[float]]:
-    handles = [nvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in devices]
+    handles = [handle_of(nvml, name) for name in devices]
     return lambda: [nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100 for handle in handles]
 
 
@@ -108,3 +112,29 @@ def gauge_for(spec: LaunchSpec) -> Gauge:
     if not spec.cuda_visible_devices or spec.gpu_sharing:
         return NoGauge()
     return NvmlGauge(spec.cuda_visible_devices.split(","))
+
+
+class Lately:
+    """What one node of several said of its GPUs: of each the mean since this was asked last, or where nothing came
+    since, for a while, what it was then."""
+
+    def __init__(self) -> None:
+        self._said: list[list[float]] = []
+        self._before: list[float] = []
+        self._at = float("-inf")
+
+    def hear(self, now: float, values: Sequence[float] | None) -> None:
+        if values:
+            self._said.append(list(values))
+            self._at = now
+
+    def take(self, now: float) -> list[float]:
+        if self._said:
+            self._before, self._said = [mean(values) for values in zip(*self._said, strict=False)], []
+        return self._before if now - self._at <= RECENT_S else []
+
+
+def mean_over(nodes: Iterable[Lately], now: float) -> list[float] | None:
+    """One value, the mean over all GPUs of the nodes that said something lately; None: none did."""
+    values = [value for node in nodes for value in node.take(now)]
+    return [round(mean(values), 4)] if values else None

@@ -14,6 +14,7 @@ from typing import Any
 
 from evenkeel.runner.bringing import DataUnavailable
 from evenkeel.runner.channel import Channel, Door, Message
+from evenkeel.runner.gauges import Lately, mean_over
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec, Place
@@ -60,6 +61,7 @@ class Follower:
     channel: Channel
     workers: list[RemoteWorker] = field(default_factory=list)
     usage: dict[str, float] = field(default_factory=dict)
+    gpus: Lately = field(default_factory=Lately)
     fetching: str = ""  # how far it is with its data
     has_data: bool = False
     problem: str = ""  # why it could not begin, in its words
@@ -78,6 +80,7 @@ class Party:
         self.followers: list[Follower] = []
         self.lost: list[str] = []
         self._beat_at = 0.0
+        self._own_gpus = Lately()
         self._told: tuple[int | None, int | None] = (None, None)
         where = {"address": self._address, "port": self._door.port, "host": socket.gethostname()}
         write_atomically(epoch_dir / HEAD_FILE, where)
@@ -151,13 +154,13 @@ class Party:
         own = Place(0, self.world_size, self._address, port)
         return own, [worker for follower in self.followers for worker in follower.workers]
 
-    def tick(self, control: Control) -> list[RemoteWorker]:
+    def tick(self, control: Control, step: int | None = None) -> list[RemoteWorker]:
         """Signs of life, and what the ranks are to know. Returns workers that were running on nodes now lost."""
         now, told = time.monotonic(), (control.stop_at, control.total)
         if now >= self._beat_at or told != self._told:
             self._beat_at, self._told = now + BEAT_S, told
             for follower in self.followers:
-                follower.channel.send({"kind": "beat", "stop_at": told[0], "total": told[1]})
+                follower.channel.send({"kind": "beat", "stop_at": told[0], "total": told[1], "step": step})
         gone: list[RemoteWorker] = []
         for follower in self.followers:
             silent = now - follower.channel.heard_at > SILENCE_S
@@ -181,6 +184,12 @@ class Party:
         """CPU seconds and MiB of the others."""
         names = ("cpu_s", "rss_mib")
         return {name: sum(follower.usage.get(name, 0.0) for follower in self.followers) for name in names}
+
+    def gpu_utilisation(self, own: list[float] | None) -> list[float] | None:
+        """Of the whole run; `own`: what the gauge of the first node says."""
+        now = time.monotonic()
+        self._own_gpus.hear(now, own)
+        return mean_over([self._own_gpus, *(follower.gpus for follower in self.followers)], now)
 
     def dismiss(self) -> None:
         for follower in self.followers:
@@ -213,6 +222,7 @@ def understand(
             order(Order.STOP)
         case "usage":
             follower.usage = {name: float(value) for name, value in dict(message["usage"]).items()}
+            follower.gpus.hear(time.monotonic(), [float(value) for value in message.get("gpu_utilisation") or ()])
             heard.contact |= bool(message.get("contact"))
             if message.get("over"):
                 order(Order.MEMORY)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any, Protocol, TypeVar
 
+from evenkeel.runner.devices import handle_of
 from evenkeel.runner.gauges import EmulatedGauge
 from evenkeel.runner.processes import Process
 from evenkeel.runner.spec import LaunchSpec
@@ -91,7 +92,7 @@ class NvmlProbe:
         if self._nvml is not None:
             return
         nvml = self._open()
-        self._handles = [nvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in self._devices]
+        self._handles = [handle_of(nvml, name) for name in self._devices]
         self._nvml = nvml
         self._occupancies = [self._ask(Occupancy, nvml, handle) for handle in self._handles]
 
