@@ -17,7 +17,8 @@ from scheduling.executors.slurm.commands import SlurmJob
 
 
 class Notes:
-    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.killed`: that it shall be killed."""
+    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.killed`: that it shall be killed;
+    `<run>.<epoch>.unseen`: since when it may run where Slurm does not see it."""
 
     def __init__(self, own: Path) -> None:
         self._own = own
@@ -30,6 +31,15 @@ class Notes:
 
     def write(self, run_id: str, epoch: int, job_id: int) -> None:
         write_atomically(self._file(run_id, epoch), {"job_id": job_id, "at": time.time()})
+
+    def unseen_since(self, run_id: str, epoch: int, at: float) -> float:
+        """`at`, where nothing was noted before."""
+        file = self._own / f"{checked_name(run_id)}.{int(epoch)}.unseen"
+        noted = (read_object(file) or {}).get("at")
+        if isinstance(noted, int | float):
+            return float(noted)
+        write_atomically(file, {"at": at})
+        return at
 
     def forget(self, run_id: str, epoch: int) -> None:
         self._file(run_id, epoch).unlink(missing_ok=True)
