@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import time
@@ -22,28 +23,30 @@ from tests.executors.contract import ended, reason, requests_for, until
 from tests.executors.contract_deaths import WAITING
 from tests.executors.slurm import slurm_or_skipped
 from tests.executors.test_slurm import place as place  # a fixture
+from tests.executors.test_slurm_words import NODE
 
 LEASE_S = 15.0
 RECORD = RunRecord("r", "j", None)
 
 
 class Scripted(Commands):
-    """What squeue has of the run; no accounting, and no node is lost."""
+    """What squeue has of the run; no accounting, and one node."""
 
     states: str | None = "RUNNING"
+    node = "IDLE"
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
         name = job_name(RECORD.run_id, 1)
-        return {name: [SlurmJob(7, name, frozenset({self.states}), "n", None)]} if self.states else {}
+        return {name: [SlurmJob(7, name, frozenset({self.states}), "gpu1", None)]} if self.states else {}
 
     def past_jobs(self, name: str) -> None:
         return None
 
     def nodes(self) -> str:
-        return ""
+        return NODE.replace("State=IDLE", f"State={self.node}")
 
     def run(self, *command: str, timeout_s: float | None = None) -> str:
-        return ""
+        return command[-1]
 
 
 @pytest.fixture
@@ -87,6 +90,23 @@ def test_what_has_left_word_or_never_began_has_ended(scripted: tuple[SlurmExecut
     commands.states = None
     (epoch_dir / "claim" / "job").unlink()
     assert reason(look(executor)) == "runner_lost"
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "NODE_FAIL", None])
+def test_a_first_runner_that_has_ended_does_not_speak_for_one_on_a_lost_node(
+    scripted: tuple[SlurmExecutor, Scripted, Path], state: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, commands, epoch_dir = scripted
+    (epoch_dir / "exit.json").write_text(json.dumps({"run_id": "r", "epoch": 1, "reason": "stopped", "step": 7}))
+    (epoch_dir / "node-gpu1").mkdir()
+    commands.states, commands.node = state, "DOWN*"
+    assert look(executor).kind == "alive"
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 46.0)
+    assert look(executor).kind == ("alive" if state == "RUNNING" else "exited")
+    monkeypatch.setattr(time, "time", real)
+    (epoch_dir / "node-gpu1" / "ended").touch()
+    assert reason(look(executor)) == "stopped"
 
 
 @pytest.fixture(scope="module")

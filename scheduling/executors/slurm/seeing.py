@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.spec import ENDED_FILE
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.layout import checked_name, read_object
@@ -74,6 +75,12 @@ def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
         if found := [job for job in jobs if job.job_id == claimed]:
             return found[0]
     return max(jobs, key=lambda job: job.job_id, default=None)
+
+
+def silent(epoch_dir: Path) -> set[str]:
+    """Nodes beside the first whose runner has not said that nothing of the run is left there."""
+    found = {own for own in epoch_dir.glob("node-*") if not (own / ENDED_FILE).exists()}
+    return {own.name.removeprefix("node-") for own in found}
 
 
 def look_afresh(directory: Path) -> None:
