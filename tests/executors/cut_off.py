@@ -31,6 +31,12 @@ OVERLAPS = """
     SELECT count(*) FROM jobs_hold one JOIN jobs_hold other
     ON one.accelerator_id = other.accelerator_id AND one.id < other.id AND one.during && other.during
 """
+#: Whether it is the first node that a gang loses, and how.
+OF_A_GANG = pytest.mark.parametrize(
+    ("first", "loss"),
+    [(False, Loss.ALL), (True, Loss.ALL), (False, Loss.FROM_NODE), (True, Loss.TO_NODE)],
+    ids=lambda value: value.value if isinstance(value, Loss) else "the first" if value else "another",
+)
 WITH_CHECKPOINT = "SELECT 1 FROM jobs_run WHERE checkpoint_step > 0"
 HOLDS_OF_NODES = """
     SELECT n.name, extract(epoch FROM max(coalesce(upper(h.during), 'infinity')))::float FROM jobs_hold h
@@ -129,39 +135,46 @@ def check_going_on_elsewhere(
 
 
 def check_a_gang_going_on(
-    portal: LivePortal, links: NodeNetworks, loss: Loss, kind: str, bring_back: Callable[[str], None]
+    portal: LivePortal, links: NodeNetworks, loss: Loss, kind: str, bring_back: Callable[[str], None], *, first: bool
 ) -> None:
-    """Two nodes with two GPUs each, all of which a job trains on; the second, without rank 0, is cut off."""
+    """Two nodes with two GPUs each, on all of which a job trains; `first`: the one with rank 0 is cut off, which speaks
+    for the run, else the other."""
+    with portal.api() as api:  # by default nobody is stopped for as little as the last GPUs bring here
+        api.put("policy", json={"name": "f_scheduling", "parameters": {"min_gain": 0.01}}).raise_for_status()
     pace = {kind: [0.4, 0.7, 1.0, 1.2]}
     job = GENTLE | {"total_steps": 1_000_000, "throughput": pace, "gpus": {"min": 2, "max": 4}}
     number = portal.submit(**job)["number"]
     portal.wait_for("a checkpoint", lambda: portal.rows(WITH_CHECKPOINT), FIRST_STEPS_S)
     portal.wait_for("all four GPUs", lambda: _gpus(portal, number) == 4 and _trains_now(portal, number), FIRST_STEPS_S)
-    [first] = _launches(portal)
-    lead, node = sorted(links.nodes)
-    links.cut(node, loss)
-    cut_at = time.time()
-    portal.wait_for("its runners to stop", lambda: not first.processes(), 2 * LEASE_S + 120)
-    gone_at = time.time()
-    portal.wait_for("the loss of the node", lambda: _nodes(portal)[node], 120)
+    [before] = _launches(portal)
+    [follower] = [path.name.removeprefix("node-") for path in before.place.glob("node-*")]
+    [lead] = links.nodes.keys() - {follower}
+    lost, kept = (lead, follower) if first else (follower, lead)
+    links.cut(lost, loss)
+    cut_at = seen_at = time.time()
+    while before.processes():
+        seen_at = time.time()
+        assert seen_at < cut_at + 2 * LEASE_S + 120
+        time.sleep(0.2)
+    portal.wait_for("the loss of the node", lambda: _nodes(portal)[lost], 120)
     lost_at = time.time()
-    portal.wait_for("steps on the other node", lambda: _later(portal, first), 300)
-    [second] = _later(portal, first)
-    resumed_at = second.lines("step")[0]["t"]
-    after_s = {"stopped": gone_at, "node given up": lost_at, "went on": resumed_at}
+    portal.wait_for("steps on the other node", lambda: _later(portal, before), 300)
+    [after] = _later(portal, before)
+    resumed_at = after.lines("step")[0]["t"]
+    after_s = {"stopped": seen_at, "node given up": lost_at, "went on": resumed_at}
     print(loss.value, {what: round(at - cut_at, 1) for what, at in after_s.items()}, "s after the cut")
 
     assert resumed_at - max(cut_at + LEASE_S, lost_at) < RESUMES_WITHIN_S
-    assert second.lines("step")[0]["step"] == first.lines("checkpoint")[-1]["step"] + 1
+    assert after.lines("step")[0]["step"] == before.lines("checkpoint")[-1]["step"] + 1
     assert _gpus(portal, number) == 2
     assert portal.rows(OVERLAPS) == [(0,)]
     held_until = dict(portal.rows(HOLDS_OF_NODES))
-    assert held_until[lead] == float("inf")
-    assert held_until[node] < second.lines("step")[0]["t"]
-    links.mend(node)
-    bring_back(node)
+    assert held_until[kept] == float("inf")
+    assert seen_at < held_until[lost] < resumed_at
+    links.mend(lost)
+    bring_back(lost)
     portal.wait_for("the node", lambda: not any(_nodes(portal).values()), 120)
-    another = portal.submit(total_steps=30, gpus={"min": 2, "max": 2})["number"]  # the lead's are taken
+    another = portal.submit(total_steps=30, gpus={"min": 2, "max": 2})["number"]  # the others are taken
     portal.wait_state(another, "succeeded", timeout_s=FIRST_STEPS_S)
     assert portal.rows(OVERLAPS) == [(0,)]
 

@@ -8,6 +8,7 @@ import pytest
 
 from scripts.networks import Loss, Network, NodeNetworks
 from tests.executors.cut_off import (
+    OF_A_GANG,
     check_a_gang_going_on,
     check_going_on_elsewhere,
     check_steering_on_a_slow_link,
@@ -56,8 +57,11 @@ def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
     check_going_on_elsewhere(portal, links, loss, "a100", comes_back_by_itself)
 
 
-def test_a_gang_goes_on_without_the_node_that_was_cut_off(portal: LivePortal, links: NodeNetworks) -> None:
-    check_a_gang_going_on(portal, links, Loss.ALL, "a100", comes_back_by_itself)
+@OF_A_GANG
+def test_a_gang_goes_on_without_the_node_that_was_cut_off(
+    portal: LivePortal, links: NodeNetworks, loss: Loss, first: bool
+) -> None:
+    check_a_gang_going_on(portal, links, loss, "a100", comes_back_by_itself, first=first)
 
 
 def comes_back_by_itself(node: str) -> None:

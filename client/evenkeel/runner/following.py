@@ -63,7 +63,8 @@ class FollowingRunner:
 
     def run(self) -> None:
         self._follow()
-        (self._own / ENDED_FILE).touch(mode=0o600)
+        if not descendants(os.getpid()):
+            (self._own / ENDED_FILE).touch(mode=0o600)
 
     def _follow(self) -> None:
         self._channel = self._join()

@@ -26,7 +26,7 @@ from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.seeing import Notes, Seen, as_executor_error, decisive, look_afresh
+from scheduling.executors.slurm.seeing import Notes, Seen, as_executor_error, decisive, look_afresh, silent
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ class SlurmExecutor(SiteSoftware):
             if live:
                 self._commands.cancel([job.job_id for job in live])
                 self._await_end(run_id, epoch, GONE_S)
+            self._observe_one(run_id, epoch, self._see())  # how it ended is kept before Slurm forgets it
 
     def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
         if not known:
@@ -246,7 +247,7 @@ class SlurmExecutor(SiteSoftware):
         look_afresh(epoch_dir)
         job = decisive(mine or self._commands.past_jobs(launching.job_name(run_id, epoch)) or (), epoch_dir)
         left = facts.read_exit(epoch_dir)
-        if left is None and job is not None and self._may_run_on(job, epoch_dir, now):
+        if self._may_run_on(record, epoch, job, left, now):
             return Fact(run_id, epoch, "alive", now)
         ended = left or self._leave_exit(record, epoch, epoch_dir, job)
         if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
@@ -270,24 +271,30 @@ class SlurmExecutor(SiteSoftware):
                 (self._layout.epoch_dir(record, epoch) / "claim").mkdir(mode=0o700)
         return Fact(run_id, epoch, "absent", now)
 
-    def _may_run_on(self, job: SlurmJob, epoch_dir: Path, now: float) -> bool:
-        """Slurm has given the job up because a node does not answer: until its runner has left word, or its lease is
-        over for certain, it may go on there. Where it still sees the shared directory it is asked to stop."""
+    def _may_run_on(
+        self, record: RunRecord, epoch: int, job: SlurmJob | None, left: ExitInfo | None, now: float
+    ) -> bool:
+        """Slurm has given the job up because a node does not answer, or has forgotten it (`job` None) before we looked:
+        until its runners have left word, or its lease is over for certain, it may go on there. Without the first, which
+        has the lease, the others end by themselves. Who still sees the shared directory is asked to stop."""
+        epoch_dir = self._layout.epoch_dir(record, epoch)
         if not (epoch_dir / "claim" / "job").exists():
             return False
-        if not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
+        if left is not None and not ((others := silent(epoch_dir)) and others & self._gone()):
+            return False
+        if job is not None and not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
             return False
         (epoch_dir / "stop").touch(mode=0o600)
-        given_up_at = job.ended_at or now
-        return now < given_up_at + self._options.lease_s + END_OF_LEASE_S + self._options.skew_s
+        since = self._notes.unseen_since(record.run_id, epoch, (job and job.ended_at) or now)
+        lease_s = self._options.lease_s if left is None else 0.0
+        return now < since + lease_s + END_OF_LEASE_S + self._options.skew_s
 
     def _ended_out_of_sight(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
-        """On a node that does not answer, which Slurm takes for running until it gives the node up: the only runner of
-        the run has left word that all has ended."""
-        if facts.read_exit(epoch_dir) is None:  # first: it is a look at a file, the other a command
+        """On nodes some of which do not answer, so that Slurm takes it for running until it gives them up: the runner
+        of each has left word that all has ended there."""
+        if facts.read_exit(epoch_dir) is None or silent(epoch_dir):  # first: looks at files, the others are commands
             return False
-        gone = self._gone()
-        return all(job.over or job.nodes in gone for job in jobs)  # of one node the list is its name
+        return any(self._on_lost_node(job) for job in jobs)
 
     def _on_lost_node(self, job: SlurmJob) -> bool:
         listed = self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.spec import ENDED_FILE
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.layout import checked_name, read_object
@@ -17,7 +18,8 @@ from scheduling.executors.slurm.commands import SlurmJob
 
 
 class Notes:
-    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.killed`: that it shall be killed."""
+    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.killed`: that it shall be killed;
+    `<run>.<epoch>.unseen`: since when it may run where Slurm does not see it."""
 
     def __init__(self, own: Path) -> None:
         self._own = own
@@ -30,6 +32,15 @@ class Notes:
 
     def write(self, run_id: str, epoch: int, job_id: int) -> None:
         write_atomically(self._file(run_id, epoch), {"job_id": job_id, "at": time.time()})
+
+    def unseen_since(self, run_id: str, epoch: int, at: float) -> float:
+        """`at`, where nothing was noted before."""
+        file = self._own / f"{checked_name(run_id)}.{int(epoch)}.unseen"
+        noted = (read_object(file) or {}).get("at")
+        if isinstance(noted, int | float):
+            return float(noted)
+        write_atomically(file, {"at": at})
+        return at
 
     def forget(self, run_id: str, epoch: int) -> None:
         self._file(run_id, epoch).unlink(missing_ok=True)
@@ -64,6 +75,12 @@ def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
         if found := [job for job in jobs if job.job_id == claimed]:
             return found[0]
     return max(jobs, key=lambda job: job.job_id, default=None)
+
+
+def silent(epoch_dir: Path) -> set[str]:
+    """Nodes beside the first whose runner has not said that nothing of the run is left there."""
+    found = {own for own in epoch_dir.glob("node-*") if not (own / ENDED_FILE).exists()}
+    return {own.name.removeprefix("node-") for own in found}
 
 
 def look_afresh(directory: Path) -> None:

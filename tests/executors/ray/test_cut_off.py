@@ -10,6 +10,7 @@ import pytest
 from scripts.networks import Loss
 from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.cut_off import (
+    OF_A_GANG,
     check_a_gang_going_on,
     check_going_on_elsewhere,
     check_training_on_a_slow_link,
@@ -55,8 +56,11 @@ def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
     check_going_on_elsewhere(portal, apart.links, loss, "titan_xp", partial(start_anew, apart))
 
 
-def test_a_gang_goes_on_without_the_node_that_was_cut_off(portal: LivePortal, apart: RayCluster) -> None:
-    check_a_gang_going_on(portal, apart.links, Loss.ALL, "titan_xp", partial(start_anew, apart))
+@OF_A_GANG
+def test_a_gang_goes_on_without_the_node_that_was_cut_off(
+    portal: LivePortal, apart: RayCluster, loss: Loss, first: bool
+) -> None:
+    check_a_gang_going_on(portal, apart.links, loss, "titan_xp", partial(start_anew, apart), first=first)
 
 
 def start_anew(apart: RayCluster, node: str) -> None:
