@@ -76,6 +76,48 @@ class NodesContract(Requests):
         assert reason(fact) == "done", self.said(moved, fact)
         assert self.last_state(request)["sums"] == [6.0] * steps + [1.0] * 5
 
+    def test_it_grows_from_one_node_to_two_and_shrinks_back(
+        self, executor: Executor, request_for: Any, nodes: list[str]
+    ) -> None:
+        request = request_for(ADDING, "0.02", total_steps=10_000)
+        sums: list[float] = []
+        alone, across = {nodes[0]: (0,)}, {nodes[0]: (0, 1), nodes[1]: (0,)}
+        for epoch, placement, each in ((1, alone, 1.0), (2, across, 6.0), (3, alone, 1.0)):
+            launch = dataclasses.replace(request, epoch=epoch, placement=placement)
+            executor.launch(launch)
+            self.let_it_train(executor, launch, epoch)
+            executor.checkpoint_and_stop(request.run_id, epoch)
+            fact = ended(executor, request.run_id, epoch)
+            assert reason(fact) == "stopped", self.said(launch, fact)
+            assert fact.exit
+            assert fact.exit.message == ""
+            made = (fact.exit.step or 0) - len(sums)
+            assert made > 0
+            sums += [each] * made
+            assert self.last_state(request)["sums"] == sums
+
+    @pytest.mark.parametrize(
+        ("death", "reason_given", "exit_code", "signal"),
+        [("sys.exit(7)", "user_error", 7, None), ("os.kill(os.getpid(), 9)", "signal", None, 9)],
+    )
+    def test_the_end_of_a_worker_that_is_not_on_the_first_node_is_told(
+        self,
+        executor: Executor,
+        request_for: Any,
+        nodes: list[str],
+        death: str,
+        reason_given: str,
+        exit_code: int | None,
+        signal: int | None,
+    ) -> None:
+        program = f"import os, sys, time\nif os.environ['RANK'] == '1': {death}\ntime.sleep(600)"
+        request = request_for(program, placement={nodes[0]: (0,), nodes[1]: (0,)})
+        executor.launch(request)
+        fact = ended(executor, request.run_id)
+        assert fact.exit, self.said(request, fact)
+        assert (fact.exit.reason, fact.exit.exit_code, fact.exit.signal) == (reason_given, exit_code, signal)
+        assert "worker 1 " in fact.exit.message
+
     def test_ddp_on_two_nodes_computes_what_one_node_does(
         self, executor: Executor, request_for: Any, nodes: list[str]
     ) -> None:

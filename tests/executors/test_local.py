@@ -332,17 +332,6 @@ class TestLocalExecutor(OnLocal, SharingContract, DeathsContract, ChecksContract
 
     # Output
 
-    def test_every_byte_of_output_is_kept(self, executor: Executor, request_for: Any, place: Path) -> None:
-        program = (
-            "import os, sys\nfor i in range(20000): print('line', i, os.environ['RANK'])\nprint('end', file=sys.stderr)"
-        )
-        request = request_for(program, workers=2)
-        executor.launch(request)
-        assert reason(ended(executor, request.run_id)) == "done"
-        for rank in (0, 1):
-            expected = "".join(f"line {i} {rank}\n" for i in range(20000)) + "end\n"
-            assert log_of(place, request, rank) == expected
-
     def test_the_message_is_the_exception(self, executor: Executor, request_for: Any) -> None:
         request = request_for("raise ValueError('seven is odd')")
         executor.launch(request)

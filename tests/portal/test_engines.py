@@ -12,11 +12,12 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from portal import env
-from portal.engines import read_engine, read_slurm_options
+from portal.engines import read_engine, read_ray_options, read_slurm_options
 from portal.jobs import tasks
 from portal.jobs.models import Cluster, Node
 from portal.jobs.services import administration, drains
 from scheduling.executors.base import NO_SOFTWARE, AcceleratorInfo, Finding, NodeInfo, Software
+from scheduling.executors.ray.executor import RayExecutor
 from tests.portal.world import World
 
 NODE = NodeInfo("a", (AcceleratorInfo(0, "a100", "slurm-a-0", 0, False),), cpus=16, memory_mib=64_000)
@@ -147,3 +148,39 @@ def test_options_reach_the_executor(cluster: Cluster, settings: Any, tmp_path: P
     options: dict[str, Any] = read_slurm_options(tmp_path)
     settings.EVENKEEL_EXECUTOR, settings.EVENKEEL_EXECUTOR_OPTIONS = "slurm", {"slurm": options}
     assert tasks.executor_for(cluster).name == "slurm"
+
+
+@pytest.mark.django_db
+def test_the_way_to_ray_reaches_the_executor(
+    cluster: Cluster, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {
+        "EVENKEEL_RAY_ADDRESS": "10.0.0.1:6379",
+        "EVENKEEL_RAY_NAMESPACE": "east",
+        "EVENKEEL_RAY_NODE_ADDRESS": "10.0.0.7",
+        "EVENKEEL_RAY_TLS_CERT": "/etc/ray/cert.pem",
+        "EVENKEEL_RAY_TLS_KEY": "/etc/ray/key.pem",
+        "EVENKEEL_RAY_TLS_CA": "/etc/ray/ca.pem",
+        "EVENKEEL_RAY_TOKEN_FILE": "/etc/ray/token",
+    }
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    settings.EVENKEEL_EXECUTOR, settings.EVENKEEL_EXECUTOR_OPTIONS = "ray", {"ray": read_ray_options(tmp_path)}
+    executor = tasks.executor_for(cluster)
+    assert isinstance(executor, RayExecutor)
+    way = executor.connection
+    assert (way.address, way.namespace, way.node_address) == ("10.0.0.1:6379", "east", "10.0.0.7")
+    assert way.variables() == {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_SERVER_CERT": "/etc/ray/cert.pem",
+        "RAY_TLS_SERVER_KEY": "/etc/ray/key.pem",
+        "RAY_TLS_CA_CERT": "/etc/ray/ca.pem",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": "/etc/ray/token",
+    }
+
+
+def test_without_a_word_of_them_ray_has_neither_tls_nor_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENKEEL_RAY_ADDRESS", "10.0.0.1:6379")
+    way = RayExecutor(**read_ray_options(tmp_path)).connection
+    assert (way.namespace, way.variables()) == ("evenkeel", {})

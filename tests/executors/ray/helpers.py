@@ -22,7 +22,7 @@ torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 with evenkeel.training() as run:
-    state = run.load() or {"sums": [], "worlds": []}
+    state = run.load() or {"sums": []}
     run.init_process_group()
     wrapped = run.wrap(model)
     for step in run.steps():
@@ -34,7 +34,6 @@ with evenkeel.training() as run:
         if run.world_size > 1:
             dist.all_reduce(value)
         state["sums"].append(float(value))
-        state["worlds"].append(run.world_size)
         time.sleep(float(sys.argv[1]))
         run.save(state)
     print("weight", round(float(model.weight.detach().sum()), 5), flush=True)

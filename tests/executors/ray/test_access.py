@@ -7,7 +7,7 @@ import ipaddress
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from scheduling.executors.ray.examining import examine, of_node
 from scheduling.executors.ray.executor import RayExecutor
 from scheduling.executors.ray.link import Connection, Link
 from scripts.ray_cluster import HEAD, NodePlan, RayCluster
+from tests.executors.contract import ended, reason, requests_for
 
 ADDRESSES = (HEAD, "127.0.0.11", "127.0.0.1")
 
@@ -47,21 +48,43 @@ def guarded(place: Path) -> Iterator[RayCluster]:
         made.down()
 
 
-@pytest.mark.slow
-def test_tls_and_token_are_needed_and_given_by_files(guarded: RayCluster, place: Path) -> None:
+@pytest.fixture
+def entrance(guarded: RayCluster, place: Path) -> Iterator[Callable[..., RayExecutor]]:
+    """Makes executors, each with a connection of its own, that are told all that is needed, but for what is given."""
     cert, key, ca = (guarded.variables[name] for name in _TLS)
-    tls: dict[str, Any] = {"tls_cert": cert, "tls_key": key, "tls_ca": ca}
-    to = guarded.connection
+    known = {"tls_cert": cert, "tls_key": key, "tls_ca": ca, "token_file": guarded.variables["RAY_AUTH_TOKEN_PATH"]}
+    made: list[RayExecutor] = []
+
+    def enter(**changes: str) -> RayExecutor:
+        to, data = guarded.connection, place / f"data-{len(made)}"
+        made.append(RayExecutor(data, to.address, node_address=HEAD, emulated=True, **known | changes))  # type: ignore[arg-type]
+        return made[-1]
+
     with guarded.network.inside():
-        known = RayExecutor(
-            place / "a", to.address, node_address=HEAD, token_file=guarded.variables["RAY_AUTH_TOKEN_PATH"], **tls
-        )
-        assert [node.name for node in known.inventory()] == ["ray-1"]
-        known.disconnect()
-        stranger = RayExecutor(place / "b", to.address, node_address=HEAD, **tls)
+        yield enter
+        for executor in made:
+            executor.disconnect()
+
+
+@pytest.mark.slow
+def test_a_run_trains_to_its_end_behind_tls_and_token(entrance: Callable[..., RayExecutor], place: Path) -> None:
+    executor = entrance()
+    assert [node.name for node in executor.inventory()] == ["ray-1"]
+    request = requests_for(executor, place)()
+    executor.launch(request)
+    fact = ended(executor, request.run_id)
+    assert reason(fact) == "done"
+    assert fact.exit
+    assert (fact.exit.exit_code, fact.exit.step) == (0, 20)
+    for changes in ({"token_file": ""}, {"tls_cert": "", "tls_key": "", "tls_ca": ""}):
         with pytest.raises(ExecutorError):
-            stranger.inventory()
-        stranger.disconnect()
+            entrance(**changes).inventory()
+    another = place / "another"
+    another.mkdir()
+    cert, key, _ = _certificates(another)
+    with pytest.raises(ExecutorError):
+        entrance(tls_cert=cert, tls_key=key).inventory()  # nobody whom the cluster knows has signed it
+    assert [node.name for node in executor.inventory()] == ["ray-1"]
 
 
 _TLS = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")

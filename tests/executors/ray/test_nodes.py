@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 from functools import partial
@@ -10,19 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from scheduling.executors.base import LaunchRequest
 from scheduling.executors.ray.executor import RayExecutor
 from scripts.ray_cluster import RayCluster
 from tests.executors.contract import ended, reason, until
 from tests.executors.ray.helpers import (
-    TRAINING,
     Requests,
     alive,
     epoch_dir,
     message,
     over,
-    said_steps,
-    state_of,
     workers_of,
 )
 from tests.executors.ray.test_dying import say
@@ -30,26 +25,6 @@ from tests.executors.ray.test_dying import say
 pytestmark = pytest.mark.slow
 
 SLEEPER = "import os, time; print('rank', os.environ['RANK'], os.environ['LOCAL_RANK'], flush=True); time.sleep(600)"
-
-
-def test_it_grows_over_nodes_and_shrinks_to_one(
-    executor: RayExecutor, cluster: RayCluster, request_for: Requests
-) -> None:
-    pytest.importorskip("torch")
-    request, steps = request_for(TRAINING, "0.05", total_steps=100_000), [0]
-    for epoch, gpus in ((1, {"ray_1": 1}), (2, {"ray_1": 2, "ray_2": 1}), (3, {"ray_2": 1})):
-        executor.launch(dataclasses.replace(over(request, **gpus), epoch=epoch))
-        until(partial(_trains, cluster, request, epoch), "steps")
-        executor.checkpoint_and_stop(request.run_id, epoch)
-        fact = ended(executor, request.run_id, epoch)
-        assert (reason(fact), message(fact)) == ("stopped", "")
-        assert fact.exit
-        steps.append(fact.exit.step or 0)
-    worlds = state_of(cluster, request)["worlds"]
-    expected = [
-        world for world, begin, end in zip((1, 3, 1), steps, steps[1:], strict=False) for _ in range(end - begin)
-    ]
-    assert worlds == expected
 
 
 def test_ray_holds_the_planned_gpus_of_each_node(
@@ -98,10 +73,6 @@ def test_a_lost_node_ends_the_run_on_the_others(
         cluster.stop_node("ray-2")
         cluster.start_node("ray-2")
     until(lambda: len(executor.inventory()) == 2, "the node")
-
-
-def _trains(cluster: RayCluster, request: LaunchRequest, epoch: int) -> bool:
-    return said_steps(cluster, request, epoch) > 2
 
 
 def _host(cluster: RayCluster, node: str) -> int:
