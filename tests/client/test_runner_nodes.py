@@ -157,6 +157,16 @@ def test_whoever_is_left_of_the_runners_ends_its_workers(tmp_path: Path, portal:
     assert (tmp_path / "epoch" / "node-b" / "ended").exists() is (victim == 0)  # it says so when nothing is left there
 
 
+def test_a_stop_does_not_wait_for_ranks_on_a_node_that_is_lost(tmp_path: Path, portal: Portal) -> None:
+    with runners(tmp_path, portal, STUCK) as both:
+        until(lambda: portal.reports and portal.reports[-1]["step"])
+        (tmp_path / "epoch" / "stop").touch()
+        until(lambda: portal.reports[-1]["phase"] == "checkpointing")
+        both[1].kill()
+        assert both[0].wait(60) == 0
+    assert exit_of(tmp_path)["reason"] == "signal"
+
+
 def test_killing_on_request_reaches_every_node(tmp_path: Path, portal: Portal) -> None:
     with runners(tmp_path, portal, SLEEP) as both:
         until(lambda: all((tmp_path / f"up{rank}").exists() for rank in range(3)))

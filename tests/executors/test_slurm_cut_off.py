@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from scripts.networks import Loss, Network, NodeNetworks
+from scripts.slurm_cluster import SlurmCluster
 from tests.executors.cut_off import (
     OF_A_GANG,
     check_a_gang_going_on,
@@ -38,16 +42,21 @@ def links() -> Iterator[NodeNetworks]:
 
 
 @pytest.fixture
-def portal(links: NodeNetworks) -> Iterator[LivePortal]:
+def slurm(links: NodeNetworks) -> Iterator[SlurmCluster]:
     # It asks nodes three times in that time, so it gives a silent one up 50 to 75 s after it was cut off.
     with links.network.inside(), slurm_or_skipped(nodes=2, gpus=2, gives_node_up_s=75, links=links) as cluster:
-        settings = {
-            "EVENKEEL_EXECUTOR": "slurm",
-            "EVENKEEL_SLURM_CONF": str(cluster.conf),
-            "EVENKEEL_SLURM_EMULATED": "1",
-        }
-        with portal_over(links, **settings) as made:
-            yield made
+        yield cluster
+
+
+@pytest.fixture
+def portal(links: NodeNetworks, slurm: SlurmCluster) -> Iterator[LivePortal]:
+    settings = {
+        "EVENKEEL_EXECUTOR": "slurm",
+        "EVENKEEL_SLURM_CONF": str(slurm.conf),
+        "EVENKEEL_SLURM_EMULATED": "1",
+    }
+    with portal_over(links, **settings) as made:
+        yield made
 
 
 @pytest.mark.parametrize("loss", list(Loss), ids=lambda loss: loss.value)
@@ -59,13 +68,18 @@ def test_a_job_goes_on_elsewhere_once_its_cut_off_runner_has_stopped(
 
 @OF_A_GANG
 def test_a_gang_goes_on_without_the_node_that_was_cut_off(
-    portal: LivePortal, links: NodeNetworks, loss: Loss, first: bool
+    portal: LivePortal, links: NodeNetworks, slurm: SlurmCluster, loss: Loss, first: bool
 ) -> None:
-    check_a_gang_going_on(portal, links, loss, "a100", comes_back_by_itself, first=first)
+    check_a_gang_going_on(portal, links, loss, "a100", partial(registers_anew, slurm), first=first)
 
 
 def comes_back_by_itself(node: str) -> None:
     """slurmd has not noticed."""
+
+
+def registers_anew(slurm: SlurmCluster, node: str) -> None:
+    """Nothing there has anything to tell Slurm, which asks lost nodes seldom."""
+    os.kill(slurm.pid(f"slurmd.{node}"), signal.SIGHUP)
 
 
 def test_a_job_on_a_slow_link_trains_on(portal: LivePortal, links: NodeNetworks) -> None:

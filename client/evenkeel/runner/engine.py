@@ -324,6 +324,8 @@ class Runner:
             log.warning("worker %s is lost with its node", worker.rank)
             worker.end(signal.SIGKILL, sum(not other.running for other in self._workers))
             self._after_end_of(worker)
+        if workers and self._order is not None:  # the others may wait for them rather than leave
+            self._end_by(time.monotonic() + CHECKPOINT_GRACE_S[Order.TIME_LIMIT])
 
     def _after_end_of(self, worker: Worker) -> None:
         now = time.monotonic()
