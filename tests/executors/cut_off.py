@@ -146,7 +146,8 @@ def check_a_gang_going_on(
     number = portal.submit(**job)["number"]
     portal.wait_for("a checkpoint", lambda: portal.rows(WITH_CHECKPOINT), FIRST_STEPS_S)
     portal.wait_for("all four GPUs", lambda: _gpus(portal, number) == 4 and _trains_now(portal, number), FIRST_STEPS_S)
-    [before] = _launches(portal)
+    earlier = _launches(portal)  # the first may have begun on what there was then
+    before = max(earlier, key=lambda one: int(one.place.name))
     [follower] = [path.name.removeprefix("node-") for path in before.place.glob("node-*")]
     [lead] = links.nodes.keys() - {follower}
     lost, kept = (lead, follower) if first else (follower, lead)
@@ -158,8 +159,8 @@ def check_a_gang_going_on(
         time.sleep(0.2)
     portal.wait_for("the loss of the node", lambda: _nodes(portal)[lost], 120)
     lost_at = time.time()
-    portal.wait_for("steps on the other node", lambda: _later(portal, before), 300)
-    [after] = _later(portal, before)
+    portal.wait_for("steps on the other node", lambda: _later(portal, *earlier), 300)
+    [after] = _later(portal, *earlier)
     resumed_at = after.lines("step")[0]["t"]
     after_s = {"stopped": seen_at, "node given up": lost_at, "went on": resumed_at}
     print(loss.value, {what: round(at - cut_at, 1) for what, at in after_s.items()}, "s after the cut")
@@ -283,8 +284,8 @@ def _gpus(portal: LivePortal, number: int) -> int:
     return int(held["count"]) if held else 0
 
 
-def _later(portal: LivePortal, first: Launch) -> list[Launch]:
-    return [one for one in _launches(portal) if one != first and one.lines("step")]
+def _later(portal: LivePortal, *earlier: Launch) -> list[Launch]:
+    return [one for one in _launches(portal) if one not in earlier and one.lines("step")]
 
 
 def _nodes(portal: LivePortal) -> dict[str, bool]:
