@@ -89,8 +89,11 @@ class Launch:
         return dict(json.loads(record.read_text())) if record.exists() else {}
 
     def processes(self) -> list[int]:
-        """Runner and workers."""
+        """Runners and workers."""
         return [one.pid for one in psutil.process_iter() if _belongs(one, str(self.place))]
+
+    def workers(self) -> list[int]:
+        return [one.pid for one in psutil.process_iter() if _is_worker(one, str(self.place))]
 
 
 def check_going_on_elsewhere(
@@ -152,24 +155,26 @@ def check_a_gang_going_on(
     [lead] = links.nodes.keys() - {follower}
     lost, kept = (lead, follower) if first else (follower, lead)
     links.cut(lost, loss)
-    cut_at = seen_at = time.time()
-    while before.processes():
-        seen_at = time.time()
+    cut_at = seen_at = looked_at = time.time()
+    while before.workers():
+        seen_at = looked_at  # looking takes a while
         assert seen_at < cut_at + 2 * LEASE_S + 120
         time.sleep(0.2)
+        looked_at = time.time()
+    portal.wait_for("the end of its runners", lambda: not before.processes(), 60)
     portal.wait_for("the loss of the node", lambda: _nodes(portal)[lost], 120)
     lost_at = time.time()
     portal.wait_for("steps on the other node", lambda: _later(portal, *earlier), 300)
     [after] = _later(portal, *earlier)
     resumed_at = after.lines("step")[0]["t"]
-    after_s = {"stopped": seen_at, "node given up": lost_at, "went on": resumed_at}
+    held_until = dict(portal.rows(HOLDS_OF_NODES))
+    after_s = {"stopped": seen_at, "node given up": lost_at, "GPUs free": held_until[lost], "went on": resumed_at}
     print(loss.value, {what: round(at - cut_at, 1) for what, at in after_s.items()}, "s after the cut")
 
     assert resumed_at - max(cut_at + LEASE_S, lost_at) < RESUMES_WITHIN_S
     assert after.lines("step")[0]["step"] == before.lines("checkpoint")[-1]["step"] + 1
     assert _gpus(portal, number) == 2
     assert portal.rows(OVERLAPS) == [(0,)]
-    held_until = dict(portal.rows(HOLDS_OF_NODES))
     assert held_until[kept] == float("inf")
     assert seen_at < held_until[lost] < resumed_at
     links.mend(lost)
@@ -295,8 +300,16 @@ def _nodes(portal: LivePortal) -> dict[str, bool]:
 
 def _belongs(process: psutil.Process, place: str) -> bool:
     try:
+        runs_it = process.status() != psutil.STATUS_ZOMBIE and place in process.cmdline()
+    except psutil.Error:
+        return False
+    return runs_it or _is_worker(process, place)
+
+
+def _is_worker(process: psutil.Process, place: str) -> bool:
+    try:
         started = process.environ().get("EVENKEEL_SDK_DIR", "").startswith(f"{place}/")
-        return process.status() != psutil.STATUS_ZOMBIE and (started or place in process.cmdline())
+        return started and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
