@@ -1,27 +1,18 @@
 // @vitest-environment jsdom
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { Session } from "../../api/types";
-import { TestPage } from "../../testing/page";
+import { afterEach, expect, it, vi } from "vitest";
+import { DraftPage } from "../../testing/draft";
 import type { JobFile } from "../../lib/jobFile";
 import type { FieldError } from "./fields";
 import { LimitFields } from "./LimitFields";
-import { useDraft, type Draft } from "./useDraft";
 
 vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
 
-let page: TestPage;
-let draft: Draft;
-beforeEach(() => sessionStorage.clear());
+let page: DraftPage;
 afterEach(() => page.end());
 
-function Shown({ file, errors }: { file: JobFile; errors: FieldError[] }) {
-  draft = useDraft({ projects: [] } as unknown as Session, file);
-  return <LimitFields draft={draft} errors={errors} />;
-}
-
 async function show(file: JobFile, errors: FieldError[] = []) {
-  page = new TestPage(() => ({ body: { results: [] } }));
-  await page.show(<Shown file={file} errors={errors} />);
+  page = new DraftPage(LimitFields);
+  await page.showDraft(file, errors);
 }
 
 it("writes a repository into the job file, and takes the group away with the last of it", async () => {
@@ -30,16 +21,16 @@ it("writes a repository into the job file, and takes the group away with the las
   await page.fill("Branch, tag or commit", "v1.2");
   await page.fill("Directory in it", "train");
   await page.fill("Secret with its token", "GIT_TOKEN");
-  expect(draft.file.code).toEqual({ git: "https://example.org/team/code.git", ref: "v1.2", subdir: "train", token_secret: "GIT_TOKEN" });
+  expect(page.draft.file.code).toEqual({ git: "https://example.org/team/code.git", ref: "v1.2", subdir: "train", token_secret: "GIT_TOKEN" });
   for (const label of ["Git repository", "Branch, tag or commit", "Directory in it", "Secret with its token"]) await page.fill(label, "");
-  expect(draft.file.code).toBeUndefined();
+  expect(page.draft.file.code).toBeUndefined();
 });
 
 it("unfolds where something of it is wrong, and says what is wrong with the whole where it was begun", async () => {
   await show({ code: { git: "https://example.org/team/code.git" } }, [{ field: "code", message: "git and ref belong together" }]);
   expect(document.querySelector("details")?.open).toBe(true);
   expect(page.wrong("Git repository")).toBe("git and ref belong together");
-  await page.show(<Shown file={{ code: { path: "/shared" } }} errors={[{ field: "code", message: "not there" }, { field: "code.ref", message: "no such ref" }]} />);
+  await page.showDraft({ code: { path: "/shared" } }, [{ field: "code", message: "not there" }, { field: "code.ref", message: "no such ref" }]);
   expect(page.wrong("Branch, tag or commit")).toBe("no such ref");
 });
 

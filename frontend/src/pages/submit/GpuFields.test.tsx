@@ -1,30 +1,22 @@
 // @vitest-environment jsdom
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { Session } from "../../api/types";
-import { TestPage, type Sent } from "../../testing/page";
+import { afterEach, expect, it, vi } from "vitest";
+import { DraftPage } from "../../testing/draft";
+import type { Sent } from "../../testing/page";
 import type { JobFile } from "../../lib/jobFile";
 import type { FieldError } from "./fields";
 import { GpuFields } from "./GpuFields";
-import { useDraft, type Draft } from "./useDraft";
 
 vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
 
 const TYPES = [{ name: "k1", title: "K1", count: 4, memory_mib: 8192, price_per_gpu_hour: null, currency: "USD" }];
 const answers = (sent: Sent) => (sent.path.startsWith("accelerator-types") ? { body: TYPES } : undefined);
 
-let page: TestPage;
-let draft: Draft;
-beforeEach(() => sessionStorage.clear());
+let page: DraftPage;
 afterEach(() => page.end());
 
-function Shown({ file, errors }: { file: JobFile; errors: FieldError[] }) {
-  draft = useDraft({ projects: [] } as unknown as Session, file);
-  return <GpuFields draft={draft} errors={errors} />;
-}
-
 async function show(file: JobFile, errors: FieldError[] = []) {
-  page = new TestPage(answers);
-  await page.show(<Shown file={file} errors={errors} />);
+  page = new DraftPage(GpuFields, answers);
+  await page.showDraft(file, errors);
 }
 const pressed = () => [...document.querySelectorAll(".seg button[aria-pressed=true]")].map((one) => one.textContent);
 
@@ -32,12 +24,12 @@ it("asks for a part of one GPU instead of whole ones, and for whole ones again",
   await show({ gpus: { min: 1, max: 4, types: ["k1"] } });
   expect(pressed()).toEqual(["Whole GPUs"]);
   await page.press("Part of one GPU");
-  expect(draft.file.gpus).toEqual({ types: ["k1"], share: 0.5 });
+  expect(page.draft.file.gpus).toEqual({ types: ["k1"], share: 0.5 });
   await page.fill("Share of one GPU", "33");
   await page.fill("GPU memory", "6GiB");
-  expect(draft.file.gpus).toEqual({ types: ["k1"], share: 0.33, memory: "6GiB" });
+  expect(page.draft.file.gpus).toEqual({ types: ["k1"], share: 0.33, memory: "6GiB" });
   await page.press("Whole GPUs");
-  expect(draft.file.gpus).toEqual({ types: ["k1"] });
+  expect(page.draft.file.gpus).toEqual({ types: ["k1"] });
 });
 
 it("takes no share that is no part, and digits alone as MiB", async () => {
@@ -45,14 +37,14 @@ it("takes no share that is no part, and digits alone as MiB", async () => {
   await page.fill("Share of one GPU", "100");
   expect(page.wrong("Share of one GPU")).toBe("A whole number from 1 to 99.");
   await page.fill("GPU memory", "6144");
-  expect(draft.file.gpus).toEqual({ share: 0.5, memory: 6144 });
+  expect(page.draft.file.gpus).toEqual({ share: 0.5, memory: 6144 });
 });
 
 it("reads the shorthands of a file, and loses nothing of them by a change", async () => {
   await show({ gpus: 0.25 });
   expect([pressed(), page.field("Share of one GPU").value]).toEqual([["Part of one GPU"], "25"]);
   await page.fill("GPU memory", "2GiB");
-  expect(draft.file.gpus).toEqual({ share: 0.25, memory: "2GiB" });
+  expect(page.draft.file.gpus).toEqual({ share: 0.25, memory: "2GiB" });
   await page.end();
   await show({ gpus: 2 });
   expect([pressed(), page.text.includes("It runs on exactly 2.")]).toEqual([["Whole GPUs"], true]);

@@ -1,27 +1,18 @@
 // @vitest-environment jsdom
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { Session } from "../../api/types";
-import { TestPage } from "../../testing/page";
+import { afterEach, expect, it, vi } from "vitest";
+import { DraftPage } from "../../testing/draft";
 import type { JobFile } from "../../lib/jobFile";
 import type { FieldError } from "./fields";
 import { LimitFields } from "./LimitFields";
-import { useDraft, type Draft } from "./useDraft";
 
 vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
 
-let page: TestPage;
-let draft: Draft;
-beforeEach(() => sessionStorage.clear());
+let page: DraftPage;
 afterEach(() => page.end());
 
-function Shown({ file, errors }: { file: JobFile; errors: FieldError[] }) {
-  draft = useDraft({ projects: [] } as unknown as Session, file);
-  return <LimitFields draft={draft} errors={errors} />;
-}
-
 async function show(file: JobFile, errors: FieldError[] = []) {
-  page = new TestPage(() => ({ body: { results: [] } }));
-  await page.show(<Shown file={file} errors={errors} />);
+  page = new DraftPage(LimitFields);
+  await page.showDraft(file, errors);
 }
 const open = () => document.querySelector("details")?.open;
 
@@ -30,12 +21,12 @@ it("writes packages, modules and an image into the job file, and takes the group
   expect(open()).toBe(false);
   await page.fill("Packages, a line each", "einops==0.8.1\nrich");
   await page.fill("Modules", "cuda/12.4, nccl ");
-  expect(draft.file.environment).toEqual({ requirements: "einops==0.8.1\nrich", modules: ["cuda/12.4", "nccl"] });
+  expect(page.draft.file.environment).toEqual({ requirements: "einops==0.8.1\nrich", modules: ["cuda/12.4", "nccl"] });
   await page.fill("Packages, a line each", "");
   await page.fill("Modules", "");
-  expect(draft.file.environment).toBeUndefined();
+  expect(page.draft.file.environment).toBeUndefined();
   await page.fill("Image", "/shared/pytorch.sif");
-  expect(draft.file.environment).toEqual({ image: "/shared/pytorch.sif" });
+  expect(page.draft.file.environment).toEqual({ image: "/shared/pytorch.sif" });
 });
 
 it("shows what a job file says, and keeps what the form has no field for", async () => {
@@ -43,14 +34,14 @@ it("shows what a job file says, and keeps what the form has no field for", async
   const modules = document.querySelector<HTMLInputElement>("[name='environment.modules']");
   expect(modules?.value).toBe("gcc cuda/12.4");
   await page.fill("Modules", "gcc");
-  expect(draft.file.environment).toEqual({ modules: ["gcc"], digest: "ab" });
+  expect(page.draft.file.environment).toEqual({ modules: ["gcc"], digest: "ab" });
 });
 
 it("stays unfolded when the words are gone, and says at the image what is wrong with it and others", async () => {
   const both = { environment: { image: "/shared/pytorch.sif", modules: ["gcc"] } };
   await show(both, [{ field: "environment", message: "leave the modules out" }]);
   expect(page.wrong("Image")).toBe("leave the modules out");
-  await page.show(<Shown file={both} errors={[]} />);
+  await page.showDraft(both, []);
   expect(open()).toBe(true);
 });
 
