@@ -1,7 +1,8 @@
 """How long a launch takes, cold and warm, and what a checkpoint costs. Prints tables in Markdown.
 
 python benchmarks/bench_launch.py [--repeat 5] [--workers 1,2] [--sizes 1,64,256] [--executor local|ray|slurm]
-With `--executor slurm` (or `ray`) a throw-away cluster on this host beside the local executor's cold start, in turn.
+With `--executor slurm` (or `ray`) a throw-away cluster of two nodes on this host beside the local executor's cold
+start, in turn; the last rows are of a gang with one worker on each node.
 """
 
 from __future__ import annotations
@@ -55,20 +56,27 @@ def workplace() -> Iterator[Path]:
         yield Path(name)
 
 
-def request(executor: Executor, place: Path, workers: int) -> LaunchRequest:
+def request(executor: Executor, place: Path, workers: int, nodes: int = 1) -> LaunchRequest:
+    """With `workers` on each of the first `nodes`."""
+    placement = {node.name: tuple(range(workers)) for node in executor.inventory()[:nodes]}
     return LaunchRequest(
         job_id=uuid.uuid4().hex, job_number=1, run_id=uuid.uuid4().hex, epoch=1, project_key="bench",
         argv=("python", str(place / "program.py")), shell=False, workdir=None,
-        placement={executor.inventory()[0].name: tuple(range(workers))}, env={}, total_steps=10_000_000, batch_size=64,
+        placement=placement, env={}, total_steps=10_000_000, batch_size=64,
         checkpoint_every_steps=0, checkpoint_keep=2, max_duration_s=None, memory_mib=None, cpus=None,
         api_url="http://127.0.0.1:9", token="none", report_interval_s=5.0, pace_steps_per_s=20.0,
     )  # fmt: skip
 
 
-def one_launch(executor: Executor, place: Path, workers: int) -> tuple[float, float]:
-    """Seconds from the call of `launch` to the first step, and from the request to stop to the processes' end."""
-    wanted = request(executor, place, workers)
-    said = place / "data" / "jobs" / wanted.job_id / "runs" / wanted.run_id / "1" / "sdk" / "rank0.jsonl"
+def one_launch(executor: Executor, place: Path, workers: int, nodes: int = 1) -> tuple[float, float]:
+    wanted = request(executor, place, workers, nodes)
+    return course(executor, wanted, place / "data" / "jobs" / wanted.job_id / "runs" / wanted.run_id / "1")
+
+
+def course(executor: Executor, wanted: LaunchRequest, epoch_dir: Path) -> tuple[float, float]:
+    """Seconds from the call of `launch` to the first step, and from the request to stop until it is seen that nothing
+    of it is left: its GPUs are free."""
+    said = epoch_dir / "sdk" / "rank0.jsonl"
     begun_at = time.time()
     executor.launch(wanted)
     while not (said.exists() and '"step"' in said.read_text()):
@@ -115,7 +123,7 @@ def bench_ray(place: Path, workers: list[int], repeat: int) -> None:
     if importlib.util.find_spec("ray") is None:
         print("SKIPPED: Ray is not installed: pip install -r requirements-ray.lock")
         return
-    cluster = RayCluster([NodePlan("ray-1", "127.0.0.11", 8)])
+    cluster = RayCluster([NodePlan("ray-1", "127.0.0.11", 8), NodePlan("ray-2", "127.0.0.12", 8)])
     try:
         cluster.up()
         with cluster.network.inside():
@@ -132,8 +140,8 @@ def beside_local(engine: Executor, place: Path, workers: list[int], repeat: int)
     """The engine beside the local executor's cold start, in turn."""
     print("| executor | workers | launch to first step, s | stop to seen free, s |")
     print("|---|---|---|---|")
-    local = LocalExecutor(place / "local" / "data", "titan_xp:8", warm_start=False)
-    for count in workers:
+    local = LocalExecutor(place / "local" / "data", "a=titan_xp:8,b=titan_xp:8", warm_start=False)
+    for count, nodes in [*((count, 1) for count in workers), (1, 2)]:
         places: list[tuple[str, Executor, Path]] = [
             ("local, cold", local, place / "local"),
             (engine.name, engine, place / engine.name),
@@ -144,10 +152,10 @@ def beside_local(engine: Executor, place: Path, workers: list[int], repeat: int)
             (where / "program.py").write_text(PROGRAM)
         for _ in range(repeat):
             for name, executor, where in places:
-                found[name].append(one_launch(executor, where, count))
+                found[name].append(one_launch(executor, where, count, nodes))
         for name, measured in found.items():
             launch, stop = zip(*measured, strict=True)
-            print(f"| {name} | {count} | {spread(launch)} | {spread(stop)} |", flush=True)
+            print(f"| {name} | {count if nodes == 1 else '1 + 1'} | {spread(launch)} | {spread(stop)} |", flush=True)
 
 
 def bench_checkpoints(place: Path, sizes_mib: list[int], repeat: int) -> None:

@@ -84,10 +84,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How long a portal took to recover from what tests/flows/test_chaos.py killed."""
+    """How long a portal took to recover from what tests/flows/test_chaos.py killed, and what every executor takes for
+    the course of a launch."""
     done = [report for reports in terminalreporter.stats.values() for report in reports]
-    found = [value for report in done for name, value in getattr(report, "user_properties", ()) if name == "recovery"]
-    if found:
+    recorded = [pair for report in done for pair in getattr(report, "user_properties", ())]
+    if recoveries := [value for name, value in recorded if name == "recovery"]:
         terminalreporter.section("recovery")
-        for target, moment, seconds in found:
+        for target, moment, seconds in recoveries:
             terminalreporter.write_line(f"{target:16}{moment:32}{seconds:6.1f} s")
+    if courses := [value for name, value in recorded if name == "course"]:
+        terminalreporter.section("from launch to first step, from stop to free")
+        for executor, nodes, first_step_s, free_s in sorted(map(tuple, courses)):
+            where = "one node" if nodes == 1 else f"{nodes} nodes"
+            terminalreporter.write_line(f"{executor:8}{where:12}{first_step_s:6.1f} s{free_s:6.1f} s")

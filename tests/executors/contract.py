@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import bench_launch
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Executor, Fact, LaunchRequest
 
@@ -130,6 +131,12 @@ class Requests:
         """Where the logs of a launch lie, once there are any."""
         raise NotImplementedError
 
+    def take_its_time(self, executor: Executor, request: LaunchRequest, record_property: Any) -> None:
+        first_step_s, free_s = bench_launch.course(executor, request, self.epoch_dir(request))
+        assert first_step_s > 0
+        assert free_s > 0
+        record_property("course", (executor.name, len(request.placement), first_step_s, free_s))
+
 
 class ExecutorContract(Requests):
     """The course of one launch after another on one node."""
@@ -147,6 +154,12 @@ class ExecutorContract(Requests):
         assert fact.exit
         assert (fact.exit.exit_code, fact.exit.step) == (0, 20)
         assert (place / "starts").read_text().count("started") == 2
+
+    def test_how_long_a_launch_and_a_stop_take(
+        self, executor: Executor, request_for: Any, record_property: Any
+    ) -> None:
+        """The summary says; `bench_launch` compares."""
+        self.take_its_time(executor, request_for(bench_launch.PROGRAM, total_steps=10_000_000), record_property)
 
     def test_what_was_never_launched_is_absent(self, executor: Executor) -> None:
         facts = executor.observe([("1" * 32, 1), ("../../etc", 2)])

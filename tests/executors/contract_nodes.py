@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import bench_launch
 from scheduling.executors.base import Executor, Fact, LaunchRequest
 from tests.executors.contract import Requests, ended, reason
 
@@ -75,6 +76,13 @@ class NodesContract(Requests):
         fact = ended(executor, request.run_id, 2)
         assert reason(fact) == "done", self.said(moved, fact)
         assert self.last_state(request)["sums"] == [6.0] * steps + [1.0] * 5
+
+    def test_how_long_the_launch_and_the_stop_of_a_gang_take(
+        self, executor: Executor, request_for: Any, nodes: list[str], record_property: Any
+    ) -> None:
+        across = {nodes[0]: (0,), nodes[1]: (0,)}
+        request = request_for(bench_launch.PROGRAM, total_steps=10_000_000, placement=across)
+        self.take_its_time(executor, request, record_property)
 
     def test_it_grows_from_one_node_to_two_and_shrinks_back(
         self, executor: Executor, request_for: Any, nodes: list[str]
