@@ -40,6 +40,7 @@ class Site(Commands):
             "sbatch --version": "slurm-wlm 22.05.8\n",
             "scontrol --oneliner show node": self.nodes_text,
             "scontrol --oneliner show partition": "PartitionName=gpu State=UP",
+            "scontrol show config": "SlurmctldTimeout        = 120 sec\nSlurmdTimeout           = 300 sec\n",
             "sacct": json.dumps({"jobs": []}),
             "srun": "",
         }
@@ -134,6 +135,24 @@ def test_what_is_wrong_is_said_with_what_to_do(site: Site, subject: str, seen: s
     assert seen in found.seen
     assert fix in found.fix
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("config", "ok", "known", "words"),
+    [
+        ("SlurmdTimeout           = 300 sec\n", True, True, "silent for 300 s; leases last 600 s"),
+        ("SlurmdTimeout           = 900 sec\n", False, True, "silent for 900 s; leases last 600 s"),
+        ("SlurmdTimeout           = 0 sec\n", False, True, "never gives up"),
+        ("SlurmctldTimeout        = 0 sec\n", True, False, "not known"),
+        (ExecutorError("it does not answer", permanent=False), True, False, "it does not answer"),
+    ],
+)
+def test_a_slurm_that_gives_lost_nodes_up_after_the_lease_keeps_their_jobs_waiting(
+    tmp_path: Path, config: str | ExecutorError, ok: bool, known: bool, words: str
+) -> None:
+    found = findings(Site(answers={"scontrol show config": config}), tmp_path)["lost nodes"]
+    assert (found.ok, found.known) == (ok, known)
+    assert words in found.seen
 
 
 def test_a_site_without_accounting_or_sacct_has_less_to_go_by_and_is_not_wrong(tmp_path: Path) -> None:

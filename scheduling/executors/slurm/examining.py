@@ -93,6 +93,7 @@ def examine(commands: Commands, options: Options, shared: Path, api_url: str) ->
     yield _partition(commands, options)
     yield from _gres(nodes, options)
     yield _accounting(commands)
+    yield _lost_nodes(commands, options)
     if usable := [node for node in nodes if not node.gone and node.info.drain_reason is None]:
         yield from _probe(commands, options, usable[:MAX_NODES], shared, api_url)
 
@@ -175,6 +176,22 @@ def _accounting(commands: Commands) -> Finding:
         return Finding("accounting", True, seen, known=False)
     fix = "with slurmdbd the end of a job is known for longer than MinJobAge; without, its runner's own record counts"
     return Finding("accounting", True, "sacct answers" if kept else f"Slurm keeps no accounting: {fix}")
+
+
+def _lost_nodes(commands: Commands, options: Options) -> Finding:
+    try:
+        config = commands.run("scontrol", "show", "config")
+    except ExecutorError as error:
+        return Finding("lost nodes", True, f"not known: {error}", known=False)
+    told = re.search(r"^SlurmdTimeout\s*=\s*(\d+)", config, re.MULTILINE)
+    if told is None:
+        return Finding("lost nodes", True, "not known: Slurm's configuration names no SlurmdTimeout", known=False)
+    timeout_s, lease = int(told[1]), f"{options.lease_s:g} s"
+    seen = f"Slurm gives up a node that is silent for {timeout_s} s; leases last {lease}"
+    if not timeout_s:
+        seen = "Slurm never gives up a node that is silent, so its jobs go on nowhere else"
+    fix = f"set SlurmdTimeout in slurm.conf to at most {lease}, so that jobs leave lost nodes when their leases end"
+    return Finding("lost nodes", 0 < timeout_s <= options.lease_s, seen, fix)
 
 
 def _probe(
