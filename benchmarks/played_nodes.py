@@ -23,6 +23,7 @@ from evenkeel.runner.neighbours import GATHER_S, MOST, next_beat
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
+    NO_RENEWALS,
     AcceleratorInfo,
     ExitInfo,
     Fact,
@@ -32,6 +33,7 @@ from scheduling.executors.base import (
     NodeInfo,
     Preparation,
     Progress,
+    Renewals,
 )
 
 #: The types of the declared nodes, in turn, and the memory of their GPUs.
@@ -80,7 +82,7 @@ class PlayedNodes:
     def kill(self, run_id: str, epoch: int) -> None:
         self._ask({"do": "kill", "run": run_id, "epoch": epoch})
 
-    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
+    def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         now, answer = time.time(), self._ask({"do": "observe", "known": list(known)})
         return [
             Fact(run, epoch, kind, now, exit=ExitInfo(**ended) if ended else None)

@@ -127,12 +127,9 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
             now=timezone.now(),
             check_first=settings.EVENKEEL_NODE_CHECKS,
         )
-        known = list(
-            Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
-            .values_list("run_id", "epoch")
-            .distinct()
-        )
-        facts = executor.observe([(str(run_id), epoch) for run_id, epoch in known])
+        held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
+        known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch").distinct()}
+        facts = executor.observe(sorted(known), observation.renewals(cluster.pk))
         observation.record_alive([fact for fact in facts if _is_all_said(fact)])
         for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 
@@ -238,6 +239,10 @@ class Software:
 
 NO_SOFTWARE = Software()
 
+#: By (run, epoch).
+Renewals = Mapping[tuple[str, int], float]
+NO_RENEWALS: Renewals = MappingProxyType({})
+
 
 class Executor(Protocol):
     name: str
@@ -277,8 +282,9 @@ class Executor(Protocol):
     def kill(self, run_id: str, epoch: int) -> None:
         """End all processes now. `observe` reports `exited` or `absent` once they are gone."""
 
-    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
-        """One Fact for each known (run, epoch); never raises for a single run."""
+    def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
+        """One Fact for each known (run, epoch); never raises for a single run. `renewed_at`: POSIX seconds at which
+        the portal last took a report of it in, of those that train: nothing renewed its lease later."""
 
     def prepare(self, preparation: Preparation) -> Progress:
         """Begin it unless that was done before, and say how far it is; returns at once."""

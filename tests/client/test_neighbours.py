@@ -124,6 +124,22 @@ def test_each_obeys_what_it_was_told(portal: Portal, runs: list[Run]) -> None:
     assert [run.reporter.answered_at > before for run in runs] == [True, True, False, True]
 
 
+def test_a_lease_counts_from_before_the_portal_took_the_report_in(portal: Portal, runs: list[Run]) -> None:
+    """The portal counts from that moment, and frees GPUs by it."""
+    taken_at: list[float] = []
+
+    def slowly(report: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        taken_at.append(time.monotonic())
+        time.sleep(0.5)
+        return 200, answer(report)
+
+    portal.answer = slowly
+    before = time.monotonic()
+    beat(runs, 2)
+    assert len(taken_at) == 1
+    assert all(before < run.reporter.answered_at < taken_at[0] for run in runs)
+
+
 def test_what_is_not_taken_is_kept_and_sent_again(portal: Portal, runs: list[Run]) -> None:
     refused: dict[str, Any] = {"status": 503, "orders": None}
     portal.answer = lambda report: (200, answer(report, lambda one: refused))

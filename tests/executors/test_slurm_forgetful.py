@@ -85,6 +85,32 @@ def test_what_slurm_has_forgotten_holds_its_gpus_until_its_lease_is_over(
     assert reason(look(executor)) == "runner_lost"
 
 
+@pytest.mark.parametrize("renewed_s_ago", [LEASE_S + 44.0, LEASE_S + 46.0, -20.0])
+def test_a_lease_is_counted_from_the_last_report_that_the_portal_took(
+    scripted: tuple[SlurmExecutor, Scripted, Path], renewed_s_ago: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, commands, epoch_dir = scripted
+    real = time.time
+    now = real()
+    commands.states = "NODE_FAIL"
+
+    def kind() -> str:
+        [fact] = executor.observe([(RECORD.run_id, 1)], {(RECORD.run_id, 1): now - renewed_s_ago})
+        return fact.kind
+
+    monkeypatch.setattr(time, "time", lambda: now)
+    (epoch_dir / "node-gpu1").mkdir()  # of a second runner
+    assert kind() == ("exited" if renewed_s_ago == LEASE_S + 46.0 else "alive")
+    monkeypatch.setattr(time, "time", lambda: now + 2.0)
+    assert kind() == ("alive" if renewed_s_ago < 0 else "exited")
+    # Reports came after Slurm had given it up: not Slurm's word counts.
+    monkeypatch.setattr(time, "time", lambda: now + LEASE_S + 46.0)
+    assert kind() == ("alive" if renewed_s_ago < 0 else "exited")
+    monkeypatch.setattr(time, "time", lambda: now + LEASE_S + 66.0)
+    assert kind() == "exited"
+    assert look(executor).kind == "exited"  # nor is it doubted by whoever does not know of the report
+
+
 def test_what_has_left_word_or_never_began_has_ended(scripted: tuple[SlurmExecutor, Scripted, Path]) -> None:
     executor, commands, epoch_dir = scripted
     commands.states = None

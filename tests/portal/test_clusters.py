@@ -138,7 +138,7 @@ class Silent:
     def inventory(self) -> list[NodeInfo]:
         return []
 
-    def observe(self, known: Any) -> list[Any]:
+    def observe(self, known: Any, renewed_at: Any) -> list[Any]:
         return []
 
 

@@ -96,7 +96,7 @@ def test_nothing_is_ended_while_nobody_knows_what_runs(
                 raise ExecutorError("the nodes do not answer", permanent=False)
             return world.node_infos()
 
-        def observe(self, known: object) -> list[Any]:
+        def observe(self, known: object, renewed_at: object) -> list[Any]:
             return []
 
     monkeypatch.setattr(tasks, "executor_for", lambda name: Executor())

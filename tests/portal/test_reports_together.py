@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Event
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from portal.jobs.models import Job, JobEvent, MetricPoint, ResourceSeries, Run, RunActivity, ThroughputSample
 from portal.jobs.services import together
+from portal.jobs.services.observation import renewals
 from portal.jobs.services.reports import Orders, Report, StaleEpoch, record_report, record_reports
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -77,6 +78,29 @@ def test_what_is_said_together_is_what_is_said_alone() -> None:
     assert alone == also_alone == along == also_along
     assert alone[0][:3] == (State.RUNNING_PROTECTED, 60, 6)
     assert alone[3] == [(4, 1)]
+
+
+def test_a_lease_is_renewed_by_each_report_of_a_launch_that_trains(django_assert_num_queries: Any) -> None:
+    world = World(MANY)
+    first, second, silent = launched(world, 3)
+    cluster_id, began = first.job.cluster_id, timezone.now()
+
+    def renewed_s() -> dict[str, int]:
+        with django_assert_num_queries(1):
+            found = renewals(cluster_id)
+        return {run: round(at - began.timestamp()) for (run, epoch), at in found.items() if epoch == 1}
+
+    for run in (first, second):
+        record_report(run_id=run.pk, report=report(1, ready_at=None), now=began)
+    assert renewed_s() == {}, "what a launch fetches may take longer than any lease"
+    for run in (first, second):
+        record_report(run_id=run.pk, report=report(2), now=began)
+    later = began + timedelta(seconds=20)
+    record_report(run_id=first.pk, report=report(2), now=later)  # it did not hear our answer
+    assert renewed_s() == {str(first.pk): 20, str(second.pk): 0}
+    assert str(silent.pk) not in renewed_s()
+    Run.objects.filter(pk=first.pk).update(epoch=2, ready_at=None)
+    assert renewed_s() == {str(second.pk): 0}
 
 
 def test_a_report_more_costs_no_statement_more(django_assert_max_num_queries: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,10 @@ def test_a_backup_of_a_busy_portal_comes_up_elsewhere(data: Path) -> None:
         submitter.end()
         first.end()
     try:
+        began_at = time.time()
         _restore(second, saved)
+        heard = second.rows("SELECT extract(epoch FROM last_report_at) FROM jobs_run WHERE step > 0 AND attempt = 1")
+        assert max(float(at) for [at] in heard) > began_at, "leases may have been renewed since"
         for table in WRITTEN_ONCE:
             restored = rows(second, table)
             assert before[table].items() <= restored.items(), table

@@ -57,7 +57,7 @@ class Reporter:
         self._begun = self._failed_attempt = 0  # numbers of attempts to empty the spool
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._seq = max((int(path.stem) for path in self._spooled()), default=0)
-        self.answered_at = time.monotonic()
+        self._asked_at = self.answered_at = time.monotonic()  # answered_at: when what was answered last was sent
         self.interval_s: float | None = None  # what the portal asked for last
 
     def start(self) -> None:
@@ -122,6 +122,7 @@ class Reporter:
                     body = file.read()
             except OSError:
                 continue
+            self._asked_at = time.monotonic()
             together = len(paths) == 1 and int(path.stem) == self._on_beat
             if not (self._send_together(body) if together else self._settled(*self._post(body))):
                 return False
@@ -162,7 +163,7 @@ class Reporter:
         """True when the report shall not be sent again."""
         if status == 200:
             self._obey(answer)
-            self.answered_at = time.monotonic()
+            self.answered_at = self._asked_at  # the portal counts from when it took it in
             return True
         if status:
             log.warning("the portal answered %s to a report", status)

@@ -25,7 +25,7 @@ from portal.jobs.services.submission import end_assignments, end_processes, endi
 from portal.jobs.services.times import from_posix
 from portal.jobs.snapshots import job_profiles
 from scheduling.errors import InvalidTransition
-from scheduling.executors.base import ExitInfo, Fact
+from scheduling.executors.base import ExitInfo, Fact, Renewals
 from scheduling.lifecycle import LIVE, ON_OVERDUE, TIME_LIMIT_S, Event, State
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,14 @@ def record_alive(facts: Sequence[Fact]) -> None:
             closed[at[key]].append(pk)
     for moment, keys in closed.items():
         Command.objects.filter(pk__in=keys, closed_at=None).update(closed_at=from_posix(moment))
+
+
+def renewals(cluster_id: int) -> Renewals:
+    """When the last report of each launch that trains was taken in. Before it trains, nothing need be asked of us."""
+    trains = Run.objects.filter(job__cluster_id=cluster_id, state__in=LIVE, ready_at__isnull=False)
+    heard = trains.filter(last_report_seq__gte=0, last_report_at__isnull=False)
+    found = heard.values_list("pk", "epoch", "last_report_at")
+    return {(str(run_id), epoch): at.timestamp() for run_id, epoch, at in found if at is not None}
 
 
 def _heard_since(run: Run, fact: Fact) -> bool:

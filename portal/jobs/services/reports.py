@@ -173,7 +173,10 @@ class _Said:
 
 def _take(given: Sequence[_Said], now: datetime) -> None:
     """What is new in them: each step for all, in the order in which a single one's must be."""
-    said = [one for one in given if one.report.seq > one.run.last_report_seq and State(one.run.state) in LIVE]
+    live = [one for one in given if State(one.run.state) in LIVE]
+    said = [one for one in live if one.report.seq > one.run.last_report_seq]
+    if again := [one.run.pk for one in live if one.report.seq <= one.run.last_report_seq]:
+        Run.objects.filter(pk__in=again).update(last_report_at=now)  # our answer renews its lease all the same
     if not said:
         return
     _note_progress(said, now)

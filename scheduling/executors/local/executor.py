@@ -20,6 +20,7 @@ from evenkeel.store.offers import offers
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
+    NO_RENEWALS,
     NO_SOFTWARE,
     AcceleratorInfo,
     ExitInfo,
@@ -30,6 +31,7 @@ from scheduling.executors.base import (
     NodeInfo,
     Preparation,
     Progress,
+    Renewals,
     Software,
 )
 from scheduling.executors.local import facts, launching, preparing
@@ -191,7 +193,7 @@ class LocalExecutor(SiteSoftware):
             text = f"cannot give the files of job {job_id} to {project_key}: {error}"
             raise ExecutorError(text, permanent=False) from error
 
-    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
+    def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         processes = list(all_processes()) if known else []
         return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]
 

@@ -15,7 +15,18 @@ from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.spec import END_OF_LEASE_S
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import ExitInfo, Fact, Finding, LaunchRequest, NodeCheck, NodeInfo, Preparation, Progress
+from scheduling.executors.base import (
+    NO_RENEWALS,
+    ExitInfo,
+    Fact,
+    Finding,
+    LaunchRequest,
+    NodeCheck,
+    NodeInfo,
+    Preparation,
+    Progress,
+    Renewals,
+)
 from scheduling.executors.local import facts, preparing, storage
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.launching import make_job_dir, own_environment
@@ -26,7 +37,7 @@ from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.seeing import Notes, Seen, as_executor_error, decisive, look_afresh, silent
+from scheduling.executors.slurm.seeing import Notes, Seen, as_executor_error, close, decisive, look_afresh, silent
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +114,11 @@ class SlurmExecutor(SiteSoftware):
                 self._await_end(run_id, epoch, GONE_S)
             self._observe_one(run_id, epoch, self._see())  # how it ended is kept before Slurm forgets it
 
-    def observe(self, known: Sequence[tuple[str, int]]) -> Sequence[Fact]:
+    def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         if not known:
             return []
         seen = self._see()
-        return [self._observe_one(run_id, epoch, seen) for run_id, epoch in known]
+        return [self._observe_one(*launch, seen, renewed_at.get(launch)) for launch in known]
 
     def prepare(self, preparation: Preparation) -> Progress:
         return preparing.prepare(self._layout, OURS, preparation, own_environment())
@@ -221,13 +232,13 @@ class SlurmExecutor(SiteSoftware):
 
     # Looking
 
-    def _observe_one(self, run_id: str, epoch: int, seen: Seen) -> Fact:
+    def _observe_one(self, run_id: str, epoch: int, seen: Seen, renewed_at: float | None = None) -> Fact:
         now = time.time()
         try:
             record = self._layout.record(run_id)
             if record is None or not self._layout.begun(run_id, epoch):
                 return Fact(run_id, epoch, "absent", now)
-            return self._look(record, epoch, now, seen)
+            return self._look(record, epoch, now, seen, renewed_at)
         except (ExecutorError, OSError, ValueError) as error:
             # Not certain that they are gone: the GPUs stay held until a later look.
             if not isinstance(error, ExecutorError) or "cannot name" not in str(error):
@@ -235,7 +246,7 @@ class SlurmExecutor(SiteSoftware):
                 return Fact(run_id, epoch, "alive", now)
             return Fact(run_id, epoch, "absent", now)
 
-    def _look(self, record: RunRecord, epoch: int, now: float, seen: Seen) -> Fact:
+    def _look(self, record: RunRecord, epoch: int, now: float, seen: Seen, renewed_at: float | None) -> Fact:
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         mine = seen.of(run_id, epoch)
         if any(not job.over for job in mine) and not self._ended_out_of_sight(mine, epoch_dir):
@@ -247,8 +258,9 @@ class SlurmExecutor(SiteSoftware):
         look_afresh(epoch_dir)
         job = decisive(mine or self._commands.past_jobs(launching.job_name(run_id, epoch)) or (), epoch_dir)
         left = facts.read_exit(epoch_dir)
-        if self._may_run_on(record, epoch, job, left, now):
+        if self._may_run_on(record, epoch, job, left, renewed_at, now):
             return Fact(run_id, epoch, "alive", now)
+        close(epoch_dir)
         ended = left or self._leave_exit(record, epoch, epoch_dir, job)
         if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
             ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")
@@ -272,7 +284,13 @@ class SlurmExecutor(SiteSoftware):
         return Fact(run_id, epoch, "absent", now)
 
     def _may_run_on(
-        self, record: RunRecord, epoch: int, job: SlurmJob | None, left: ExitInfo | None, now: float
+        self,
+        record: RunRecord,
+        epoch: int,
+        job: SlurmJob | None,
+        left: ExitInfo | None,
+        renewed_at: float | None,
+        now: float,
     ) -> bool:
         """Slurm has given the job up because a node does not answer, or has forgotten it (`job` None) before we looked:
         until its runners have left word, or its lease is over for certain, it may go on there. Without the first, which
@@ -286,8 +304,11 @@ class SlurmExecutor(SiteSoftware):
             return False
         (epoch_dir / "stop").touch(mode=0o600)
         since = self._notes.unseen_since(record.run_id, epoch, (job and job.ended_at) or now)
-        lease_s = self._options.lease_s if left is None else 0.0
-        return now < since + lease_s + END_OF_LEASE_S + self._options.skew_s
+        if left is not None:
+            return now < since + END_OF_LEASE_S + self._options.skew_s
+        # Slurm's clock may differ from ours, by which its lease was renewed.
+        begun_at = since + self._options.skew_s if renewed_at is None else renewed_at
+        return now < begun_at + self._options.lease_s + END_OF_LEASE_S
 
     def _ended_out_of_sight(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
         """On nodes some of which do not answer, so that Slurm takes it for running until it gives them up: the runner

@@ -83,6 +83,13 @@ def silent(epoch_dir: Path) -> set[str]:
     return {own.name.removeprefix("node-") for own in found}
 
 
+def close(epoch_dir: Path) -> None:
+    """All has ended, whoever could not say so: whoever looks again finds that."""
+    for node in silent(epoch_dir):
+        with contextlib.suppress(OSError):
+            (epoch_dir / f"node-{node}" / ENDED_FILE).touch(mode=0o600)
+
+
 def look_afresh(directory: Path) -> None:
     """Shared file systems remember for a while that a file is not there, unless we change its directory."""
     with contextlib.suppress(OSError):

@@ -83,6 +83,20 @@ def test_without_a_word_gpus_are_held_until_the_lease_is_over(
     assert reason(fact) == "runner_lost"
 
 
+def test_reports_that_the_portal_took_later_renew_the_lease(
+    executor: RayExecutor, request_: LaunchRequest, ray: Scripted, tmp_path: Path
+) -> None:
+    ray.lose("a")
+    assert kind(executor, request_) == "alive"
+    launch, over_s = (request_.run_id, 1), LEASE_S + END_OF_LEASE_S
+    marks = tmp_path / "run" / "ray"
+    age(marks / f"{request_.run_id}.1.silent", over_s + 30)
+    age(marks / f"{request_.run_id}.1.lost", over_s + 30)
+    for ago_s, expected in ((over_s - 1, "alive"), (over_s + 1, "exited")):
+        [fact] = executor.observe([launch], {launch: time.time() - ago_s})
+        assert fact.kind == expected
+
+
 def test_an_answer_begins_the_silence_anew(
     executor: RayExecutor, request_: LaunchRequest, ray: Scripted, tmp_path: Path
 ) -> None:

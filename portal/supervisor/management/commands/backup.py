@@ -46,6 +46,10 @@ END $$
 """
 
 
+#: The file cannot know which leases were renewed after it was written.
+RENEW = "UPDATE public.jobs_run SET last_report_at = now() WHERE last_report_at IS NOT NULL AND ended_at IS NULL"
+
+
 class Command(BaseCommand):
     help = "Write the database into FILE while the portal runs (pg_dump's custom format)."
     requires_system_checks = ()
@@ -74,7 +78,8 @@ def _restore(file: str, env: dict[str, str]) -> None:
         fill = ["psql", "--no-psqlrc", "--quiet", "--output", os.devnull, "--set", "ON_ERROR_STOP=1"]
         application = application_role()
         separated = ["--command", separation(application)] if application else []
-        _run([*fill, "--single-transaction", "--command", EMPTY, "--file", script.name, *separated], quiet)
+        content = ["--command", EMPTY, "--file", script.name, "--command", RENEW]
+        _run([*fill, "--single-transaction", *content, *separated], quiet)
 
 
 def _run(command: list[str], env: dict[str, str]) -> None:
