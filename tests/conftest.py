@@ -87,7 +87,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How long a portal took to recover from what tests/flows/test_chaos.py killed, and what every executor takes for
     the course of a launch."""
     done = [report for reports in terminalreporter.stats.values() for report in reports]
-    recorded = [pair for report in done for pair in getattr(report, "user_properties", ())]
+    called = [report for report in done if getattr(report, "when", "") == "call"]
+    recorded = [pair for report in called for pair in report.user_properties]
     if recoveries := [value for name, value in recorded if name == "recovery"]:
         terminalreporter.section("recovery")
         for target, moment, seconds in recoveries:

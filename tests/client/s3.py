@@ -109,6 +109,9 @@ class S3:
 def s3_server() -> Iterator[S3]:
     for module in ("moto", "s3fs", "flask", "flask_cors"):
         pytest.importorskip(module, reason="pip install -r requirements-s3.lock -r requirements-s3-test.lock")
+    from fsspec.asyn import reset_lock
+
+    reset_lock()  # fsspec's thread stays in the network namespace in which it began
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -120,6 +123,7 @@ def s3_server() -> Iterator[S3]:
         made.files().mkdir(made.bucket)
         yield made
     finally:
+        reset_lock()
         door.close()
         server.kill()
         server.wait()

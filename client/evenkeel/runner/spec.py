@@ -79,6 +79,7 @@ class LaunchSpec:
     container_tool: str = ""
     container: Sequence[str] = ()  # what stands before the program's words then
     starts_cold: bool = False
+    node_name: str = ""  # of a run on one node, where the engine may name it otherwise than the machine does
     lease_s: float | None = None  # without the portal's answer for so long it checkpoints and stops; None: never
 
     @classmethod
@@ -110,7 +111,8 @@ class LaunchSpec:
     @property
     def node(self) -> str:
         """The name of the node that leads, as the engine gave it or the machine has it."""
-        return os.environ.get("EVENKEEL_NODE") or (self.nodes[0]["name"] if self.nodes else socket.gethostname())
+        named = self.nodes[0]["name"] if self.nodes else self.node_name
+        return os.environ.get("EVENKEEL_NODE") or named or socket.gethostname()
 
     def with_checkpoints_in(self, directory: Path) -> LaunchSpec:
         return self.with_variables({"EVENKEEL_CHECKPOINT_DIR": str(directory)})

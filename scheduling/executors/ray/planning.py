@@ -71,6 +71,7 @@ def _beyond_one_machine(
     return {
         "workers": places[0].gpus,
         "nodes": nodes if len(nodes) > 1 else [],
+        "node_name": places[0].name,
         "engine_picks_devices": not all(device.emulated for device in devices),
         "lease_s": lease_s,
     }
