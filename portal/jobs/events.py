@@ -27,7 +27,7 @@ def append(
     detail: dict[str, Any] | None = None,
 ) -> JobEvent:
     """One event row. Without a job it is for the whole cluster."""
-    event = JobEvent.objects.create(
+    event = JobEvent(
         kind=kind,
         text=text,
         at=at,
@@ -38,8 +38,14 @@ def append(
         to_state=to_state,
         detail=detail or {},
     )
-    transaction.on_commit(wakeups.publish)
+    store([event])
     return event
+
+
+def store(rows: Iterable[JobEvent]) -> None:
+    """In this order."""
+    JobEvent.objects.bulk_create(rows)
+    transaction.on_commit(wakeups.publish)
 
 
 def about(node: Node) -> dict[str, Any]:
@@ -54,8 +60,4 @@ def of_cluster(cluster: Cluster) -> Q:
 
 def append_all(*, kind: str, said: Iterable[tuple[Job, str]], at: datetime) -> None:
     """The same of many jobs, with a sentence for each."""
-    rows = [
-        JobEvent(kind=kind, text=text, at=at, job=job, run=job.run, project_id=job.project_id) for job, text in said
-    ]
-    JobEvent.objects.bulk_create(rows)
-    transaction.on_commit(wakeups.publish)
+    store(JobEvent(kind=kind, text=text, at=at, job=job, run=job.run, project_id=job.project_id) for job, text in said)

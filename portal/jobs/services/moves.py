@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
+from portal.database.rows import update_rows
 from portal.jobs import events
-from portal.jobs.models import Run
+from portal.jobs.models import JobEvent, Run
 from scheduling.lifecycle import HOLDING, TERMINAL, TRAINING, WAITING, Event, State, advance
 
 
@@ -40,6 +44,54 @@ def _accumulate(run: Run, left: State, at: datetime) -> dict[str, float]:
     return {"launching_s": run.launching_s + elapsed_s}
 
 
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A run takes an event. `columns` are further columns of the run to set with it; without a `why` the text is it."""
+
+    run: Run
+    event: Event
+    text: str
+    why: Why | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _columns(transition: Transition, at: datetime) -> dict[str, Any]:
+    """What it makes of the run's row. Raises InvalidTransition where the table has no edge."""
+    run, event = transition.run, transition.event
+    before = State(run.state)
+    after = advance(before, event)
+    values: dict[str, Any] = {"state": after, "state_since": at} | _accumulate(run, before, at)
+    values |= transition.columns
+    why = transition.why or Why(event.value, transition.text)
+    values |= {"reason_token": why.token, "reason_text": why.text}
+    if after in TERMINAL:
+        values |= {"ended_at": at, "protected_until": None}
+    elif after not in HOLDING:
+        values |= {"steps_per_s": None, "protected_until": None}
+    return values
+
+
+def _event(transition: Transition, after: State, at: datetime) -> JobEvent:
+    run = transition.run
+    return JobEvent(
+        kind=transition.event.value,
+        text=transition.text,
+        at=at,
+        job=run.job,
+        run=run,
+        project_id=run.job.project_id,
+        from_state=State(run.state),
+        to_state=after,
+        detail={**transition.detail, "epoch": run.epoch},
+    )
+
+
+def _take(run: Run, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(run, name, value)
+
+
 def move(
     run: Run,
     event: Event,
@@ -52,31 +104,48 @@ def move(
 ) -> State:
     """Take `event`: raises InvalidTransition where the table has no edge, StaleRun where the row moved on.
 
-    `columns` are further columns of the run to set in the same update. Without a `why` the event's text is it.
+    `columns` may be expressions, too.
     """
-    before = State(run.state)
-    after = advance(before, event)
-    values: dict[str, Any] = {"state": after, "state_since": at} | _accumulate(run, before, at) | columns
-    why = why or Why(event.value, text)
-    values |= {"reason_token": why.token, "reason_text": why.text}
-    if after in TERMINAL:
-        values |= {"ended_at": at, "protected_until": None}
-    elif after not in HOLDING:
-        values |= {"steps_per_s": None, "protected_until": None}
+    transition = Transition(run, event, text, why, detail or {}, columns)
+    values = _columns(transition, at)
+    after: State = values["state"]
     with transaction.atomic():
-        changed = Run.objects.filter(pk=run.pk, state=before, epoch=run.epoch).update(**values)
+        changed = Run.objects.filter(pk=run.pk, state=run.state, epoch=run.epoch).update(**values)
         if changed != 1:
-            raise StaleRun(f"run {run.pk} is no longer {before}")
-        for name, value in values.items():
-            setattr(run, name, value)
-        events.append(
-            kind=event.value,
-            job=run.job,
-            run=run,
-            from_state=before,
-            to_state=after,
-            text=text,
-            at=at,
-            detail=(detail or {}) | {"epoch": run.epoch},
-        )
+            raise StaleRun(f"run {run.pk} is no longer {run.state}")
+        events.store([_event(transition, after, at)])
+    _take(run, values)
     return after
+
+
+def move_all(transitions: Sequence[Transition], at: datetime) -> None:
+    """Each as by `move`, of different runs, in a few statements. Where one of them cannot, nothing is changed, here or
+    in the database."""
+    if not transitions:
+        return
+    values = {one.run.pk: _columns(one, at) for one in transitions}
+    with transaction.atomic():
+        _lock([one.run for one in transitions])
+        for rows in _alike(values):
+            update_rows(Run, rows)
+        events.store([_event(one, values[one.run.pk]["state"], at) for one in transitions])
+    for one in transitions:
+        _take(one.run, values[one.run.pk])
+
+
+def _lock(runs: Iterable[Run]) -> None:
+    """In one order, whoever else does so; keys are not changed."""
+    known = {run.pk: (run.state, run.epoch) for run in runs}
+    rows = Run.objects.select_for_update(no_key=True).filter(pk__in=known).order_by("pk")
+    found = {pk: (state, epoch) for pk, state, epoch in rows.values_list("pk", "state", "epoch")}
+    for pk, seen in known.items():
+        if found.get(pk) != seen:
+            raise StaleRun(f"run {pk} is no longer {seen[0]}")
+
+
+def _alike(values: Mapping[UUID, Mapping[str, Any]]) -> Iterable[dict[UUID, Mapping[str, Any]]]:
+    """By which columns they set: a statement sets the same ones in all of its rows."""
+    groups: dict[tuple[str, ...], dict[UUID, Mapping[str, Any]]] = defaultdict(dict)
+    for pk, columns in values.items():
+        groups[tuple(columns)][pk] = columns
+    return groups.values()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,19 +16,22 @@ from django.db.models import Exists, F, OuterRef, Q
 from psycopg2.extras import DateTimeTZRange
 
 from portal import logs
+from portal.database.rows import update_rows
 from portal.jobs import events
 from portal.jobs.gang_words import gang_words
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.posix import moment
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.displacing import note_displacements
-from portal.jobs.services.moves import StaleRun, Why, kept_why, move
-from portal.jobs.services.submission import end_assignments, end_processes
+from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move_all
+from portal.jobs.services.submission import end_assignments_of, end_processes_of
 from scheduling.domain import Gang, Move, Plan
 from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import QUEUED, Event, State
 
 logger = logging.getLogger(__name__)
+#: So many moves, or launches, are written together.
+BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,10 @@ def commit_plan(
         # Whoever gives GPUs up goes first, so that their assignments have ended when others take them.
         ordered = sorted(plan.moves, key=lambda m: (m.before is None, m.kind == "start"))
         taken = _end_given_up(ordered, seen, now)
-        applied = [m for m in ordered if m.job_id in taken and _apply(taken[m.job_id], m, now)]
+        current = [m for m in ordered if m.job_id in taken]
+        applied: list[Move] = []
+        for start in range(0, len(current), BATCH):
+            applied += _apply(current[start : start + BATCH], taken, now)
         note_displacements(cluster_id, applied, taken, now)
         _store_reasons(plan, seen, {m.job_id for m in applied})
     return applied
@@ -77,40 +85,50 @@ def _end_given_up(moves: list[Move], seen: Mapping[str, Seen], now: datetime) ->
         for run in locked
         if run.job_id in jobs and seen[str(run.job_id)] == Seen(run.pk, State(run.state), run.epoch, jobs[run.job_id])
     }
-    for m in moves:
-        if m.job_id in taken and m.before is not None:
-            end_assignments(taken[m.job_id], now)
+    end_assignments_of([taken[m.job_id] for m in moves if m.job_id in taken and m.before is not None], now)
     return taken
 
 
-def _apply(run: Run, plan_move: Move, now: datetime) -> bool:
-    """One move in a savepoint: a conflict (a GPU that is still somebody's) leaves the run as it was."""
+def _apply(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> list[Move]:
+    """Those that were applied: all in one savepoint or, where there is a conflict (a GPU that is still somebody's),
+    each half in its own, so that who has the conflict is left as it was, and nobody else."""
     try:
         with transaction.atomic():
-            if plan_move.kind == "start":
-                _start(run, plan_move, now)
-            elif plan_move.kind == "preempt" and plan_move.reason.detail.get("mode") == "cancel":
-                _cancel(run, plan_move, now)
-            else:
-                _reallocate(run, plan_move, now)
+            _write(moves, taken, now)
     except (IntegrityError, InvalidTransition, StaleRun) as error:
+        if half := len(moves) // 2:
+            return [*_apply(moves[:half], taken, now), *_apply(moves[half:], taken, now)]
+        run = taken[moves[0].job_id]
         logger.info("move of run %s not applied: %s", run.pk, error, extra=logs.of_run(run))
-        if plan_move.before is not None:
+        if moves[0].before is not None:
             _restore_assignments(run, now)
-        return False
-    return True
+        return []
+    return list(moves)
+
+
+def _write(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> None:
+    """The run objects change last, when nothing can be refused any more."""
+    _assign([(taken[m.job_id], gpu) for m in moves if not _cancels(m) for gpu in m.gpu_ids], now)
+    transitions = [t for m in moves if (t := _transition(taken[m.job_id], m))]
+    stop = partial(Command, verb=Command.Verb.CHECKPOINT_AND_STOP, next_attempt_at=now)
+    stops = [stop(run=t.run, epoch=t.run.epoch) for t in transitions if t.event is Event.REALLOCATED]
+    Command.objects.bulk_create(stops, ignore_conflicts=True)
+    end_processes_of([t.run for t in transitions if t.event is Event.CANCEL], now)
+    move_all(transitions, now)
 
 
 def _restore_assignments(run: Run, now: datetime) -> None:
     """The run goes on where it is: its holds say where that is."""
     held = Hold.objects.filter(run=run, during__upper_inf=True)
-    _assign(run, list(held.values_list("accelerator_id", flat=True)), run.epoch, now)
+    _assign([(run, gpu) for gpu in held.values_list("accelerator_id", flat=True)], now, later=0)
 
 
-def _assign(run: Run, gpu_ids: Iterable[int], epoch: int, now: datetime) -> None:
+def _assign(pairs: Iterable[tuple[Run, int]], now: datetime, *, later: int = 1) -> None:
+    """GPUs to runs, for the launch so many after their present one."""
     during = DateTimeTZRange(now, None)
     Assignment.objects.bulk_create(
-        [Assignment(run=run, accelerator_id=gpu, epoch=epoch, during=during, **_taken(run.job)) for gpu in gpu_ids]
+        Assignment(run=run, accelerator_id=gpu, epoch=run.epoch + later, during=during, **_taken(run.job))
+        for run, gpu in pairs
     )
 
 
@@ -124,41 +142,29 @@ def describe(job: Job, gang: Gang | None) -> str:
     return gang_words(gang.count, gang.type, job.gpu_share_percent) if gang else "no GPUs"
 
 
-def _start(run: Run, m: Move, now: datetime) -> None:
-    _assign(run, m.gpu_ids, run.epoch + 1, now)
-    text = f"#{run.job.number} {run.job.name} gets {describe(run.job, m.gang)}"
-    move(run, Event.ASSIGNED, at=now, text=text, why=Why(m.reason.token, m.reason.text), detail=_detail(m))
-
-
-def _reallocate(run: Run, m: Move, now: datetime) -> None:
-    detail = _detail(m)
-    if m.gpu_ids:
-        _assign(run, m.gpu_ids, run.epoch + 1, now)
-        text = (
-            f"#{run.job.number} {run.job.name} goes from {describe(run.job, m.before)} to {describe(run.job, m.gang)}"
-        )
-    else:
-        text = f"#{run.job.number} {run.job.name} gives up {describe(run.job, m.before)}"
-    why = Why(m.reason.token, m.reason.text)
-    if State(run.state) is State.STANDBY:
-        # Nothing was started yet: only the plan changes.
-        if not m.gpu_ids:
-            move(run, Event.UNASSIGNED, at=now, text=text, why=why, detail=detail)
-        return
-    move(
-        run, Event.REALLOCATED, at=now, text=text, why=why, detail=detail, rescales=F("rescales") + int(bool(m.gpu_ids))
-    )
-    run.refresh_from_db(fields=["rescales"])
-    Command.objects.get_or_create(
-        run=run, epoch=run.epoch, verb=Command.Verb.CHECKPOINT_AND_STOP, defaults={"next_attempt_at": now}
-    )
-
-
-def _cancel(run: Run, m: Move, now: datetime) -> None:
+def _cancels(m: Move) -> bool:
     """Put out for good; its assignments have been ended."""
-    text = f"#{run.job.number} {run.job.name} cancelled: {m.reason.text}"
-    move(run, Event.CANCEL, at=now, text=text, why=Why(m.reason.token, m.reason.text), detail=_detail(m))
-    end_processes(run, now)
+    return m.kind == "preempt" and m.reason.detail.get("mode") == "cancel"
+
+
+def _transition(run: Run, m: Move) -> Transition | None:
+    """None: nothing was started yet, and only the plan changes."""
+    name, columns = f"#{run.job.number} {run.job.name}", {}
+    if m.kind == "start":
+        event, text = Event.ASSIGNED, f"{name} gets {describe(run.job, m.gang)}"
+    elif _cancels(m):
+        event, text = Event.CANCEL, f"{name} cancelled: {m.reason.text}"
+    else:
+        text = f"{name} gives up {describe(run.job, m.before)}"
+        if m.gpu_ids:
+            text = f"{name} goes from {describe(run.job, m.before)} to {describe(run.job, m.gang)}"
+        if State(run.state) is not State.STANDBY:
+            event, columns = Event.REALLOCATED, {"rescales": run.rescales + int(bool(m.gpu_ids))}
+        elif m.gpu_ids:
+            return None
+        else:
+            event = Event.UNASSIGNED
+    return Transition(run, event, text, Why(m.reason.token, m.reason.text), _detail(m), columns)
 
 
 def _detail(m: Move) -> dict[str, Any]:
@@ -178,13 +184,10 @@ def _store_reasons(plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> Non
         reason = plan.reasons[str(job_id)]
         text = hold_text or reason.text if reason.token == "HELD" else reason.text  # who holds it
         if old != [reason.token, text, dict(reason.detail)]:
-            news[pk] = (reason.token, text, dict(reason.detail))
+            news[pk] = {"reason_token": reason.token, "reason_text": text, "reason_detail": dict(reason.detail)}
     # A run that ended meanwhile keeps the reason it ended with.
-    changed = list(runs.select_for_update(of=("self",)).filter(pk__in=news)) if news else []
-    for run in changed:
-        run.reason_token, run.reason_text, run.reason_detail = news[run.pk]
-    if changed:
-        Run.objects.bulk_update(changed, ["reason_token", "reason_text", "reason_detail"], batch_size=500)
+    changed = runs.select_for_update().filter(pk__in=news).values_list("pk", flat=True) if news else []
+    update_rows(Run, {pk: news[pk] for pk in changed})
 
 
 def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
@@ -199,44 +202,68 @@ def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
         .filter(Exists(planned))
         .exclude(Exists(blocked))
     )
-    return [run for run in ready.select_related("job") if _launch(run, now)]
+    runs = list(ready.select_related("job").only("epoch", "job__number"))
+    return [run for start in range(0, len(runs), BATCH) for run in _launch(runs[start : start + BATCH], now)]
 
 
-def _launch(run: Run, now: datetime) -> bool:
-    gpus = list(
-        Accelerator.objects.filter(assignments__run=run, assignments__during__upper_inf=True).select_related("node")
-    )
-    if not gpus:
-        return False  # cancelled since
-    gang, during = Gang(gpus[0].node.accelerator_type, len(gpus)), DateTimeTZRange(now, None)
+def _launch(ready: Sequence[Run], now: datetime) -> list[Run]:
+    """Those that were started: in one transaction or, where there is a conflict, each half in its own."""
     try:
         with transaction.atomic():
-            started = {} if run.first_started_at else {"first_started_at": now}
-            move(
-                run,
-                Event.GPUS_FREE,
-                at=now,
-                text=f"#{run.job.number} {run.job.name} starts on {describe(run.job, gang)}",
-                why=kept_why(run),
-                detail={"gpus": [{"node": g.node.name, "index": g.index} for g in gpus]},
-                emulated=any(g.node.emulated for g in gpus),
-                last_report_seq=-1,
-                fetching="",
-                ready_at=None,
-                pace_missed=False,
-                launched_steps=run.job.total_steps,
-                **started,
-            )
-            Run.objects.filter(pk=run.pk).update(epoch=F("epoch") + 1)
-            run.epoch += 1
-            Hold.objects.bulk_create(
-                [Hold(run=run, accelerator=gpu, epoch=run.epoch, during=during, **_taken(run.job)) for gpu in gpus]
-            )
-            Command.objects.create(run=run, epoch=run.epoch, verb=Command.Verb.LAUNCH, next_attempt_at=now)
+            return _write_launches(ready, now)
     except (IntegrityError, StaleRun) as error:
-        logger.info("run %s not launched: %s", run.pk, error, extra=logs.of_run(run))
-        return False
-    return True
+        if half := len(ready) // 2:
+            return [*_launch(ready[:half], now), *_launch(ready[half:], now)]
+        logger.info("run %s not launched: %s", ready[0].pk, error, extra=logs.of_run(ready[0]))
+        return []
+
+
+def _write_launches(ready: Sequence[Run], now: datetime) -> list[Run]:
+    gpus = _lock_with_gpus(ready)
+    during = DateTimeTZRange(now, None)
+    Hold.objects.bulk_create(
+        Hold(run=run, accelerator=gpu, epoch=run.epoch + 1, during=during, **_taken(run.job))
+        for run, its_gpus in gpus.items()
+        for gpu in its_gpus
+    )
+    launch = partial(Command, verb=Command.Verb.LAUNCH, next_attempt_at=now)
+    Command.objects.bulk_create(launch(run=run, epoch=run.epoch + 1) for run in gpus)
+    move_all([_launched(run, its_gpus, now) for run, its_gpus in gpus.items()], now)
+    return list(gpus)
+
+
+def _lock_with_gpus(ready: Sequence[Run]) -> dict[Run, list[Accelerator]]:
+    """Without those that were cancelled since."""
+    rows = Run.objects.select_for_update(of=("self",), no_key=True).select_related("job").order_by("pk")
+    still = {run.pk: run for run in rows.filter(pk__in=[run.pk for run in ready], state=State.STANDBY)}
+    gpus: dict[UUID, list[Accelerator]] = defaultdict(list)
+    # Read after the locks were granted.
+    planned = Assignment.objects.filter(run__in=still, during__upper_inf=True).select_related("accelerator__node")
+    for assignment in planned.order_by("accelerator"):
+        gpus[assignment.run_id].append(assignment.accelerator)
+    return {still[run.pk]: gpus[run.pk] for run in ready if run.pk in gpus}
+
+
+def _launched(run: Run, gpus: Sequence[Accelerator], now: datetime) -> Transition:
+    gang = Gang(gpus[0].node.accelerator_type, len(gpus))
+    started = {} if run.first_started_at else {"first_started_at": now}
+    return Transition(
+        run,
+        Event.GPUS_FREE,
+        f"#{run.job.number} {run.job.name} starts on {describe(run.job, gang)}",
+        kept_why(run),
+        {"gpus": [{"node": g.node.name, "index": g.index} for g in gpus]},
+        {
+            "epoch": run.epoch + 1,
+            "emulated": any(g.node.emulated for g in gpus),
+            "last_report_seq": -1,
+            "fetching": "",
+            "ready_at": None,
+            "pace_missed": False,
+            "launched_steps": run.job.total_steps,
+        }
+        | started,
+    )
 
 
 def note_round(*, cluster: Cluster, plan: Plan, applied: list[Move], seconds: float, now: datetime) -> None:

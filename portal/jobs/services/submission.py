@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -326,16 +326,25 @@ def ending_at(at: datetime) -> Func:
 
 
 def end_assignments(run: Run, at: datetime) -> None:
-    """Give back what was planned for the run. An assignment that never began to count is removed."""
-    open_ones = Assignment.objects.filter(run=run, during__upper_inf=True)
+    end_assignments_of([run], at)
+
+
+def end_assignments_of(runs: Collection[Run], at: datetime) -> None:
+    """Give back what was planned for the runs. An assignment that never began to count is removed."""
+    open_ones = Assignment.objects.filter(run__in=runs, during__upper_inf=True)
     open_ones.filter(during__startswith__gte=at).delete()
     open_ones.update(during=ending_at(at))
 
 
 def end_processes(run: Run, at: datetime) -> None:
-    """Whatever still runs for the run must be killed; its holds end when the processes are seen to be gone."""
-    for epoch in Hold.objects.filter(run=run, during__upper_inf=True).values_list("epoch", flat=True).distinct():
-        Command.objects.get_or_create(run=run, epoch=epoch, verb=Command.Verb.KILL, defaults={"next_attempt_at": at})
+    end_processes_of([run], at)
+
+
+def end_processes_of(runs: Collection[Run], at: datetime) -> None:
+    """Whatever still runs for the runs must be killed; its holds end when the processes are seen to be gone."""
+    launches = Hold.objects.filter(run__in=runs, during__upper_inf=True).values_list("run_id", "epoch").distinct()
+    commands = [Command(run_id=run, epoch=epoch, verb=Command.Verb.KILL, next_attempt_at=at) for run, epoch in launches]
+    Command.objects.bulk_create(commands, ignore_conflicts=True)  # of some it may have been said before
 
 
 def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
