@@ -67,7 +67,7 @@ test-slow: env frontend ## the tests that take minutes
 	@$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
 
 test-sample: env frontend chromium ## some files of test-whole and of the slow tests, others for each commit
-	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile -m "$(WHOLE)" --sample-files 4 tests/browser tests/client tests/docs tests/flows tests/supervisor
+	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile -m "$(WHOLE)" --sample-files 4
 	@$(PYTHON) -m pytest -n 2 -m slow --sample 2 tests/flows tests/supervisor
 	@$(PYTHON) -m pytest -m slow --sample 3 tests/executors
 

@@ -126,6 +126,7 @@ class NodesContract(Requests):
         assert (fact.exit.reason, fact.exit.exit_code, fact.exit.signal) == (reason_given, exit_code, signal)
         assert "worker 1 " in fact.exit.message
 
+    @pytest.mark.whole
     def test_ddp_on_two_nodes_computes_what_one_node_does(
         self, executor: Executor, request_for: Any, nodes: list[str]
     ) -> None:

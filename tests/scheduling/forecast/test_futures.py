@@ -191,7 +191,15 @@ def passed_by(load: float, waiting: int, gpus: int) -> tuple[Snapshot, Known]:
 
 @pytest.mark.parametrize("name", ["fifo_gang", "multifactor", "f_scheduling", "max_min_fairness"])
 @pytest.mark.parametrize(
-    ("load", "waiting", "gpus"), [(0.9, 6, 4), (2.0, 6, 4), (0.3, 20, 8), (0.3, 100, 4), (0.7, 100, 32), (0.3, 450, 64)]
+    ("load", "waiting", "gpus"),
+    [
+        (0.9, 6, 4),
+        (0.7, 100, 32),
+        *(
+            pytest.param(*more, marks=pytest.mark.whole)
+            for more in [(2.0, 6, 4), (0.3, 20, 8), (0.3, 100, 4), (0.3, 450, 64)]
+        ),
+    ],
 )
 def test_all_of_the_first_500_are_simulated(name: str, load: float, waiting: int, gpus: int) -> None:
     forecast = foresee_under(name, *passed_by(load, waiting, gpus))
