@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -90,6 +91,39 @@ def test_a_move_or_launch_more_costs_no_statement_more() -> None:
         launch(world)
     assert counts[0] == counts[1]
     check_invariants(world)
+
+
+def test_a_run_more_that_is_taken_in_or_loses_its_protection_costs_no_statement_more() -> None:
+    world, counts = World({"a": 60}), []
+    gpus = iter(gpu_ids())
+    for count in (5, 50):
+        world.submit(array={"indices": f"1-{count}"})
+        new = list(Job.objects.order_by("number"))[-count:]
+        accept = partial(observation.accept_waiting, cluster_id=world.cluster.pk, now=timezone.now())
+        taken_in = statements(lambda accept=accept: accept(problem_of=lambda run: None))  # type: ignore[misc]
+        commit(world, [start(job, next(gpus)) for job in new])
+        launch(world)
+        ended = {"state": State.RUNNING_PROTECTED, "protected_until": timezone.now()}
+        Run.objects.filter(job__in=new).update(**ended)
+        clock = partial(observation.advance_clock, cluster_id=world.cluster.pk, now=timezone.now())
+        counts.append((taken_in, statements(clock)))
+        assert {world.state(job) for job in new} == {State.RUNNING}
+    assert counts[0] == counts[1]
+
+
+def test_who_was_cancelled_meanwhile_keeps_nobody_else_out() -> None:
+    world = World({"a": 4})
+    world.submit(array={"indices": "1-5"})
+    jobs = list(Job.objects.order_by("number"))
+
+    def problem_of(run: Run) -> None:
+        if run.job == jobs[2]:
+            cancel_job(user=None, job=jobs[2])
+
+    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=problem_of, now=timezone.now())
+    assert [world.state(job) for job in jobs] == [
+        State.CANCELLED if job == jobs[2] else State.WAITING_FOR_INITIAL_RESOURCE for job in jobs
+    ]
 
 
 def test_a_conflict_costs_only_the_move_that_has_it() -> None:

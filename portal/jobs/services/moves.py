@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +12,16 @@ from uuid import UUID
 
 from django.db import transaction
 
+from portal import logs
 from portal.database.rows import update_rows
 from portal.jobs import events
 from portal.jobs.models import JobEvent, Run
+from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import HOLDING, TERMINAL, TRAINING, WAITING, Event, State, advance
+
+logger = logging.getLogger(__name__)
+#: So many moves are written together.
+BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,21 @@ def move_all(transitions: Sequence[Transition], at: datetime) -> None:
         events.store([_event(one, values[one.run.pk]["state"], at) for one in transitions])
     for one in transitions:
         _take(one.run, values[one.run.pk])
+
+
+def move_who_can(transitions: Sequence[Transition], at: datetime) -> list[Run]:
+    """`move_all`, up to BATCH at once, of those that can; whoever cannot is left as it was."""
+    if len(transitions) > BATCH:
+        batches = (transitions[start : start + BATCH] for start in range(0, len(transitions), BATCH))
+        return [run for batch in batches for run in move_who_can(batch, at)]
+    try:
+        move_all(transitions, at)
+    except (StaleRun, InvalidTransition) as error:
+        if half := len(transitions) // 2:
+            return [*move_who_can(transitions[:half], at), *move_who_can(transitions[half:], at)]
+        logger.info("%s: %s", transitions[0].text, error, extra=logs.of_run(transitions[0].run))
+        return []
+    return [one.run for one in transitions]
 
 
 def _lock(runs: Iterable[Run]) -> None:

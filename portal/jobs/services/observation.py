@@ -19,7 +19,7 @@ from portal.jobs import checkpoint_store, events, holding, wakeups
 from portal.jobs.describe import cluster_types
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
-from portal.jobs.services.moves import StaleRun, Why, kept_why, move
+from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
 from portal.jobs.services.retries import judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
 from portal.jobs.services.times import from_posix
@@ -229,9 +229,15 @@ def explain_exit(info: ExitInfo) -> str:
 def advance_clock(*, cluster_id: int, now: datetime) -> None:
     """Moves that only time makes: protections that ended and states that lasted too long."""
     runs = Run.objects.select_related("job").filter(job__cluster_id=cluster_id)
-    for run in runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now):
-        text = f"#{run.job.number} {run.job.name} is no longer protected"
-        _try(run, Event.PROTECTION_ENDED, now, text, kept_why(run))
+    protected = runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now)
+    over = Event.PROTECTION_ENDED
+    move_who_can(
+        [
+            Transition(run, over, f"#{run.job.number} {run.job.name} is no longer protected", kept_why(run))
+            for run in protected
+        ],
+        now,
+    )
     for state, event in ON_OVERDUE.items():
         limit_s = TIME_LIMIT_S[state]
         assert limit_s is not None
@@ -268,19 +274,12 @@ def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
         logger.info("%s is no longer overdue: %s", name, error, extra=logs.of_run(run))
 
 
-def _try(run: Run, event: Event, now: datetime, text: str, why: Why | None = None) -> None:
-    try:
-        move(run, event, at=now, text=text, why=why)
-    except (StaleRun, InvalidTransition) as error:
-        logger.info("%s: %s", text, error, extra=logs.of_run(run))
-
-
 def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], now: datetime) -> list[Run]:
     """The executor takes new runs in; `problem_of(run)` is why it does not yet, or None."""
     new = Run.objects.select_related("job__project").filter(
         job__cluster_id=cluster_id, state=State.WAITING_FOR_INITIAL_CONTACT
     )
-    accepted = []
+    ready = []
     for run in new:
         problem = problem_of(run)
         if problem:
@@ -290,6 +289,6 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], 
                 still.update(reason_token=problem.token, reason_text=problem.text)
             continue
         text = f"#{run.job.number} {run.job.name} is in the queue"
-        _try(run, Event.ACCEPTED, now, text, kept_why(run) if run.reason_token == "RETRY" else None)
-        accepted.append(run)
-    return accepted
+        why = kept_why(run) if run.reason_token == "RETRY" else None
+        ready.append(Transition(run, Event.ACCEPTED, text, why))
+    return move_who_can(ready, now)

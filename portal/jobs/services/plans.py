@@ -23,15 +23,13 @@ from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, 
 from portal.jobs.posix import moment
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.displacing import note_displacements
-from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move_all
+from portal.jobs.services.moves import BATCH, StaleRun, Transition, Why, kept_why, move_all
 from portal.jobs.services.submission import end_assignments_of, end_processes_of
 from scheduling.domain import Gang, Move, Plan
 from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import QUEUED, Event, State
 
 logger = logging.getLogger(__name__)
-#: So many moves, or launches, are written together.
-BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
