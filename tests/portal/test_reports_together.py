@@ -16,10 +16,11 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from portal.jobs.models import Job, JobEvent, MetricPoint, ResourceSeries, Run, RunActivity, ThroughputSample
+from portal.jobs.models import Hold, Job, JobEvent, MetricPoint, ResourceSeries, Run, RunActivity, ThroughputSample
 from portal.jobs.services import together
 from portal.jobs.services.observation import renewals
 from portal.jobs.services.reports import Orders, Report, StaleEpoch, record_report, record_reports
+from portal.jobs.services.submission import ending_at
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -99,8 +100,29 @@ def test_a_lease_is_renewed_by_each_report_of_a_launch_that_trains(django_assert
     record_report(run_id=first.pk, report=report(2), now=later)  # it did not hear our answer
     assert renewed_s() == {str(first.pk): 20, str(second.pk): 0}
     assert str(silent.pk) not in renewed_s()
-    Run.objects.filter(pk=first.pk).update(epoch=2, ready_at=None)
-    assert renewed_s() == {str(second.pk): 0}
+    record_report(run_id=first.pk, report=report(2), now=began)  # it waited longer for the lock
+    Run.objects.filter(pk=first.pk).update(state=State.FAILED)
+    assert renewed_s() == {str(first.pk): 20, str(second.pk): 0}, "its processes may still be there"
+    Hold.objects.filter(run=first).update(during=ending_at(later))
+    Run.objects.filter(pk=second.pk).update(epoch=2, ready_at=None)
+    assert renewed_s() == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "command"),
+    [
+        (State.RUNNING, None),
+        (State.STOPPING, "checkpoint_and_stop"),
+        (State.STANDBY, "kill"),
+        (State.WAITING_FOR_RESOURCE, "kill"),
+        (State.FAILED, "kill"),
+    ],
+)
+def test_what_runs_on_though_its_run_holds_nothing_is_told_to_end(state: State, command: str | None) -> None:
+    world = World(MANY)
+    [run] = launched(world, 1)
+    Run.objects.filter(pk=run.pk).update(state=state)
+    assert record_report(run_id=run.pk, report=report(1, ready_at=None), now=timezone.now()).command == command
 
 
 def test_a_report_more_costs_no_statement_more(django_assert_max_num_queries: Any) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from pydantic import ValidationError
 
 from accounts import ledger
@@ -74,10 +74,11 @@ def record_alive(facts: Sequence[Fact]) -> None:
 
 
 def renewals(cluster_id: int) -> Renewals:
-    """When the last report of each launch that trains was taken in. Before it trains, nothing need be asked of us."""
-    trains = Run.objects.filter(job__cluster_id=cluster_id, state__in=LIVE, ready_at__isnull=False)
-    heard = trains.filter(last_report_seq__gte=0, last_report_at__isnull=False)
-    found = heard.values_list("pk", "epoch", "last_report_at")
+    """When the last report of each launch that has trained and may still have processes was taken in. Before it trains,
+    nothing need be asked of us; a run that has ended for us is answered with the order to leave."""
+    held = Exists(Hold.objects.filter(run=OuterRef("pk"), epoch=OuterRef("epoch"), during__upper_inf=True))
+    trained = Run.objects.filter(held, job__cluster_id=cluster_id, ready_at__isnull=False, last_report_seq__gte=0)
+    found = trained.values_list("pk", "epoch", "last_report_at")
     return {(str(run_id), epoch): at.timestamp() for run_id, epoch, at in found if at is not None}
 
 

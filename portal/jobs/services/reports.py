@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
+from django.db.models.functions import Greatest
 from pydantic import BaseModel, ConfigDict, Field
 
 from portal.database.rows import update_rows
@@ -29,7 +30,7 @@ from portal.jobs.services import activity, measurement, resources
 from portal.jobs.services.moves import kept_why, move
 from portal.jobs.services.times import from_posix
 from portal.material.checkpoints import note_written
-from scheduling.lifecycle import LIVE, TRAINING, Event, State
+from scheduling.lifecycle import HOLDING, LIVE, TRAINING, Event, State
 
 logger = logging.getLogger(__name__)
 PROTECTION_FACTOR = 3.0
@@ -157,7 +158,7 @@ def _orders(run: Run) -> Orders:
 
 def _command(run: Run) -> str | None:
     state = State(run.state)
-    if state not in LIVE:
+    if state not in HOLDING:
         return Command.Verb.KILL
     return Command.Verb.CHECKPOINT_AND_STOP if state in (State.CHECKPOINTING, State.STOPPING) else None
 
@@ -176,7 +177,8 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
     live = [one for one in given if State(one.run.state) in LIVE]
     said = [one for one in live if one.report.seq > one.run.last_report_seq]
     if again := [one.run.pk for one in live if one.report.seq <= one.run.last_report_seq]:
-        Run.objects.filter(pk__in=again).update(last_report_at=now)  # our answer renews its lease all the same
+        # Our answer renews its lease all the same. Who waited for the lock may come from an earlier moment.
+        Run.objects.filter(pk__in=again).update(last_report_at=Greatest("last_report_at", Value(now)))
     if not said:
         return
     _note_progress(said, now)
@@ -226,7 +228,8 @@ def _note_progress(said: Sequence[_Said], now: datetime) -> None:
     rows: dict[UUID, dict[str, Any]] = {}
     for one in said:
         run, report = one.run, one.report
-        columns: dict[str, Any] = {"last_report_at": now, "last_report_seq": report.seq}
+        heard_at = max(now, run.last_report_at or now)
+        columns: dict[str, Any] = {"last_report_at": heard_at, "last_report_seq": report.seq}
         columns["fetching"] = (report.fetching or "")[:200]
         columns["uses_sdk"] = run.uses_sdk if report.sdk is None else report.sdk
         links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}

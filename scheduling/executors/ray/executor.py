@@ -151,11 +151,13 @@ class RayExecutor(SiteSoftware):
                 self._end(record, epoch, places, killed)
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
+        now = time.time()  # until then renewals are known
+        unheard_s = {launch: now - at for launch, at in renewed_at.items()}
         hosts: dict[str, str | None] = {}
         for run_id, epoch in known:
             hosts |= self._hosts_to_ask(run_id, epoch)
         seen = self._look(hosts)
-        return [self._observe_one(*launch, seen, renewed_at.get(launch)) for launch in known]
+        return [self._observe_one(*launch, seen, unheard_s.get(launch)) for launch in known]
 
     def prepare(self, preparation: Preparation) -> Progress:
         return preparing.prepare(self._layout, _ACCOUNT, preparation, launching.own_environment())
@@ -254,7 +256,7 @@ class RayExecutor(SiteSoftware):
         return found
 
     def _observe_one(
-        self, run_id: str, epoch: int, seen: Mapping[str, dict[str, Any]], renewed_at: float | None
+        self, run_id: str, epoch: int, seen: Mapping[str, dict[str, Any]], unheard_s: float | None
     ) -> Fact:
         now = time.time()
         try:
@@ -262,7 +264,7 @@ class RayExecutor(SiteSoftware):
             places = self._records.places(run_id, epoch) if record else []
             if record is None or not places:
                 return Fact(run_id, epoch, "absent" if self._layout.lock_is_free(run_id) else "alive", now)
-            return self._weigh(record, epoch, places, seen, renewed_at, now)
+            return self._weigh(record, epoch, places, seen, unheard_s, now)
         except (ExecutorError, OSError, ValueError, TypeError) as error:
             if _is_no_name(run_id):
                 return Fact(run_id, epoch, "absent", now)
@@ -276,7 +278,7 @@ class RayExecutor(SiteSoftware):
         epoch: int,
         places: Sequence[Place],
         seen: Mapping[str, dict[str, Any]],
-        renewed_at: float | None,
+        unheard_s: float | None,
         now: float,
     ) -> Fact:
         run_id = record.run_id
@@ -291,9 +293,7 @@ class RayExecutor(SiteSoftware):
                 self._records.note_silence(run_id, epoch, any(sight.state == "silent" for sight in sights))
                 return Fact(run_id, epoch, "alive", now, usage=verdict.usage)
             with self._layout.locked(run_id, timeout_s=0):
-                gone = self._end(
-                    record, epoch, places, verdict.exit, by_engine=verdict.by_engine, renewed_at=renewed_at
-                )
+                gone = self._end(record, epoch, places, verdict.exit, by_engine=verdict.by_engine, unheard_s=unheard_s)
             if not gone:
                 return Fact(run_id, epoch, "alive", now)
         epoch_dir = self._layout.epoch_dir(record, epoch)
@@ -322,12 +322,12 @@ class RayExecutor(SiteSoftware):
         info: ExitInfo | None,
         *,
         by_engine: bool = False,
-        renewed_at: float | None = None,
+        unheard_s: float | None = None,
     ) -> bool:
         """True once no process of the epoch exists and Ray has its GPUs back; False while a node that was lost
         may still run it. Leaves `info` as its exit record where it has none of its own. The launch lock is ours."""
         lost = self._link.ask("end", END_TIMEOUT_S, **self._of(record, epoch, places))
-        if lost and self._may_run_unseen(record, epoch, places, lost, renewed_at):
+        if lost and self._may_run_unseen(record, epoch, places, lost, unheard_s):
             return False
         epoch_dir = self._layout.epoch_dir(record, epoch)
         (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
@@ -338,7 +338,7 @@ class RayExecutor(SiteSoftware):
         return True
 
     def _may_run_unseen(
-        self, record: RunRecord, epoch: int, places: Sequence[Place], lost: Sequence[int], renewed_at: float | None
+        self, record: RunRecord, epoch: int, places: Sequence[Place], lost: Sequence[int], unheard_s: float | None
     ) -> bool:
         """On a node that is lost. Ray's daemon there, and what it started, may take minutes to notice. A runner that
         still sees the shared directory stops at once, and says there when all has ended on its node. Of several nodes
@@ -348,8 +348,8 @@ class RayExecutor(SiteSoftware):
             return False
         (epoch_dir / "stop").touch(mode=0o600)
         lost_s, silent_s = self._records.lost_for_s(run_id, epoch), self._records.silent_for_s(run_id, epoch)
-        if renewed_at is not None:  # the portal may hear of it when Ray does not
-            silent_s = min(silent_s, time.time() - renewed_at)
+        if unheard_s is not None:  # the portal may hear of it when Ray does not
+            silent_s = min(silent_s, unheard_s)
         if self._fence_s is not None:
             return lost_s < self._fence_s
         lease_s = (self._lease_s or 0.0) + END_OF_LEASE_S if 0 in lost else 0.0

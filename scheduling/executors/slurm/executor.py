@@ -258,7 +258,8 @@ class SlurmExecutor(SiteSoftware):
         look_afresh(epoch_dir)
         job = decisive(mine or self._commands.past_jobs(launching.job_name(run_id, epoch)) or (), epoch_dir)
         left = facts.read_exit(epoch_dir)
-        if self._may_run_on(record, epoch, job, left, renewed_at, now):
+        # As of the moment we looked: until then `renewed_at` is known.
+        if self._may_run_on(record, epoch, job, left, renewed_at, min(now, seen.at)):
             return Fact(run_id, epoch, "alive", now)
         close(epoch_dir)
         ended = left or self._leave_exit(record, epoch, epoch_dir, job)

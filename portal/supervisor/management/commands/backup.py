@@ -47,7 +47,10 @@ END $$
 
 
 #: The file cannot know which leases were renewed after it was written.
-RENEW = "UPDATE public.jobs_run SET last_report_at = now() WHERE last_report_at IS NOT NULL AND ended_at IS NULL"
+RENEW = """
+UPDATE public.jobs_run SET last_report_at = clock_timestamp()
+  WHERE last_report_at IS NOT NULL AND id IN (SELECT run_id FROM public.jobs_hold WHERE upper_inf(during))
+"""
 
 
 class Command(BaseCommand):
