@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,8 +154,10 @@ class TestImages:
         assert (ended["reason"], ended["permanent"]) == ("launch_failed", True)
         assert ended["message"] == "the image /nowhere/image is not on this node"
 
-    def test_a_node_says_that_it_has_the_tool(self, tool: str) -> None:
-        assert installed()[tool]
+    def test_a_node_says_that_it_has_the_tool(self, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("USER", raising=False)  # as a daemon's
+        assert re.search(r"\d+\.\d+", installed()[tool])
+        assert "error" not in installed()[tool]
 
     def test_what_says_sigterm_reaches_the_program_which_ends_as_it_likes(
         self, tmp_path: Path, portal: Portal, image: str

@@ -34,6 +34,18 @@ def cluster() -> Cluster:
 
 
 @pytest.mark.django_db
+def test_a_node_that_the_engine_has_lost_was_seen_last_before(cluster: Cluster) -> None:
+    seen_at = observe(cluster, NODE).last_seen_at
+    node = observe(cluster, replace(NODE, reachable=False))
+    assert (node.lost, node.last_seen_at) == (True, seen_at)
+    node = observe(cluster, NODE)
+    assert not node.lost
+    assert seen_at is not None
+    assert node.last_seen_at is not None
+    assert node.last_seen_at > seen_at
+
+
+@pytest.mark.django_db
 def test_a_node_that_its_engine_drains_is_drained_until_it_is_resumed_there(cluster: Cluster) -> None:
     assert not observe(cluster, NODE).drained
     node = observe(cluster, replace(NODE, drain_reason="fan broken"))

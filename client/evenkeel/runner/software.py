@@ -203,10 +203,16 @@ def installed() -> dict[str, str]:
     for tool in TOOLS:
         if path := shutil.which(tool):
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                environment = {"USER": "nobody"} | os.environ  # ch-run wants one, and daemons have none
                 done = subprocess.run(
-                    [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_S, check=False
+                    [path, "--version"],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=LOOK_S,
+                    check=False,
+                    env=environment,
                 )
-                found[tool] = _first_line(done.stdout or done.stderr)
+                found[tool] = _first_line((done.stdout or done.stderr) if done.returncode == 0 else b"")
     return found
 
 

@@ -118,7 +118,8 @@ def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: dateti
         node = known.pop(info.name, None)
         if node is None:
             node = _join(cluster, info, now, check_first)
-        seen.append(node.pk)
+        if info.reachable:
+            seen.append(node.pk)
         _store_node(cluster, node, info, gpus[node.pk], now, check_first)
     Node.objects.filter(pk__in=seen).update(last_seen_at=now)
     for node in known.values():
