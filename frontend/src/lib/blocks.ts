@@ -1,4 +1,5 @@
 import type { AcceleratorState, NodeState } from "../api/types";
+import type { ClusterState } from "./blanks";
 import { percent } from "./format";
 
 export type Face = "held" | "moving" | "shared" | "free" | "draining" | "lost";
@@ -76,6 +77,11 @@ export function densityFor(gpus: number): Density {
 /** GPUs of which somebody has all or a part. */
 export function busyOf(node: NodeState): number {
   return Object.values(node.accelerators).filter((gpu) => holdersOf(gpu).length > 0).length;
+}
+
+/** Nobody holds them, and nothing can start on them. */
+export function gpusOutOfUse({ nodes }: Pick<ClusterState, "nodes">): number {
+  return Object.values(nodes).reduce((sum, node) => sum + (node.schedulable && !node.lost ? 0 : node.gpus - busyOf(node)), 0);
 }
 
 export function meanUtilisation(node: NodeState): number | null {

@@ -50,6 +50,17 @@ it("says when the first one starts where that was worked out, rather than when s
   const jobs = new Map([running(2, "oak-01", 20), waits].map((job) => [job.number, job]));
   expect(words(state, jobs)).toContain("One job waits; #7 is first, and starts at about 14:25.");
 });
+it("counts no GPU of a node that is lost or drained as free", () => {
+  const state = cluster({});
+  state.nodes["oak-03"] = { ...node, gpus: 2, schedulable: false, drained: true };
+  expect(words(state)).toContain("Nothing waits; 1 GPU is free.");
+  state.nodes["oak-04"] = { ...node, gpus: 1, lost: true };
+  expect(words(state)).toMatch(/Nothing waits\.$/);
+  const calm = cluster({ running: 0, gpus_busy: 0, variance: null });
+  calm.nodes["oak-03"] = { ...node, gpus: 2, schedulable: false, drained: true };
+  expect(words(calm)).toBe("All is calm. 30 of 32 GPUs are free. Nothing waits.");
+});
+
 it("is calm about an empty cluster", () => expect(words(cluster({ running: 0, gpus_busy: 0, variance: null }))).toBe("All is calm. All 32 GPUs are free. Nothing waits."));
 it("asks for accelerators where there are none", () => expect(words(cluster({ gpus_total: 0 }))).toMatch(/^No accelerators yet\./));
 it("puts a lost node first", () => {

@@ -1,5 +1,6 @@
 import type { ClusterState } from "./blanks";
 import type { JobView } from "./liveContext";
+import { gpusOutOfUse } from "./blocks";
 import { capital, clock, count, inWords, moment, variance as spread } from "./format";
 
 /** A sentence in parts; the strong ones are set bold. */
@@ -46,7 +47,7 @@ export function nextFree(state: ClusterState, jobs: Iterable<JobView>, now: Date
 
 function waiting(state: ClusterState, jobs: Map<number, JobView>, now: Date): Part[] {
   const { queued } = state.tiles;
-  const free = state.tiles.gpus_total - state.tiles.gpus_busy;
+  const free = state.tiles.gpus_total - state.tiles.gpus_busy - gpusOutOfUse(state);
   if (queued === 0) return [plain(free > 0 && state.tiles.running > 0 ? ` Nothing waits; ${count(free, "GPU")} ${free === 1 ? "is" : "are"} free.` : " Nothing waits.")];
   const parts = [plain(` ${capital(inWords(queued))} ${queued === 1 ? "job waits" : "jobs wait"}`)];
   const wanted = new Set(Object.values(state.nodes).map((node) => node.first_waiting));
@@ -71,7 +72,9 @@ export function overviewSentence(state: ClusterState, jobs: Map<number, JobView>
     const share = holding === 1 ? "1 job holds" : `${count(holding, "job")} share`;
     parts.push(plain(` ${share} ${busy} of ${total} GPUs${fairness(state)}.`));
   } else {
-    parts.push(plain(` ${busy === 0 ? `All ${count(total, "GPU")} are free.` : `${busy} of ${total} GPUs are held.`}`));
+    const out = gpusOutOfUse(state);
+    const free = out > 0 ? `${total - out} of ${count(total, "GPU")} are free.` : `All ${count(total, "GPU")} are free.`;
+    parts.push(plain(` ${busy === 0 ? free : `${busy} of ${total} GPUs are held.`}`));
   }
   return [...parts, ...waiting(state, jobs, now)];
 }

@@ -4,7 +4,7 @@ import { NodeLink } from "../../components/NodeLink";
 import { Panel } from "../../components/Panel";
 import { Emulated } from "../../components/StateChip";
 import { useAcceleratorTypes } from "../../api/hooks";
-import { busyOf, densityFor, meanUtilisation, nodeBlocks, type Density } from "../../lib/blocks";
+import { busyOf, densityFor, gpusOutOfUse, meanUtilisation, nodeBlocks, type Density } from "../../lib/blocks";
 import { fixed, integer, money, percent, THIN, typeName, withUnit } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
@@ -24,9 +24,9 @@ export function Accelerators({ cluster, jobs, now }: Props) {
   const { tiles } = cluster;
   const nodes = Object.entries(cluster.nodes).sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
   const density = densityFor(tiles.gpus_total);
-  const draining = nodes.reduce((sum, [, node]) => sum + (node.schedulable && !node.lost ? 0 : node.gpus - busyOf(node)), 0);
-  const free = tiles.gpus_total - tiles.gpus_busy - draining;
-  const facts = [`${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} in use`, free > 0 ? `${integer(free)} free` : "", draining > 0 ? `${integer(draining)} out of use` : ""];
+  const out = gpusOutOfUse(cluster);
+  const free = tiles.gpus_total - tiles.gpus_busy - out;
+  const facts = [`${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} in use`, free > 0 ? `${integer(free)} free` : "", out > 0 ? `${integer(out)} out of use` : ""];
   return (
     <Panel title="Accelerators" meta={facts.filter(Boolean).join(", ")} right={density === "heat" ? undefined : <Legend />}>
       {nodes.length === 0 && <p className="empty">No node has reported yet.</p>}
