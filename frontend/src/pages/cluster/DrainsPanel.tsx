@@ -45,7 +45,7 @@ function Row({ node, isAdmin, onChange }: { node: Drained; isAdmin: boolean; onC
         )}
       </div>
       {resume.error && <div className="fault" role="alert" style={{ margin: "6px 0 0" }}>{resume.error.message}</div>}
-      <p className="sub">{consequences(drain.jobs)}</p>
+      <p className="sub" style={{ marginBottom: 6 }}>{consequences(drain.jobs)}</p>
       <DrainJobs jobs={drain.jobs} />
     </li>
   );
