@@ -46,10 +46,12 @@ END $$
 """
 
 
-#: The file cannot know which leases were renewed after it was written.
+#: The file cannot know which leases were renewed after it was written. Rows of this very transaction are checked for
+#: whom they refer to when they change; with checks to come no table could be given away.
 RENEW = """
 UPDATE public.jobs_run SET last_report_at = clock_timestamp()
-  WHERE last_report_at IS NOT NULL AND id IN (SELECT run_id FROM public.jobs_hold WHERE upper_inf(during))
+  WHERE last_report_at IS NOT NULL AND id IN (SELECT run_id FROM public.jobs_hold WHERE upper_inf(during));
+SET CONSTRAINTS ALL IMMEDIATE;
 """
 
 
