@@ -61,7 +61,8 @@ class ControlPlane:
         logger.info("Evenkeel %s, data in %s", settings.VERSION, self._layout.data)
         servers = service_account().uid
         if servers is not None:
-            logger.info("As root: embedded servers run as account %d, each project's jobs as one of its own.", servers)
+            text = "As root: embedded servers run as account %d, jobs on this machine as one of their project's."
+            logger.info(text, servers)
         children = self._children()
         for child in children:
             if child.clear_leftovers():

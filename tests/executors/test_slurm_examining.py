@@ -137,6 +137,19 @@ def test_what_is_wrong_is_said_with_what_to_do(site: Site, subject: str, seen: s
     assert not list(tmp_path.iterdir())
 
 
+def test_nodes_that_jobs_take_all_of_are_not_probed_and_not_wrong(tmp_path: Path) -> None:
+    second = NODE.replace("NodeName=gpu1", "NodeName=gpu2")
+    found = findings(Site(nodes_text=NODE.replace("State=IDLE", "State=ALLOCATED") + second), tmp_path)
+    assert (found["busy nodes"].ok, found["busy nodes"].known) == (True, False)
+    assert found["busy nodes"].seen.endswith(": gpu1")
+    assert found["shared storage"].seen.endswith("on 1 nodes")
+    found = findings(Site(nodes_text=NODE.replace("State=IDLE", "State=ALLOCATED")), tmp_path)
+    assert "shared storage" not in found
+    busy = ExecutorError("srun: error: Unable to allocate resources: Requested nodes are busy", permanent=False)
+    found = findings(Site(answers={"srun": busy}), tmp_path)  # since it was looked at
+    assert (found["probe"].ok, found["probe"].known) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("config", "ok", "known", "words"),
     [

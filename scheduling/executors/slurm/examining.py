@@ -94,8 +94,13 @@ def examine(commands: Commands, options: Options, shared: Path, api_url: str) ->
     yield from _gres(nodes, options)
     yield _accounting(commands)
     yield _lost_nodes(commands, options)
-    if usable := [node for node in nodes if not node.gone and node.info.drain_reason is None]:
-        yield from _probe(commands, options, usable[:MAX_NODES], shared, api_url)
+    usable = [node for node in nodes if not node.gone and node.info.drain_reason is None]
+    taken = [node for node in usable if node.state.startswith("ALLOCATED")]
+    if taken:
+        names = ", ".join(node.info.name for node in taken[:MAX_NODES])
+        yield Finding("busy nodes", True, f"not probed, jobs take all of them: {names}", known=False)
+    if free := [node for node in usable if node not in taken]:
+        yield from map(_unless_busy, _probe(commands, options, free[:MAX_NODES], shared, api_url))
 
 
 def check_node(commands: Commands, options: Options, shared: Path, wish: NodeCheck) -> Iterator[Finding]:
@@ -123,11 +128,16 @@ def check_node(commands: Commands, options: Options, shared: Path, wish: NodeChe
 
 
 def _of_one(finding: Finding) -> Finding:
-    """A node whose every processor is taken cannot be probed, and one without PyTorch runs commands."""
-    busy = finding.subject == "probe" and any(words in finding.seen.lower() for words in BUSY)
-    if busy:
+    """One without PyTorch runs commands."""
+    found = _unless_busy(finding)
+    return replace(found, ok=True, known=False) if found.subject == "pytorch" and not found.ok else found
+
+
+def _unless_busy(finding: Finding) -> Finding:
+    """A node whose every processor is taken cannot be probed."""
+    if finding.subject == "probe" and any(words in finding.seen.lower() for words in BUSY):
         return replace(finding, ok=True, known=False, seen=f"not known, jobs take all of it: {finding.seen}")
-    return replace(finding, ok=True, known=False) if finding.subject == "pytorch" and not finding.ok else finding
+    return finding
 
 
 def _version(text: str) -> Finding:
