@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from portal import logs
 from portal.database.rows import update_rows
@@ -22,6 +22,8 @@ from scheduling.lifecycle import HOLDING, TERMINAL, TRAINING, WAITING, Event, St
 logger = logging.getLogger(__name__)
 #: So many moves are written together.
 BATCH = 500
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +143,44 @@ def move_all(transitions: Sequence[Transition], at: datetime) -> None:
 
 
 def move_who_can(transitions: Sequence[Transition], at: datetime) -> list[Run]:
-    """`move_all`, up to BATCH at once, of those that can; whoever cannot is left as it was."""
-    if len(transitions) > BATCH:
-        batches = (transitions[start : start + BATCH] for start in range(0, len(transitions), BATCH))
-        return [run for batch in batches for run in move_who_can(batch, at)]
+    """`move_all` of those that can; whoever cannot is left as it was."""
+
+    def write(some: Sequence[Transition]) -> list[Run]:
+        move_all(some, at)
+        return [one.run for one in some]
+
+    def refuse(one: Transition, error: Exception) -> None:
+        logger.info("%s: %s", one.text, error, extra=logs.of_run(one.run))
+
+    return in_batches(transitions, write, refuse)
+
+
+def in_batches(
+    items: Sequence[Item],
+    write: Callable[[Sequence[Item]], list[Done]],
+    refuse: Callable[[Item, Exception], None],
+    size: int = BATCH,
+) -> list[Done]:
+    """What `write` says of those it could write: so many at once, in a transaction or savepoint. Where there is a
+    conflict (a GPU that is still somebody's, a run that moved on) each half has its own, so that who has the conflict
+    is left as it was, and nobody else; `refuse` is told of it."""
+    starts = range(0, len(items), size)
+    return [done for start in starts for done in _by_halves(items[start : start + size], write, refuse)]
+
+
+def _by_halves(
+    items: Sequence[Item],
+    write: Callable[[Sequence[Item]], list[Done]],
+    refuse: Callable[[Item, Exception], None],
+) -> list[Done]:
     try:
-        move_all(transitions, at)
-    except (StaleRun, InvalidTransition) as error:
-        if half := len(transitions) // 2:
-            return [*move_who_can(transitions[:half], at), *move_who_can(transitions[half:], at)]
-        logger.info("%s: %s", transitions[0].text, error, extra=logs.of_run(transitions[0].run))
+        with transaction.atomic():
+            return write(items)
+    except (IntegrityError, InvalidTransition, StaleRun) as error:
+        if half := len(items) // 2:
+            return [*_by_halves(items[:half], write, refuse), *_by_halves(items[half:], write, refuse)]
+        refuse(items[0], error)
         return []
-    return [one.run for one in transitions]
 
 
 def _lock(runs: Iterable[Run]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 from psycopg2.extras import DateTimeTZRange
 
@@ -23,10 +23,9 @@ from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, 
 from portal.jobs.posix import moment
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.displacing import note_displacements
-from portal.jobs.services.moves import BATCH, StaleRun, Transition, Why, kept_why, move_all
+from portal.jobs.services.moves import BATCH, Transition, Why, in_batches, kept_why, move_all
 from portal.jobs.services.submission import end_assignments_of, end_processes_of
 from scheduling.domain import Gang, Move, Plan
-from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import QUEUED, Event, State
 
 logger = logging.getLogger(__name__)
@@ -64,9 +63,7 @@ def commit_plan(
         ordered = sorted(plan.moves, key=lambda m: (m.before is None, m.kind == "start"))
         taken = _end_given_up(ordered, seen, now)
         current = [m for m in ordered if m.job_id in taken]
-        applied: list[Move] = []
-        for start in range(0, len(current), BATCH):
-            applied += _apply(current[start : start + BATCH], taken, now)
+        applied = _apply(current, taken, now)
         note_displacements(cluster_id, applied, taken, now)
         _store_reasons(plan, seen, {m.job_id for m in applied})
     return applied
@@ -88,20 +85,19 @@ def _end_given_up(moves: list[Move], seen: Mapping[str, Seen], now: datetime) ->
 
 
 def _apply(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> list[Move]:
-    """Those that were applied: all in one savepoint or, where there is a conflict (a GPU that is still somebody's),
-    each half in its own, so that who has the conflict is left as it was, and nobody else."""
-    try:
-        with transaction.atomic():
-            _write(moves, taken, now)
-    except (IntegrityError, InvalidTransition, StaleRun) as error:
-        if half := len(moves) // 2:
-            return [*_apply(moves[:half], taken, now), *_apply(moves[half:], taken, now)]
-        run = taken[moves[0].job_id]
+    """Those that were applied."""
+
+    def write(some: Sequence[Move]) -> list[Move]:
+        _write(some, taken, now)
+        return list(some)
+
+    def refuse(m: Move, error: Exception) -> None:
+        run = taken[m.job_id]
         logger.info("move of run %s not applied: %s", run.pk, error, extra=logs.of_run(run))
-        if moves[0].before is not None:
+        if m.before is not None:
             _restore_assignments(run, now)
-        return []
-    return list(moves)
+
+    return in_batches(moves, write, refuse, BATCH)
 
 
 def _write(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> None:
@@ -201,19 +197,11 @@ def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
         .exclude(Exists(blocked))
     )
     runs = list(ready.select_related("job").only("epoch", "job__number"))
-    return [run for start in range(0, len(runs), BATCH) for run in _launch(runs[start : start + BATCH], now)]
 
+    def refuse(run: Run, error: Exception) -> None:
+        logger.info("run %s not launched: %s", run.pk, error, extra=logs.of_run(run))
 
-def _launch(ready: Sequence[Run], now: datetime) -> list[Run]:
-    """Those that were started: in one transaction or, where there is a conflict, each half in its own."""
-    try:
-        with transaction.atomic():
-            return _write_launches(ready, now)
-    except (IntegrityError, StaleRun) as error:
-        if half := len(ready) // 2:
-            return [*_launch(ready[:half], now), *_launch(ready[half:], now)]
-        logger.info("run %s not launched: %s", ready[0].pk, error, extra=logs.of_run(ready[0]))
-        return []
+    return in_batches(runs, lambda some: _write_launches(some, now), refuse, BATCH)
 
 
 def _write_launches(ready: Sequence[Run], now: datetime) -> list[Run]:

@@ -95,11 +95,10 @@ def examine(commands: Commands, options: Options, shared: Path, api_url: str) ->
     yield _accounting(commands)
     yield _lost_nodes(commands, options)
     usable = [node for node in nodes if not node.gone and node.info.drain_reason is None]
-    taken = [node for node in usable if node.state.startswith("ALLOCATED")]
-    if taken:
+    if taken := [node for node in usable if node.state.startswith("ALLOCATED")]:
         names = ", ".join(node.info.name for node in taken[:MAX_NODES])
         yield Finding("busy nodes", True, f"not probed, jobs take all of them: {names}", known=False)
-    if free := [node for node in usable if node not in taken]:
+    if free := [node for node in usable if not node.state.startswith("ALLOCATED")]:
         yield from map(_unless_busy, _probe(commands, options, free[:MAX_NODES], shared, api_url))
 
 
