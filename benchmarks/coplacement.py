@@ -56,6 +56,12 @@ class Row:
 
 
 Make = Callable[[int], Any]
+
+
+def _dqn(unslowed_worth: float) -> Make:
+    return lambda _: load_policy("dqn_gpu", {"unslowed_worth": unslowed_worth})
+
+
 CASES: dict[str, tuple[Make, bool]] = {
     "sjf_exclusive": (lambda _: load_policy("sjf_exclusive"), False),
     "first_fit": (lambda _: load_policy("first_fit"), True),
@@ -66,6 +72,7 @@ CASES: dict[str, tuple[Make, bool]] = {
     "deeprm_mean": (lambda _: load_policy("deeprm_mean"), False),
     "deeprm_max": (lambda _: load_policy("deeprm_max"), False),
     "dqn_gpu": (lambda _: load_policy("dqn_gpu"), False),
+    **{f"dqn_gpu {worth:g}": (_dqn(worth), False) for worth in (0.0, 0.1, 0.2, 0.25, 0.3)},
 }
 
 
@@ -123,6 +130,17 @@ def _table(workload: str, found: dict[str, list[Row]]) -> None:
             line += "  " + ", ".join(f"{shared / alone - 1:+.1%}" for alone, shared in PRICES)
             line += "; " + ", ".join(f"{ratio * shared / alone - 1:+.1%}" for alone, shared in PRICES)
         print(line, flush=True)
+    _settings(found)
+
+
+def _settings(found: dict[str, list[Row]]) -> None:
+    """Beside each that is to be beaten, every setting: makespan, jobs left unslowed; mean paired differences."""
+    for name in ("random", "deeprm_mean", "deeprm_max"):
+        for setting in (one for one in found if name in found and one.startswith("dqn_gpu")):
+            pairs = list(zip(found[setting], found[name], strict=True))
+            spans = np.array([mine.makespan_s - other.makespan_s for mine, other in pairs])
+            alone = np.array([mine.slowed[0] - other.slowed[0] for mine, other in pairs], dtype=float)
+            print(f"   {setting:12} to {name:12} {_interval(spans):14} s, unslowed {_interval(alone, 1)}", flush=True)
 
 
 def _training(name: str, makespan_s: float) -> float:
@@ -146,7 +164,7 @@ def _decisions() -> None:
         usages = [usage_of(job.history, "series") for job in make_workload("memory_light", seed) if job.history]
         placed = [Placed(usage, usage.duration_s * rng.random()) for usage in usages[:3]]
         begun = time.perf_counter()
-        seen = sight(placed, [Placed(usage) for usage in usages[3 : 3 + model.slots]], 20, model.slots, 2.0)
+        seen = sight(placed, [Placed(usage) for usage in usages[3 : 3 + model.slots]], 20, model.slots, 2.0, 0.2, 100.0)
         model.scores(seen.inputs)
         seconds.append(time.perf_counter() - begun)
     ms = 1e3 * np.array(seconds)

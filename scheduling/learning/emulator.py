@@ -11,25 +11,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduling.learning.images import Placed, Sight, Usage, combinations, sight
+from scheduling.learning.images import CROWDED, Placed, Sight, Usage, combinations, sight
 
 #: Between two looks at the queue where nothing ends.
 STEP_S = 30.0
 #: Jobs of a device at once.
 MOST_TOGETHER = 8
-#: A job whose crowding is so much counts as wholly crowded.
-CROWDED = 0.04
+#: What the mean slowdown counts beside the makespan in mean run lengths.
+SLOWDOWN = 0.01
 #: Chooses one of `Sight.actions`, by its place there.
 Choose = Callable[[Sight], int]
 
 
 @dataclass(slots=True)
 class Decision:
-    """One that was not forced: when, what was seen, and the place of what was chosen."""
+    """One that was not forced: when, what was seen, and the place of what was chosen; how much earlier all will have
+    ended by it, and how many more are crowded, if nobody else comes."""
 
     at_s: float
     sight: Sight
     chosen: int
+    saved_s: float = 0.0
+    crowds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -50,11 +53,11 @@ class Episode:
         return np.asarray(np.minimum(np.array(self.crowding) / CROWDED, 1.0))
 
 
-def play(jobs: Sequence[Usage], choose: Choose, slots: int, stretch: float) -> Episode:
+def play(jobs: Sequence[Usage], choose: Choose, slots: int, stretch: float, unslowed_worth: float) -> Episode:
     """All jobs wait from the start, in this order; the first `slots` of those that wait can be chosen from."""
     episode = Episode(ends_s=[0.0] * len(jobs), crowding=[0.0] * len(jobs))
     waiting, running, now = list(range(len(jobs))), dict[int, Placed](), 0.0
-    members = combinations(slots)
+    members, mean_s = combinations(slots), float(np.mean([job.duration_s for job in jobs]))
     while waiting or running:
         while waiting:
             shown = waiting[:slots]
@@ -65,21 +68,50 @@ def play(jobs: Sequence[Usage], choose: Choose, slots: int, stretch: float) -> E
                 len(waiting) - len(shown),
                 slots,
                 stretch,
+                unslowed_worth,
+                mean_s,
                 room,
             )
-            place = 0
+            decision = None
             if len(seen.actions) > 1:
-                place = choose(seen)
-                episode.decisions.append(Decision(now, seen, place))
-            action = int(seen.actions[place])
+                decision = Decision(now, seen, choose(seen))
+                episode.decisions.append(decision)
+            action = int(seen.actions[decision.chosen if decision else 0])
             if action == 0:
                 break
+            before = _foreseen(running, episode)
             for number, job in enumerate(shown):
                 if action >> number & 1:
                     running[job] = Placed(jobs[job])
                     waiting.remove(job)
+            if decision:
+                after = _foreseen(running, episode)
+                alone = sum(jobs[job].duration_s for number, job in enumerate(shown) if action >> number & 1)
+                decision.saved_s, decision.crowds = alone - (after[0] - before[0]), after[1] - before[1]
         now = _pass(running, jobs, now, episode, wait=bool(waiting))
     return episode
+
+
+def _foreseen(running: dict[int, Placed], episode: Episode) -> tuple[float, float]:
+    """(Seconds until all have ended, how many of them are crowded by then) if nobody else comes."""
+    if not running:
+        return 0.0, 0.0
+    step = min(one.usage.interval_s for one in running.values())
+    last = max(one.left_s for one in running.values())
+    at = step * np.arange(math.ceil(last / step - 1e-9))
+    use = np.array([_course(one, at) for one in running.values()])
+    beside = (use * (use.sum(axis=0) - use)).sum(axis=1) * step
+    crowding = [
+        min((episode.crowding[job] + more / one.usage.duration_s) / CROWDED, 1.0)
+        for (job, one), more in zip(running.items(), beside, strict=True)
+    ]
+    return last, sum(crowding)
+
+
+def _course(one: Placed, at_s: np.ndarray) -> np.ndarray:
+    """What it uses of the device's time so many seconds from now."""
+    levels, place = one.usage.levels[0], ((one.done_s + at_s) / one.usage.interval_s).astype(int)
+    return np.asarray(np.where(place < len(levels), levels[np.minimum(place, len(levels) - 1)], 0.0))
 
 
 def _pass(running: dict[int, Placed], jobs: Sequence[Usage], now: float, episode: Episode, *, wait: bool) -> float:
@@ -108,21 +140,31 @@ def _used(one: Placed, seconds: float) -> float:
     return float(usage.levels[0, first : max(last, first + 1)].mean())
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Of what is to be small: mean slowdown, makespan by the sum of lengths, part of the jobs that are crowded."""
-
-    slowdown: float = 1.0
-    makespan: float = 90.0
-    crowding: float = 12.0
-
-
-def costs(episode: Episode, jobs: Sequence[Usage], at_s: np.ndarray, weights: Weights) -> np.ndarray:
-    """Minus the return by moment: from the slowdown the rest of each job's time in the system by its length, from the
-    makespan what is left of it, and of the crowding that of jobs that have not ended."""
+def costs(episode: Episode, jobs: Sequence[Usage], at_s: np.ndarray, unslowed_worth: float) -> np.ndarray:
+    """What is to be small, minus the undiscounted return, by moment: what is left of the makespan in mean run lengths,
+    the worth of those crowded jobs that have not ended, and SLOWDOWN times the mean rest of each job's time in the
+    system by its length."""
     ends, lengths = np.array(episode.ends_s), np.array([job.duration_s for job in jobs])
     left = np.maximum(ends[None, :] - at_s[:, None], 0.0)
     slow = (left / lengths[None, :]).mean(axis=1)
-    crowd = ((left > 0) * episode.crowded()[None, :]).mean(axis=1)
-    span = left.max(axis=1) / lengths.sum()
-    return np.asarray(weights.slowdown * slow + weights.makespan * span + weights.crowding * crowd)
+    crowd = ((left > 0) * episode.crowded()[None, :]).sum(axis=1)
+    return np.asarray(left.max(axis=1) / lengths.mean() + unslowed_worth * crowd + SLOWDOWN * slow)
+
+
+def returns(episode: Episode, jobs: Sequence[Usage], unslowed_worth: float, discount: float) -> np.ndarray:
+    """By decision: the rewards from it on, each later one times `discount` once more.
+
+    A decision's reward is what it saves, less whom it crowds, both as they were foreseen, and less what is added to the
+    mean slowdown until the next one. What all together save is the sum of all lengths less the makespan: the makespan
+    as a potential (Ng et al., ICML 1999), so that what a decision earns it earns at once.
+    """
+    at_s = np.array([decision.at_s for decision in episode.decisions])
+    ends, lengths = np.array(episode.ends_s), np.array([job.duration_s for job in jobs])
+    until = np.append(at_s[1:], episode.makespan_s)
+    waited = (np.minimum(ends[None, :], until[:, None]) - at_s[:, None]).clip(0.0) / lengths[None, :]
+    saved = np.array([decision.saved_s for decision in episode.decisions]) / lengths.mean()
+    crowds = np.array([decision.crowds for decision in episode.decisions])
+    found = saved - unslowed_worth * crowds - SLOWDOWN * waited.mean(axis=1)
+    for n in range(len(found) - 2, -1, -1):
+        found[n] += discount * found[n + 1]
+    return np.asarray(found)

@@ -6,6 +6,7 @@ images of a decision have the same time scale: the longest run that is looked at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -18,20 +19,27 @@ from scheduling.histories import RESOURCES, ResourceHistory
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Profile = Literal["series", "max", "mean"]
-#: Columns of an image.
-BINS = 24
+#: Columns of an image, and of what a network is shown of it: the most of several.
+BINS = 96
+SHOWN_BINS = 24
 #: Rows: a device has so many units of each resource.
 UNITS = 100
 _DEPTH = len(RESOURCES)
-_MEMORY = RESOURCES.index("gpu_memory")
+_GPU, _MEMORY = RESOURCES.index("gpu"), RESOURCES.index("gpu_memory")
 _TOLERANCE = 1e-6
 #: Time scales in each doubling.
 _SCALES = 4
 #: Jobs of a device and of the backlog beyond this look alike.
 _MANY = 8, 32
-SCALARS = 11
+#: At which it is looked at who is crowded, at most.
+_MOMENTS = 256
+SCALARS = 15
+#: A job that is crowded so much (`crowding`) counts as wholly crowded.
+CROWDED = 0.04
 #: Values that a network is given for each action.
-INPUTS = 3 * _DEPTH * BINS + SCALARS
+INPUTS = 3 * _DEPTH * SHOWN_BINS + SCALARS
+#: Among them: what is saved, who is crowded, and what that is worth.
+SAVED, CROWDS, PRICE = INPUTS - 4, INPUTS - 3, INPUTS - 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,32 +129,34 @@ class Sight:
 def legal_actions(
     placed: Sequence[Placed], slots: Sequence[Placed], most: int, stretch: float, allowed: Mask | None = None
 ) -> tuple[Mask, Floats, Floats, float]:
-    """(by action whether it may be chosen, image of the device, images of the slots, seconds that they show).
+    """(by action whether it may be chosen, images of who is on the device, of the slots, seconds that they show).
 
     Legal is what keeps every resource within the device at any time, and memory also where runs take up to `stretch`
     times as long. An empty device is not kept empty.
     """
     horizon = max([1.0, *(one.left_s for one in (*placed, *slots))])
     width = _width(horizon)
-    device: Floats = np.zeros((_DEPTH + 1, BINS))
-    for one in placed:
-        device = device + image(one, width, stretch)
-    each = np.zeros((most, _DEPTH + 1, BINS))
+    here: Floats = np.zeros((len(placed), _DEPTH + 1, BINS))
+    each: Floats = np.zeros((most, _DEPTH + 1, BINS))
+    for number, one in enumerate(placed):
+        here[number] = image(one, width, stretch)
     for number, one in enumerate(slots):
         each[number] = image(one, width, stretch)
-    members = combinations(most)
-    sums = np.tensordot(members, each, axes=1)
-    legal: Mask = np.asarray((device + sums <= 1.0 + _TOLERANCE).all(axis=(1, 2)))
-    legal &= ~members[:, len(slots) :].any(axis=1)
+    members, room = combinations(most), 1.0 + _TOLERANCE - here.sum(axis=0)
+    fits = (each <= room).all(axis=(1, 2))  # alone beside who is there: without that no combination can
+    fits[len(slots) :] = False
+    legal: Mask = np.asarray(~members[:, ~fits].any(axis=1))
     if allowed is not None:
         legal &= allowed
+    several = np.flatnonzero(legal & (members.sum(axis=1) > 1))
+    legal[several] = (np.tensordot(members[several], each, axes=1) <= room).all(axis=(1, 2))
     if not placed:
         # Whoever alone is more than its device, by its own history, runs alone.
         for number in range(len(slots)):
             action = 1 << number
             legal[action] |= allowed is None or bool(allowed[action])
     legal[0] = bool(placed) or not legal[1:].any()
-    return legal, device, each, horizon
+    return legal, here, each, horizon
 
 
 def _width(horizon_s: float) -> float:
@@ -160,10 +170,13 @@ def sight(
     backlog: int,
     most: int,
     stretch: float,
+    unslowed_worth: float,
+    mean_s: float,
     allowed: Mask | None = None,
 ) -> Sight:
-    """What the network is shown: the device, the combination, the other slots, and how long all of them are."""
-    legal, device, each, horizon = legal_actions(placed, slots, most, stretch, allowed)
+    """What the network is shown: the device, the combination, the other slots, how long all of them are, what the
+    combination saves and whom it crowds, and what it is worth to leave somebody alone, in run lengths of `mean_s`."""
+    legal, here, each, horizon = legal_actions(placed, slots, most, stretch, allowed)
     actions = np.flatnonzero(legal)
     if len(actions) == 1:
         return Sight(actions, np.zeros((1, INPUTS)))
@@ -171,12 +184,58 @@ def sight(
     sums = np.tensordot(members, each[:, :_DEPTH], axes=1)
     rest = each[:, :_DEPTH].sum(axis=0) - sums
     inputs = np.empty((len(actions), INPUTS))
-    wide = _DEPTH * BINS
-    inputs[:, :wide] = device[:_DEPTH].ravel()
-    inputs[:, wide : 2 * wide] = sums.reshape(len(actions), wide)
-    inputs[:, 2 * wide : 3 * wide] = rest.reshape(len(actions), wide) / most
-    inputs[:, 3 * wide :] = _scalars(placed, slots, backlog, members, horizon)
+    wide = _DEPTH * SHOWN_BINS
+    inputs[:, :wide] = _shown(here[:, :_DEPTH].sum(axis=0)).ravel()
+    inputs[:, wide : 2 * wide] = _shown(sums).reshape(len(actions), wide)
+    inputs[:, 2 * wide : 3 * wide] = _shown(rest).reshape(len(actions), wide) / most
+    inputs[:, 3 * wide : SAVED] = _scalars(placed, slots, backlog, members, horizon)
+    inputs[:, SAVED] = _saved_s(placed, slots, members) / mean_s
+    inputs[:, CROWDS] = _crowds(placed, slots, members)
+    inputs[:, PRICE] = inputs[:, CROWDS] * unslowed_worth
+    inputs[:, INPUTS - 1] = unslowed_worth
     return Sight(actions, inputs)
+
+
+def _shown(images: Floats) -> Floats:
+    return np.asarray(images.reshape(*images.shape[:-1], SHOWN_BINS, -1).max(axis=-1))
+
+
+def _saved_s(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats) -> Floats:
+    """By action: how much later all would have ended had its jobs run after the others."""
+    left = np.zeros(members.shape[1])
+    left[: len(slots)] = [one.left_s for one in slots]
+    now = max((one.left_s for one in placed), default=0.0)
+    longer = np.maximum((members * left).max(axis=1) - now, 0.0)
+    return np.asarray(members @ left - longer)
+
+
+def _crowds(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats) -> Floats:
+    """By action: how many more jobs are crowded, until those end that are there then. What is known of the past is who
+    is still there."""
+    everybody = (*placed, *slots)
+    use, step_s = _uses(everybody)
+    length = np.array([one.usage.duration_s for one in everybody])
+    there = np.ones((len(members) + 1, len(everybody)))
+    there[0, len(placed) :] = 0.0
+    there[1:, len(placed) :] = members[:, : len(slots)]
+    beside = (there @ use) @ use.T - (use**2).sum(axis=1)
+    crowded = there * np.minimum(beside * (step_s / length) / CROWDED, 1.0)
+    return np.asarray(crowded[1:].sum(axis=1) - crowded[0].sum())
+
+
+def _uses(everybody: Sequence[Placed]) -> tuple[Floats, float]:
+    """([job, moment]: what each uses of the device's time from when the first of them began to the last end, s between
+    two moments)"""
+    begun = max(one.done_s for one in everybody)
+    seconds = begun + max(one.left_s for one in everybody)
+    step_s = max(seconds / _MOMENTS, min(one.usage.interval_s for one in everybody))
+    moments = (np.arange(math.ceil(seconds / step_s - _TOLERANCE)) + 0.5) * step_s - begun
+    found = np.zeros((len(everybody), len(moments)))
+    for row, one in zip(found, everybody, strict=True):
+        at = np.floor((moments + one.done_s) / one.usage.interval_s).astype(int)
+        known = (at >= 0) & (at < one.usage.levels.shape[1])
+        row[known] = one.usage.levels[_GPU, at[known]]
+    return found, step_s
 
 
 def _scalars(
@@ -191,7 +250,7 @@ def _scalars(
     short[: len(slots)] = min((one.left_s for one in slots), default=1.0) / np.array(
         [max(one.left_s, 1e-3) for one in slots] or [1.0] * len(slots)
     )
-    found = np.empty((len(members), SCALARS))
+    found = np.empty((len(members), SCALARS - 4))
     found[:, 0] = size == 0
     found[:, 1] = size / most
     found[:, 2] = members @ lengths / np.maximum(size, 1)

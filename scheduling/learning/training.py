@@ -5,7 +5,9 @@ sum grad log pi(s_t, a_t) (v_t - b_t), v_t the return from t on and b_t its mean
 DeepRM's form (Mao et al., HotNets 2016, section 3.3). The thesis prints (q_t - v_t), which has the sign of the return
 reversed, takes the arg max in training too, and defines no reward: here actions are drawn in training and the arg max
 is used afterwards, and the reward is minus the sum over jobs in the system of 1/T_j per second (mean slowdown), to
-which `Weights` add the makespan and how many jobs crowd each other, both as the profiles alone have them.
+which are added, with more weight, the makespan and how many jobs crowd each other, as the profiles alone have them.
+What it is worth to leave a job alone is drawn anew for each job set and shown to the network, so that one network
+serves every wish. The network's part of an action's score is what comes of it; what it earns at once is known.
 Same settings, same seed, same machine: the same model.
 """
 
@@ -15,7 +17,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,34 +28,39 @@ from torch import nn
 
 from scheduling.errors import InvalidInput
 from scheduling.histories import ResourceHistory, history_json
-from scheduling.learning.emulator import Decision, Episode, Weights, costs, play
-from scheduling.learning.images import INPUTS, Profile, Sight, Usage, usage_of
-from scheduling.learning.network import LARGEST_BYTES, SCHEMA, Model, save
+from scheduling.learning.emulator import Decision, Episode, costs, play, returns
+from scheduling.learning.images import INPUTS, PRICE, SAVED, Profile, Sight, Usage, usage_of
+from scheduling.learning.network import AT_ONCE, LARGEST_BYTES, SCHEMA, Model, save
 from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
 #: Seeds of the job sets: those of training and of choosing the best model; tests and benchmarks use those below.
 FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED = 1_000_000, 2_000_000
 _CHECK_EVERY = 5
 _VALIDATION_SETS = 10
+#: Between which the worth of an unslowed job is drawn, and with which a model is judged.
+_WORTHS = 0.0, 0.6
+_JUDGED_WITH = 0.1, 0.25, 0.4
 JobSet = tuple[ResourceHistory, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`sets` job sets of `jobs` jobs, in turn of each workload of the thesis."""
+    """`sets` job sets of `jobs` jobs, in turn of each workload of the thesis; `batch` of them an iteration, each played
+    `episodes` times."""
 
     policy: str
     profile: Profile
     slots: int = 5
-    stretch: float = 2.0
+    stretch: float = 1.4
     sets: int = 50
     jobs: int = JOBS
-    iterations: int = 60
-    episodes: int = 16
+    iterations: int = 120
+    batch: int = 5
+    episodes: int = 10
     hidden: tuple[int, ...] = (64, 32)
-    learning_rate: float = 1e-3
-    entropy: float = 0.01
-    weights: Weights = field(default_factory=Weights)
+    learning_rate: float = 2e-3
+    entropy: float = 0.003
+    discount: float = 0.98
     seed: int = 0
 
 
@@ -106,6 +113,8 @@ class Trainer:
         layers: list[nn.Module] = []
         for n, (into, out) in enumerate(pairwise(wide)):
             layers += [nn.Linear(into, out), *([nn.ReLU()] if n < len(wide) - 2 else [])]
+        for last in layers[-1].parameters():
+            nn.init.zeros_(last)  # it begins with what is earned at once
         self.network = nn.Sequential(*layers)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=settings.learning_rate)
         self.done, self.cpu_s = 0, 0.0
@@ -130,42 +139,34 @@ class Trainer:
 
     def _iterate(self) -> float:
         rng = np.random.default_rng([self.settings.seed, self.done])
-        jobs = self.sets[self.done % len(self.sets)]
-        jobs = [jobs[n] for n in rng.permutation(len(jobs))]
         model = self._model([p.detach().numpy() for p in self.network.parameters()], {})
 
         def draw(seen: Sight) -> int:
             return int(rng.choice(len(seen.actions), p=_softmax(model.scores(seen.inputs))))
 
-        episodes = [self._play(jobs, draw) for _ in range(self.settings.episodes)]
-        self._learn(jobs, episodes)
-        return float(np.mean([self._objective(one, jobs) for one in episodes]))
-
-    def _play(self, jobs: Sequence[Usage], choose: Callable[[Sight], int]) -> Episode:
-        return play(jobs, choose, self.settings.slots, self.settings.stretch)
-
-    def _objective(self, episode: Episode, jobs: Sequence[Usage]) -> float:
-        """Minus the return from the start."""
-        return float(costs(episode, jobs, np.zeros(1), self.settings.weights)[0])
-
-    def _learn(self, jobs: Sequence[Usage], episodes: Sequence[Episode]) -> None:
         decisions: list[Decision] = []
-        advantages = []
-        settings = self.settings
-        for number, one in enumerate(episodes):
-            at_s = np.array([decision.at_s for decision in one.decisions])
-            if not len(at_s):
-                continue
-            every = [costs(other, jobs, at_s, settings.weights) for other in episodes]
-            advantages.append(np.mean(every, axis=0) - every[number])
-            decisions += one.decisions
-        if not decisions:
-            return
-        advantage = np.concatenate(advantages)
+        advantages, objectives = [], []
+        for number in range(self.settings.batch):
+            jobs = self.sets[(self.done * self.settings.batch + number) % len(self.sets)]
+            jobs = [jobs[n] for n in rng.permutation(len(jobs))]
+            worth = float(rng.uniform(*_WORTHS))
+            episodes = [self._play(jobs, draw, worth) for _ in range(self.settings.episodes)]
+            objectives += [_objective(one, jobs, worth) for one in episodes]
+            decided = [one for one in episodes if one.decisions]
+            advantages += _advantages(decided, jobs, worth, self.settings.discount)
+            decisions += [decision for one in decided for decision in one.decisions]
+        if decisions:
+            self._learn(decisions, np.concatenate(advantages))
+        return float(np.mean(objectives))
+
+    def _play(self, jobs: Sequence[Usage], choose: Callable[[Sight], int], worth: float) -> Episode:
+        return play(jobs, choose, self.settings.slots, self.settings.stretch, worth)
+
+    def _learn(self, decisions: Sequence[Decision], advantage: np.ndarray) -> None:
         advantage = advantage / (advantage.std() + 1e-8)
         sizes = np.array([len(decision.sight.actions) for decision in decisions])
         inputs = torch.from_numpy(np.concatenate([d.sight.inputs for d in decisions]).astype(np.float32))
-        scores = self.network(inputs)[:, 0]
+        scores = self.network(inputs)[:, 0] + AT_ONCE * (inputs[:, SAVED] - inputs[:, PRICE])
         row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
         place = torch.from_numpy(np.concatenate([np.arange(size) for size in sizes]))
         table = torch.full((len(sizes), int(sizes.max())), -torch.inf).index_put((row, place), scores)
@@ -174,7 +175,7 @@ class Trainer:
         taken = logs[torch.arange(len(sizes)), chosen]
         surprise = -(logs.exp() * torch.where(torch.isfinite(logs), logs, torch.zeros(()))).sum(dim=1)
         loss = -(taken * torch.from_numpy(advantage.astype(np.float32))).mean()
-        loss = loss - settings.entropy * surprise.mean()
+        loss = loss - self.settings.entropy * surprise.mean()
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
@@ -183,8 +184,16 @@ class Trainer:
     def _validate(self) -> float:
         present = [p.detach().numpy().copy() for p in self.network.parameters()]
         model = self._model(present, {})
-        played = [self._play(jobs, lambda seen: int(np.argmax(model.scores(seen.inputs)))) for jobs in self.validation]
-        found = float(np.mean([self._objective(one, jobs) for one, jobs in zip(played, self.validation, strict=True)]))
+
+        def choose(seen: Sight) -> int:
+            return int(np.argmax(model.scores(seen.inputs)))
+
+        objectives = [
+            _objective(self._play(jobs, choose, worth), jobs, worth)
+            for worth in _JUDGED_WITH
+            for jobs in self.validation
+        ]
+        found = float(np.mean(objectives))
         if found < self.best_at[0]:
             self.best, self.best_at = present, (found, self.done)
         return found
@@ -267,6 +276,26 @@ class Trainer:
         self.best = [arrays[f"best{n}"] for n in range(len(parameters))]
         self.best_at = (float(header["best_at"][0]), int(header["best_at"][1]))
         self.done, self.cpu_s = int(header["done"]), float(header["cpu_s"])
+
+
+def _advantages(episodes: Sequence[Episode], jobs: Sequence[Usage], worth: float, discount: float) -> list[np.ndarray]:
+    """Of each episode by decision: its return less the mean of all episodes' at that time."""
+    earned = [returns(one, jobs, worth, discount) for one in episodes]
+    moments = [np.array([decision.at_s for decision in one.decisions]) for one in episodes]
+    return [
+        mine - np.mean([_from(values, times, at_s) for values, times in zip(earned, moments, strict=True)], axis=0)
+        for mine, at_s in zip(earned, moments, strict=True)
+    ]
+
+
+def _from(values: np.ndarray, times: np.ndarray, at_s: np.ndarray) -> np.ndarray:
+    """The return of the first decision at or after each moment, 0 where there is none."""
+    return np.asarray(np.append(values, 0.0)[np.searchsorted(times, at_s - 1e-6)])
+
+
+def _objective(episode: Episode, jobs: Sequence[Usage], worth: float) -> float:
+    """Minus the return from the start."""
+    return float(costs(episode, jobs, np.zeros(1), worth)[0])
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 For each GPU that takes parts the first jobs of the queue that may go there fill the slots; all their combinations are
 weighed, those that would pass the device's time, memory, cores or PCIe at any moment left out, and the best of the rest
-is placed, until holding is best. A job without a history is taken to use its share and its memory constantly. Memory
-is kept also where sharing makes runs take up to `stretch` times as long. What asks for whole GPUs goes to the first
-node that fits, before the parts where it is ahead of all of them.
+is placed, until holding is best. `unslowed_worth` says how much it is to leave somebody alone. A job without a history
+is taken to use its share and its memory constantly. Memory is kept also where sharing makes runs take up to `stretch`
+times as long. What asks for whole GPUs goes to the first node that fits, before the parts where it is ahead of all of
+them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from scheduling.policies.base import Parameters as BaseParameters
 MODELS = Path(__file__).parent / "models"
 #: GPUs that are looked at in a round: those that are shared first.
 _MOST_DEVICES = 128
+#: Of those that wait, whose mean length is taken.
+_MEAN_OF = 32
 #: Where neither steps nor a history say how long a run is.
 _UNKNOWN_S = 3_600.0
 
@@ -40,7 +43,13 @@ class Parameters(BaseParameters):
         description="Path of a file that train-placement wrote; empty: the one that comes with the policy.",
     )
     stretch: float = Field(
-        default=2.0, ge=1.0, le=10.0, description="Memory suffices though runs that share take so many times as long."
+        default=1.4, ge=1.0, le=10.0, description="Memory suffices though runs that share take so many times as long."
+    )
+    unslowed_worth: float = Field(
+        default=0.15,
+        ge=0.0,
+        le=0.6,
+        description="What it is worth to leave a job alone on its GPU, in mean run lengths: 0 packs tightly.",
     )
     look_again_s: float = Field(
         default=30.0,
@@ -101,15 +110,21 @@ class LearnedPolicy(PackingPolicy):
                 holding.setdefault(gpu, []).append(job)
         waiting = [_Waiting(jobs[key], demand) for key, demand in parts.items()]
         found: dict[str, tuple[int, ...]] = {}
-        for device in _devices(yard, waiting):
-            here = self._on(yard, device, waiting, [self._placed(job, yard, device) for job in holding.get(device, ())])
+        devices = _devices(yard, waiting)
+        lengths = [self._placed(one.job, yard, devices[0]).usage.duration_s for one in waiting[:_MEAN_OF] if devices]
+        mean_s = float(np.mean(lengths or [_UNKNOWN_S]))
+        for device in devices:
+            placed = [self._placed(job, yard, device) for job in holding.get(device, ())]
+            here = self._on(yard, device, waiting, placed, mean_s)
             found |= {one.job.id: (device,) for one in here}
             waiting = [one for one in waiting if one.job.id not in found]
             if not waiting:
                 break
         return found
 
-    def _on(self, yard: Yard, device: int, waiting: Sequence[_Waiting], placed: list[Placed]) -> list[_Waiting]:
+    def _on(
+        self, yard: Yard, device: int, waiting: Sequence[_Waiting], placed: list[Placed], mean_s: float
+    ) -> list[_Waiting]:
         """Who of those that wait goes to the device."""
         slots, chosen = self.model.slots, list[_Waiting]()
         row, column = yard.place[device]
@@ -120,7 +135,16 @@ class LearnedPolicy(PackingPolicy):
                 return chosen
             runs = [self._placed(one.job, yard, device) for one in shown]
             room = _room(yard, row, column, [one.demand for one in shown], slots)
-            seen = sight(placed, runs, len(left) - len(shown), slots, self.parameters.stretch, room)
+            seen = sight(
+                placed,
+                runs,
+                len(left) - len(shown),
+                slots,
+                self.parameters.stretch,
+                self.parameters.unslowed_worth,
+                mean_s,
+                room,
+            )
             best = 0 if len(seen.actions) == 1 else self.pick(seen)
             action = int(seen.actions[best])
             if action == 0:

@@ -48,13 +48,13 @@ APPLICATIONS: Mapping[str, Application] = {
     "gromacs": Application(110, (0.30,), (0.08,), 0.8, 0.10, "A3C"),
     "qmcpack": Application(190, (0.30, 0.55, 0.80), (0.02, 0.42), 0.7, 0.06, "Transformer (batch size 16)", "steps"),
     "hoomd": Application(150, (0.55,), (0.12,), 0.8, 0.05, "Transformer (batch size 128)"),
-    "googlenet": Application(100, (0.42,), (0.30,), 0.7, 0.25, "ResNet-18 (batch size 64)"),
-    "alexnet": Application(60, (0.28,), (0.35,), 0.7, 0.40, "ResNet-18 (batch size 16)"),
-    "vgg11": Application(140, (0.62,), (0.62,), 0.7, 0.30, "ResNet-50 (batch size 16)"),
-    "vgg16": Application(200, (0.85,), (0.72,), 0.7, 0.25, "ResNet-50 (batch size 64)"),
-    "resnet50": Application(160, (0.70,), (0.57,), 0.7, 0.20, "ResNet-50 (batch size 32)"),
-    "resnet101": Application(210, (0.80,), (0.66,), 0.7, 0.18, "ResNet-50 (batch size 64)"),
-    "resnet152": Application(260, (0.88,), (0.75,), 0.7, 0.15, "ResNet-50 (batch size 128)"),
+    "googlenet": Application(100, (0.42,), (0.30,), 0.7, 0.02, "ResNet-18 (batch size 64)"),
+    "alexnet": Application(60, (0.28,), (0.35,), 0.7, 0.06, "ResNet-18 (batch size 16)"),
+    "vgg11": Application(140, (0.62,), (0.62,), 0.7, 0.01, "ResNet-50 (batch size 16)"),
+    "vgg16": Application(200, (0.85,), (0.72,), 0.7, 0.01, "ResNet-50 (batch size 64)"),
+    "resnet50": Application(160, (0.70,), (0.57,), 0.7, 0.01, "ResNet-50 (batch size 32)"),
+    "resnet101": Application(210, (0.80,), (0.66,), 0.7, 0.01, "ResNet-50 (batch size 64)"),
+    "resnet152": Application(260, (0.88,), (0.75,), 0.7, 0.01, "ResNet-50 (batch size 128)"),
 }
 _MEMORY_HEAVY = ("vgg11", "vgg16", "resnet50", "resnet101", "resnet152")
 WORKLOADS: Mapping[str, Sequence[str]] = {

@@ -2,8 +2,8 @@
 
 Between two changes (somebody starts, ends, or passes a sample of its history) everybody's speed is constant. A job's
 place in its history is the part of its steps that it has done, so whoever is slowed uses its GPU longer. Where the
-memory of all together is more than there is, whoever came last fails and queues again, after BACK_OFF_S, from its last
-checkpoint.
+memory of all together is more than there is, whoever asked for more of it just then fails (of several the one that came
+last), and queues again, after BACK_OFF_S, from its last checkpoint.
 Policies see histories, and nothing of this.
 """
 
@@ -34,6 +34,7 @@ class Neighbours:
         self.engine, self.usage = engine, Usage()
         self.on: defaultdict[int, list[Run]] = defaultdict(list)  # who came first is first
         self.turn: defaultdict[int, int] = defaultdict(int)  # guards timers
+        self._memory: dict[str, float] = {}  # by job, what it had when it was looked at last
         self._rates: dict[int, tuple[float, float, float]] = {}  # (since, GPU, memory) now used
 
     def begins(self, run: Run) -> None:
@@ -48,6 +49,7 @@ class Neighbours:
         if gpu in self.on and run in self.on[gpu]:
             self._account(gpu)
             self.on[gpu].remove(run)
+            self._memory.pop(run.job.id, None)
             self._evaluate(gpu)
 
     def _evaluate(self, gpu: int) -> None:
@@ -56,10 +58,13 @@ class Neighbours:
         runs = self.on[gpu]
         places = [_sample(run, self.engine.clock.now) for run in runs]
         at = list(zip(runs, places, strict=True))
-        memory = sum(_history(run).gpu_memory[place] for run, place in at)
+        has = {run.job.id: _history(run).gpu_memory[place] for run, place in at}
+        memory = sum(has.values())
         if memory > 1.0 + _TOLERANCE and len(runs) > 1:
-            self._fail(runs[-1])  # comes back by `ends`
+            asked = [run for run in runs if has[run.job.id] > self._memory.get(run.job.id, 0.0)]
+            self._fail(asked[-1])  # comes back by `ends`
             return
+        self._memory |= has
         group = [(self._nature(run), _history(run).gpu[place]) for run, place in at]
         slow = slowdowns(group) if self.engine.options.interference else [1.0] * len(group)
         for run, factor in zip(runs, slow, strict=True):

@@ -18,8 +18,9 @@ from scheduling.learning.images import Profile
 PROFILES: dict[str, Profile] = {"dqn_gpu": "series", "deeprm_max": "max", "deeprm_mean": "mean"}
 #: What may be set, with its bounds.
 NUMBERS = {
-    "iterations": (60, 1, 100_000),
-    "episodes": (16, 2, 1_000),
+    "iterations": (120, 1, 100_000),
+    "batch": (5, 1, 100),
+    "episodes": (10, 2, 1_000),
     "sets": (50, 1, 10_000),
     "jobs": (30, 2, 1_000),
     "slots": (5, 1, 8),
