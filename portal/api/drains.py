@@ -99,10 +99,17 @@ class ResumeView(APIView):
     permission_classes = ADMINISTRATORS
 
     @operation(
-        "resume_node", NodeShape, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,), query=ClusterQuery
+        "resume_node",
+        NodeShape,
+        access=Access.ADMIN,
+        tag="cluster",
+        path=["name"],
+        problems=(403, 409),
+        query=ClusterQuery,
     )
     def post(self, request: Request, name: str, query: ClusterQuery) -> Response:
-        """Use a drained node again, also before its deadline; jobs that have not left it stay."""
+        """Use a drained node again, also before its deadline; jobs that have not left it stay. 409 where the engine
+        drained it: resume it there."""
         user, now = signed_in(request), timezone.now()
         node = named_node(query, name)
         resume_node(actor=user, node=node, now=now)

@@ -20,6 +20,7 @@ from portal.api.denials import note_denial
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.administration import NothingToUndo
 from portal.jobs.services.current import JobConflict, NotAllowed
+from portal.jobs.services.drains import DrainedByEngine
 from portal.jobs.services.levels import QosInUse
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.partitions import PartitionInUse
@@ -60,6 +61,7 @@ _BY_TYPE: dict[type[Exception], int] = {
     QosInUse: 409,
     PartitionInUse: 409,
     WindowIsOver: 409,
+    DrainedByEngine: 409,
     PermissionError: 403,
     InUse: 409,
     LabConflict: 409,

@@ -29,6 +29,8 @@ class HasScope(BasePermission):
         otherwise = Scope.JOBS_READ if method in SAFE_METHODS else Scope.ADMIN
         needed = getattr(operation, "scope", None) or otherwise
         self.message = f"This token lacks the scope {needed}."
+        if needed == Scope.ADMIN:
+            self.message += " An administrator makes one with `evenkeel login --admin`."
         return needed in request.auth.scopes
 
 

@@ -66,3 +66,10 @@ def test_an_empty_node_is_drained_at_once_and_used_again(run: Run, portal: Scrip
     portal["POST nodes/n1/resume"] = NODE
     assert "n1 is in use." in run("resume", "n1").output
     assert json.loads(run("resume", "n1", "--output", "json").output)["drain"] is None
+
+
+def test_a_resumed_node_that_cannot_be_used_is_not_said_to_be(run: Run, portal: Scripted) -> None:
+    portal["POST nodes/n1/resume"] = NODE | {"lost": True}
+    assert "n1 is resumed, but lost: nothing starts there until it answers again." in run("resume", "n1").output
+    portal["POST nodes/n1/resume"] = NODE | {"check": {**NODE["check"], "state": "failed"}}
+    assert "n1 is resumed, but failed its check: see `evenkeel check n1`." in run("resume", "n1").output

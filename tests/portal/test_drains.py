@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, Project, User
 from portal.jobs.models import Displacement, Job, JobEvent, Node, Run
+from portal.jobs.services.drains import drain_node
 from portal.jobs.services.holds import hold_job
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -99,6 +100,16 @@ class TestAsking:
         assert (node.drain_deadline_at, node.drain_reason, node.drained_by) == (None, "", None)
         boss.post("nodes/a/resume")
         assert AuditEntry.objects.filter(action="node.resumed").count() == 1
+
+    def test_what_the_engine_drained_is_resumed_there(self, boss: Api, world: World) -> None:
+        node = Node.objects.get(name="a")
+        reason = f"{node.cluster.executor}: new fans"
+        drain_node(actor=None, node=node, now=timezone.now(), reason=reason)
+        answer = boss.post("nodes/a/resume")
+        assert answer.status == 409
+        assert "(new fans): resume it there" in answer.json["detail"]
+        boss.post("nodes/a/drain", {"reason": "ours, too"})
+        assert boss.post("nodes/a/resume").json["drain"] is None
 
     @pytest.mark.parametrize(
         ("body", "field"),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.checks import STATES
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, done, moment, print_json, table
@@ -81,6 +82,10 @@ def resume(node: str, cluster: str | None, output: str) -> None:
     found = connect().drains.resume(node, cluster=cluster)
     if output == "json":
         print_json(found)
+    elif found["lost"]:
+        done(f"{node} is resumed, but lost: nothing starts there until it answers again.")
+    elif state := found["check"]["state"]:
+        done(f"{node} is resumed, but {STATES[state]}: see `evenkeel check {node}`.")
     else:
         done(f"{node} is in use.")
 

@@ -1135,7 +1135,7 @@ export interface paths {
         put?: never;
         /**
          * Use a drained node again, also before its deadline; jobs that have not left it stay
-         * @description Use a drained node again, also before its deadline; jobs that have not left it stay.
+         * @description Use a drained node again, also before its deadline; jobs that have not left it stay. 409 where the engine drained it: resume it there.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -13263,6 +13263,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -17,7 +17,7 @@ from accounts.models import User
 from portal.jobs import events, wakeups
 from portal.jobs.models import Accelerator, Cluster, Node, NodeCheck, PolicyChange
 from portal.jobs.services.checks import open_check
-from portal.jobs.services.drains import drain_node, note_due, resume_node
+from portal.jobs.services.drains import drain_node, engine_prefix, note_due, resume_node
 from scheduling.errors import InvalidParameters
 from scheduling.executors.base import NodeInfo
 from scheduling.policies import load_policy
@@ -167,7 +167,7 @@ def _store_node(
         Accelerator.objects.filter(pk__in=gone).update(present=False)
     returned = node.lost and info.reachable
     _set_lost(node, not info.reachable, now)
-    resumed = _follow_engine(node, f"{cluster.executor}: ", info.drain_reason, now)
+    resumed = _follow_engine(node, engine_prefix(node), info.drain_reason, now)
     if check_first and (returned or resumed):
         open_check(node, NodeCheck.Cause.RETURNED, now, withhold=True)
 

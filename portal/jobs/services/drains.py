@@ -17,6 +17,24 @@ from portal.jobs.schema import FieldProblem, Problems
 FURTHEST = timedelta(days=366)
 
 
+class DrainedByEngine(ValueError):
+    """Only the engine gives such a node back."""
+
+    def __init__(self, node: Node) -> None:
+        engine, _, reason = node.drain_reason.partition(": ")
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"{node.name} is drained by {engine}{why}: resume it there, and it is used again here.")
+
+
+def engine_prefix(node: Node) -> str:
+    """What the reason begins with where the engine of the node's cluster drained it."""
+    return f"{node.cluster.executor}: "
+
+
+def is_drained_by_engine(node: Node) -> bool:
+    return node.drained and node.drained_by_id is None and node.drain_reason.startswith(engine_prefix(node))
+
+
 def check_deadline(deadline_at: datetime | None, now: datetime) -> None:
     """Raises Problems naming the field."""
     if deadline_at is None:
@@ -56,10 +74,13 @@ def drain_node(
 
 @transaction.atomic
 def resume_node(*, actor: User | None, node: Node, now: datetime) -> Node:
-    """Use a drained node again; jobs that have not left it stay."""
+    """Use a drained node again; jobs that have not left it stay. Raises DrainedByEngine where a person asks for what
+    only the engine can do: the next look at the engine would drain it anew."""
     node = Node.objects.select_for_update().get(pk=node.pk)
     if not node.drained:
         return node
+    if actor is not None and is_drained_by_engine(node):
+        raise DrainedByEngine(node)
     _set(
         node,
         drained=False,

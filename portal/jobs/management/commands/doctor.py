@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.examination_tasks import examine_cluster
@@ -17,7 +18,11 @@ class Command(BaseCommand):
     help = __doc__
 
     def handle(self, *args: Any, **options: Any) -> None:
-        clusters = list(active_clusters())
+        try:
+            clusters = list(active_clusters())
+        except DatabaseError as error:
+            why = str(error).splitlines()[0]
+            raise CommandError(f"the database cannot be read; start the portal first ({why})") from None
         if not clusters:
             raise CommandError("there is no cluster yet: `manage.py up` makes it")
         wrong = sum(self._examine(cluster, named=len(clusters) > 1) for cluster in clusters)
