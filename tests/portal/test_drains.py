@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -225,6 +226,8 @@ class TestRounds:
         why = api.get(f"jobs/{job.number}/explanation").json
         assert why["token"] == "node_drained"
         assert "(new fans)" in why["text"]
+        moved = JobEvent.objects.get(job=job, kind="REALLOCATED").text
+        assert re.search(r" goes from 2 × \S+ to 2 × \S+: .*\(new fans\)", moved)
         (row,) = drain_of(boss, name)["jobs"]
         assert "on its way off" in row["text"]
         world.checkpoint(job, 10, "request")
@@ -233,6 +236,13 @@ class TestRounds:
         assert node_of(job) != name
         assert drain_of(boss, name)["state"] == "drained"
         check_invariants(world)
+
+    def test_who_moves_from_a_lost_node_at_once_is_told_so_in_its_events(self, world: World) -> None:
+        job = training(world, steps=LONG)
+        Node.objects.filter(name=node_of(job)).update(lost=True)
+        world.round()
+        moved = JobEvent.objects.get(job=job, kind="REALLOCATED").text
+        assert "a node that it ran on was lost, so it moves to other GPUs" in moved
 
     def test_where_there_is_no_room_it_stays_until_the_deadline_and_queues_then(self, boss: Api, world: World) -> None:
         job, other = training(world, steps=LONG), training(world, steps=LONG, restartable=False)

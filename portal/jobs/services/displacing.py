@@ -11,7 +11,7 @@ from scheduling.domain import Move
 _MOST_TAKERS = 10
 _LONGEST = 200
 _WINDOWS = {"maintenance": "maintenance window", "reservation": "reservation"}
-_NODES = frozenset({"node_lost", "node_drained", "node_drained_stopped", "assignment_withdrawn"})
+NODES = frozenset({"node_lost", "node_drained", "node_drained_stopped", "assignment_withdrawn"})
 
 
 def note_displacements(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:
@@ -55,4 +55,4 @@ def _level(move: Move, policy: str) -> str:
         return f"level of service {detail['qos']}"
     if move.reason.token in _WINDOWS:
         return _WINDOWS[move.reason.token]
-    return "node" if move.reason.token in _NODES else f"policy {policy}"
+    return "node" if move.reason.token in NODES else f"policy {policy}"

@@ -22,7 +22,7 @@ from portal.jobs.gang_words import gang_words
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
 from portal.jobs.posix import moment
 from portal.jobs.schema import WHOLE_PERCENT
-from portal.jobs.services.displacing import note_displacements
+from portal.jobs.services.displacing import NODES, note_displacements
 from portal.jobs.services.moves import BATCH, Transition, Why, in_batches, kept_why, move_all
 from portal.jobs.services.submission import end_assignments_of, end_processes_of
 from scheduling.domain import Gang, Move, Plan
@@ -152,6 +152,8 @@ def _transition(run: Run, m: Move) -> Transition | None:
         text = f"{name} gives up {describe(run.job, m.before)}"
         if m.gpu_ids:
             text = f"{name} goes from {describe(run.job, m.before)} to {describe(run.job, m.gang)}"
+        if m.reason.token in NODES:  # what happens to nodes is not the policy's doing
+            text = f"{text}: {m.reason.text[:1].lower()}{m.reason.text[1:]}"
         if State(run.state) is not State.STANDBY:
             event, columns = Event.REALLOCATED, {"rescales": run.rescales + int(bool(m.gpu_ids))}
         elif m.gpu_ids:
