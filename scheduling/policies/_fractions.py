@@ -266,16 +266,15 @@ def _nowhere(job: Job) -> Reason:
 def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold: float) -> Columns:
     """Pairs of equal gangs whose combined normalised throughput exceeds `threshold` (space sharing)."""
     pairs: list[tuple[int, int, int, float, float]] = []
-    for one in range(len(workloads)):
-        for other in range(one, len(workloads)):
-            gang = int(found.gang[one])
-            if gang != found.gang[other] or (one == other and found.count[one] < 2):
+    gangs, counts, speeds_of = found.gang.tolist(), found.count.tolist(), found.throughput.tolist()
+    for one, (first, gang, of_one) in enumerate(zip(workloads, gangs, speeds_of, strict=True)):
+        for other in range(one if counts[one] > 1 else one + 1, len(workloads)):
+            if gangs[other] != gang:
                 continue
-            known = colocated(snapshot, workloads[one], workloads[other], gang)
-            for kind, name in enumerate(found.types):
+            known = colocated(snapshot, first, workloads[other], gang)
+            for kind, (name, mine, theirs) in enumerate(zip(found.types, of_one, speeds_of[other], strict=True)):
                 both = known.get(name)
-                alone = found.throughput[one, kind], found.throughput[other, kind]
-                if both and all(alone) and both[0] / alone[0] + both[1] / alone[1] > threshold:
+                if both and mine and theirs and both[0] / mine + both[1] / theirs > threshold:
                     pairs.append((one, other, kind, *both))
     whole = np.array([pair[:3] for pair in pairs], dtype=np.int64).reshape(-1, 3).T
     speeds = np.array([pair[3:] for pair in pairs], dtype=float).reshape(-1, 2).T

@@ -82,7 +82,9 @@ class LinearProgram:
             self._values[row][-1], self._lower[row] = value, least
             if self._highs is not None:
                 self._highs.changeCoeff(row, int(self._columns[row][-1]), value)
-                self._highs.changeRowBounds(row, least, self._upper[row])
+        if self._highs is not None and rows:
+            uppers = np.array([self._upper[row] for row in rows])
+            self._highs.changeRowsBounds(len(rows), np.array(rows, dtype=np.int32), np.array(lower), uppers)
 
     def set_costs(self, costs: Floats) -> None:
         self.costs = np.asarray(costs, dtype=float).copy()

@@ -28,18 +28,18 @@ def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = Non
         for n, column in enumerate(entries.column[entries.of(group)].tolist()):
             parts[group, column] = part[:, n]
     shares: dict[tuple[str, ...], dict[str, float]] = {}
-    for index in np.nonzero(values > _LEAST)[0]:
+    names = [[found.jobs[job].id for job in members.tolist()] for members in found.members]
+    for index in np.nonzero(values > _LEAST)[0].tolist():
         group, partner, kind = int(columns.group[index]), int(columns.partner[index]), found.types[columns.kind[index]]
-        own_part, ids = parts[group, int(index)], found.members[group]
+        own_part, own = parts[group, index], names[group]
         if partner == NO_PARTNER:
-            for job, share in zip(ids.tolist(), own_part.tolist(), strict=True):
-                _give(shares, (found.jobs[job].id,), kind, share)
+            for job, share in zip(own, own_part.tolist(), strict=True):
+                _give(shares, (job,), kind, share)
             continue
         within = partner == group
-        theirs = own_part if within else parts[partner, int(index)]
+        theirs, others = own_part if within else parts[partner, index], names[partner]
         for one, other, share in _pair_up(own_part, theirs, within=within):
-            pair = found.jobs[ids[one]].id, found.jobs[found.members[partner][other]].id
-            _give(shares, pair, kind, share)
+            _give(shares, (own[one], others[other]), kind, share)
     return shares
 
 

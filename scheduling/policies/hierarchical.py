@@ -22,7 +22,6 @@ from scheduling.policies._fractions import Fractions
 from scheduling.policies._lp import Floats, Ints
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._vessels import Vessel
-from scheduling.policies._view import queue_key
 from scheduling.policies.max_min_fairness import steps_per_level
 
 _TOP = Entity()
@@ -58,9 +57,9 @@ class Hierarchical(FractionPolicy):
 
 
 def tree(jobs: Sequence[Job], entities: Mapping[str, Entity]) -> Node:
-    """The part of the project tree that has jobs."""
+    """The part of the project tree that has jobs, which are in queue order."""
     own: dict[str, list[int]] = defaultdict(list)
-    for number, job in sorted(enumerate(jobs), key=lambda item: queue_key(item[1])):
+    for number, job in enumerate(jobs):
         own[job.project].append(number)
     root = Node(1.0, "fairness")
     nodes: dict[str, Node] = {}
