@@ -83,8 +83,9 @@ class LinearProgram:
             if self._highs is not None:
                 self._highs.changeCoeff(row, int(self._columns[row][-1]), value)
         if self._highs is not None and rows:
-            uppers = np.array([self._upper[row] for row in rows])
-            self._highs.changeRowsBounds(len(rows), np.array(rows, dtype=np.int32), np.array(lower), uppers)
+            bounds = np.array(lower), np.array([self._upper[row] for row in rows])
+            numbers = np.array(rows, dtype=np.int32)
+            self._highs.changeRowsBounds(len(rows), numbers, *bounds)  # type: ignore[attr-defined]  # not in its types
 
     def set_costs(self, costs: Floats) -> None:
         self.costs = np.asarray(costs, dtype=float).copy()
