@@ -267,9 +267,10 @@ def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold
     """Pairs of equal gangs whose combined normalised throughput exceeds `threshold` (space sharing)."""
     pairs: list[tuple[int, int, int, float, float]] = []
     gangs, counts, speeds_of = found.gang.tolist(), found.count.tolist(), found.throughput.tolist()
+    alike = {gang: [one for one, other in enumerate(gangs) if other == gang] for gang in set(gangs)}
     for one, (first, gang, of_one) in enumerate(zip(workloads, gangs, speeds_of, strict=True)):
-        for other in range(one if counts[one] > 1 else one + 1, len(workloads)):
-            if gangs[other] != gang:
+        for other in alike[gang]:
+            if other < one or (other == one and counts[one] < 2):
                 continue
             known = colocated(snapshot, first, workloads[other], gang)
             for kind, (name, mine, theirs) in enumerate(zip(found.types, of_one, speeds_of[other], strict=True)):

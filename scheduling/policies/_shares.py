@@ -34,7 +34,8 @@ def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = Non
         own_part, own = parts[group, index], names[group]
         if partner == NO_PARTNER:
             for job, share in zip(own, own_part.tolist(), strict=True):
-                _give(shares, (job,), kind, share)
+                if share > _LEAST:
+                    shares.setdefault((job,), {})[kind] = share
             continue
         within = partner == group
         theirs, others = own_part if within else parts[partner, index], names[partner]
