@@ -62,7 +62,7 @@ class Neighbours:
         memory = sum(has.values())
         if memory > 1.0 + _TOLERANCE and len(runs) > 1:
             asked = [run for run in runs if has[run.job.id] > self._memory.get(run.job.id, 0.0)]
-            self._fail(asked[-1])  # comes back by `ends`
+            self._fail((asked or runs)[-1])  # comes back by `ends`
             return
         self._memory |= has
         group = [(self._nature(run), _history(run).gpu[place]) for run, place in at]
