@@ -5,18 +5,19 @@ Interference is left out on purpose: the learner does not see it (spec co-placem
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduling.learning.images import CROWDED, Placed, Sight, Usage, combinations, sight
+from scheduling.learning.images import CROWDED, Placed, Sight, Usage, combinations, sight, uses
 
 #: Between two looks at the queue where nothing ends.
 STEP_S = 30.0
 #: Jobs of a device at once.
 MOST_TOGETHER = 8
+#: Between two looks at what jobs use.
+_CLOSELY_S = 5.0
 #: What the mean slowdown counts beside the makespan in mean run lengths.
 SLOWDOWN = 0.01
 #: Chooses one of `Sight.actions`, by its place there.
@@ -96,22 +97,20 @@ def _foreseen(running: dict[int, Placed], episode: Episode) -> tuple[float, floa
     """(Seconds until all have ended, how many of them are crowded by then) if nobody else comes."""
     if not running:
         return 0.0, 0.0
-    step = min(one.usage.interval_s for one in running.values())
     last = max(one.left_s for one in running.values())
-    at = step * np.arange(math.ceil(last / step - 1e-9))
-    use = np.array([_course(one, at) for one in running.values()])
-    beside = (use * (use.sum(axis=0) - use)).sum(axis=1) * step
     crowding = [
         min((episode.crowding[job] + more / one.usage.duration_s) / CROWDED, 1.0)
-        for (job, one), more in zip(running.items(), beside, strict=True)
+        for (job, one), more in zip(running.items(), _beside(running, last), strict=True)
     ]
     return last, sum(crowding)
 
 
-def _course(one: Placed, at_s: np.ndarray) -> np.ndarray:
-    """What it uses of the device's time so many seconds from now."""
-    levels, place = one.usage.levels[0], ((one.done_s + at_s) / one.usage.interval_s).astype(int)
-    return np.asarray(np.where(place < len(levels), levels[np.minimum(place, len(levels) - 1)], 0.0))
+def _beside(running: dict[int, Placed], seconds: float) -> np.ndarray:
+    """By job, over the next seconds: what it uses of the device's time by what the others use."""
+    ends = [one.left_s for one in running.values() if one.left_s < seconds]
+    moments = np.unique([*np.arange(0.0, seconds, _CLOSELY_S), *ends, seconds])
+    use = uses(running.values(), moments)
+    return np.asarray((use * (use.sum(axis=0) - use)) @ np.diff(moments))
 
 
 def _pass(running: dict[int, Placed], jobs: Sequence[Usage], now: float, episode: Episode, *, wait: bool) -> float:
@@ -121,23 +120,14 @@ def _pass(running: dict[int, Placed], jobs: Sequence[Usage], now: float, episode
         seconds = min(seconds, STEP_S)
     now += seconds
     if len(running) > 1:
-        used = {job: _used(one, seconds) for job, one in running.items()}
-        total = sum(used.values())
-        for job, share in used.items():
-            episode.crowding[job] += share * (total - share) * seconds / jobs[job].duration_s
+        for job, more in zip(running, _beside(running, seconds), strict=True):
+            episode.crowding[job] += more / jobs[job].duration_s
     for job, one in list(running.items()):
         one.done_s += seconds
         if one.left_s <= 1e-6:
             episode.ends_s[job] = now
             del running[job]
     return now
-
-
-def _used(one: Placed, seconds: float) -> float:
-    """Of the device's time, on average over the next seconds."""
-    usage = one.usage
-    first, last = int(one.done_s / usage.interval_s), math.ceil((one.done_s + seconds) / usage.interval_s - 1e-9)
-    return float(usage.levels[0, first : max(last, first + 1)].mean())
 
 
 def costs(episode: Episode, jobs: Sequence[Usage], at_s: np.ndarray, unslowed_worth: float) -> np.ndarray:

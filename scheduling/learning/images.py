@@ -6,8 +6,7 @@ images of a decision have the same time scale: the longest run that is looked at
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
@@ -31,8 +30,6 @@ _TOLERANCE = 1e-6
 _SCALES = 4
 #: Jobs of a device and of the backlog beyond this look alike.
 _MANY = 8, 32
-#: At which it is looked at who is crowded, at most.
-_MOMENTS = 256
 SCALARS = 15
 #: A job that is crowded so much (`crowding`) counts as wholly crowded.
 CROWDED = 0.04
@@ -213,29 +210,40 @@ def _crowds(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats) 
     """By action: how many more jobs are crowded, until those end that are there then. What is known of the past is who
     is still there."""
     everybody = (*placed, *slots)
-    use, step_s = _uses(everybody)
+    moments = _moments(placed, slots)
+    use, seconds = uses(everybody, moments), np.diff(moments)
     length = np.array([one.usage.duration_s for one in everybody])
     there = np.ones((len(members) + 1, len(everybody)))
     there[0, len(placed) :] = 0.0
     there[1:, len(placed) :] = members[:, : len(slots)]
-    beside = (there @ use) @ use.T - (use**2).sum(axis=1)
-    crowded = there * np.minimum(beside * (step_s / length) / CROWDED, 1.0)
+    beside = (there @ (use * seconds)) @ use.T - (use**2 @ seconds)
+    crowded = there * np.minimum(beside / length / CROWDED, 1.0)
     return np.asarray(crowded[1:].sum(axis=1) - crowded[0].sum())
 
 
-def _uses(everybody: Sequence[Placed]) -> tuple[Floats, float]:
-    """([job, moment]: what each uses of the device's time from when the first of them began to the last end, s between
-    two moments)"""
-    begun = max(one.done_s for one in everybody)
-    seconds = begun + max(one.left_s for one in everybody)
-    step_s = max(seconds / _MOMENTS, min(one.usage.interval_s for one in everybody))
-    moments = (np.arange(math.ceil(seconds / step_s - _TOLERANCE)) + 0.5) * step_s - begun
-    found = np.zeros((len(everybody), len(moments)))
-    for row, one in zip(found, everybody, strict=True):
-        at = np.floor((moments + one.done_s) / one.usage.interval_s).astype(int)
-        known = (at >= 0) & (at < one.usage.levels.shape[1])
-        row[known] = one.usage.levels[_GPU, at[known]]
-    return found, step_s
+def _moments(placed: Sequence[Placed], slots: Sequence[Placed]) -> Floats:
+    """When to look, in seconds from now: from when two of those that are there were together to the last end, at every
+    beginning and end, and more closely while the first of them all runs."""
+    left = np.array([one.left_s for one in (*placed, *slots)])
+    parts = [np.linspace(0.0, left.max(), BINS + 1), np.linspace(0.0, left.min(), SHOWN_BINS + 1), left]
+    done = np.sort([one.done_s for one in placed])
+    if len(done) > 1 and done[-2] > 0:
+        parts += [-np.linspace(0.0, done[-2], BINS // 2 + 1), -done[:-1]]
+    return np.asarray(np.unique(np.concatenate(parts)))
+
+
+def uses(everybody: Iterable[Placed], moments: Floats) -> Floats:
+    """[job, between two moments]: how much of the device's time each uses on average, 0 where it does not run. Moments
+    are in seconds from now."""
+    found = [np.interp(moments + one.done_s, *_used_until(one.usage)) for one in everybody]
+    return np.asarray(np.diff(found, axis=1) / np.diff(moments))
+
+
+@lru_cache(maxsize=4096)
+def _used_until(usage: Usage) -> tuple[Floats, Floats]:
+    """(Borders of its samples, how much of the device's time it has used by then), in seconds of its run."""
+    borders = np.arange(usage.levels.shape[1] + 1) * usage.interval_s
+    return borders, np.concatenate([[0.0], np.cumsum(usage.levels[_GPU]) * usage.interval_s])
 
 
 def _scalars(
