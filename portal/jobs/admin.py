@@ -21,7 +21,7 @@ from portal.jobs.describe import people_state
 from portal.jobs.models import Accelerator, Cluster, Decision, Job, ModelType, Node, PolicyChange, Run
 from portal.jobs.policy_help import parameters_help
 from portal.jobs.services.administration import NothingToUndo, set_policy, undo_policy
-from portal.jobs.services.drains import drain_node, resume_node
+from portal.jobs.services.drains import DrainedByEngine, drain_node, resume_node
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
@@ -61,9 +61,15 @@ class NodeAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Resume", permissions=["drain"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        resumed = 0
         for node in queryset:
-            resume_node(actor=actor_of(request), node=node, now=timezone.now())
-        self.message_user(request, "Resumed.", messages.SUCCESS)
+            try:
+                resume_node(actor=actor_of(request), node=node, now=timezone.now())
+                resumed += 1
+            except DrainedByEngine as error:
+                self.message_user(request, str(error), messages.ERROR)
+        if resumed:
+            self.message_user(request, "Resumed.", messages.SUCCESS)
 
 
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]

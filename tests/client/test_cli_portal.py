@@ -68,7 +68,9 @@ pathlib.Path(os.environ["EVENKEEL_ARTIFACT_DIR"], "table.csv").write_text("a,b")
 def test_everything_but_jobs_from_the_command_line(live_portal: LivePortal, tmp_path: Path) -> None:
     evenkeel = Shell(tmp_path, live_portal)
     evenkeel.log_in()
-    assert "lacks the scope admin" in evenkeel("projects", "create", "vision", code=1)
+    assert "lacks the scope admin. An administrator makes one with `evenkeel login --admin`." in evenkeel(
+        "projects", "create", "vision", code=1
+    )
     assert "lacks the scope admin" in evenkeel("quota", "set", "gpus", "4", "--project", "default", code=1)
     assert "lacks the scope admin" in evenkeel("secrets", "set", "default", "HUB_TOKEN", stdin="mine-now", code=1)
     evenkeel.log_in("--admin")

@@ -17,6 +17,7 @@ from accounts.models import ApiToken, AuditEntry, Discount, Membership, Project,
 from accounts.tokens import create_token, find_token
 from portal.jobs.models import Cluster, ModelType, Node, PolicyChange
 from portal.jobs.services.administration import set_policy
+from portal.jobs.services.drains import drain_node
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES
 from tests.portal.world import World
@@ -155,6 +156,15 @@ def test_nodes_are_drained_and_resumed(boss: Client) -> None:
         node.refresh_from_db()
         assert node.drained is drained
         assert AuditEntry.objects.filter(target=node.name).count() == (1 if drained else 2)
+
+
+def test_what_the_engine_drained_is_not_resumed(boss: Client) -> None:
+    node = Node.objects.get()
+    drain_node(actor=None, node=node, now=timezone.now(), reason=f"{node.cluster.executor}: new fans")
+    said = _act(boss, "jobs_node", "resume", node.pk)
+    node.refresh_from_db()
+    assert node.drained
+    assert "(new fans): resume it there" in said
 
 
 def _policy_form(name: str, parameters: str) -> dict[str, Any]:

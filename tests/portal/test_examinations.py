@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.core.cache import cache
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import OperationalError
 from django.utils import timezone
 
 from portal.jobs import examination_tasks, examinations
@@ -113,3 +116,12 @@ def test_a_late_worker_says_nothing_of_a_newer_one(
 def test_an_unknown_cluster_is_named(admin: Api) -> None:
     refused = admin.post("examination?cluster=nowhere")
     assert (refused.status, refused.json["errors"][0]["field"]) == (400, "cluster")
+
+
+def test_before_the_first_start_the_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> None:
+        raise OperationalError("connection to server on socket failed: No such file or directory\n\tIs it running?")
+
+    monkeypatch.setattr("portal.jobs.management.commands.doctor.active_clusters", refused)
+    with pytest.raises(CommandError, match=r"start the portal first \(connection .* directory\)$"):
+        call_command("doctor")

@@ -21,7 +21,7 @@ class Command(BaseCommand):
         try:
             clusters = list(active_clusters())
         except DatabaseError as error:
-            why = str(error).splitlines()[0]
+            why = str(error).partition("\n")[0]
             raise CommandError(f"the database cannot be read; start the portal first ({why})") from None
         if not clusters:
             raise CommandError("there is no cluster yet: `manage.py up` makes it")
