@@ -46,7 +46,7 @@ class Parameters(BaseParameters):
         default=1.4, ge=1.0, le=10.0, description="Memory suffices though runs that share take so many times as long."
     )
     unslowed_worth: float = Field(
-        default=0.15,
+        default=0.2,
         ge=0.0,
         le=0.6,
         description="What it is worth to leave a job alone on its GPU, in mean run lengths: 0 packs tightly.",
