@@ -167,7 +167,7 @@ def _store_node(
         Accelerator.objects.filter(pk__in=gone).update(present=False)
     returned = node.lost and info.reachable
     _set_lost(node, not info.reachable, now)
-    resumed = _follow_engine(node, engine_prefix(node), info.drain_reason, now)
+    resumed = _follow_engine(node, engine_prefix(cluster.executor), info.drain_reason, now)
     if check_first and (returned or resumed):
         open_check(node, NodeCheck.Cause.RETURNED, now, withhold=True)
 

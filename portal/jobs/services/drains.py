@@ -26,13 +26,14 @@ class DrainedByEngine(ValueError):
         super().__init__(f"{node.name} is drained by {engine}{why}: resume it there, and it is used again here.")
 
 
-def engine_prefix(node: Node) -> str:
-    """What the reason begins with where the engine of the node's cluster drained it."""
-    return f"{node.cluster.executor}: "
+def engine_prefix(executor: str) -> str:
+    """What the reason begins with where a cluster's engine drained a node."""
+    return f"{executor}: "
 
 
 def is_drained_by_engine(node: Node) -> bool:
-    return node.drained and node.drained_by_id is None and node.drain_reason.startswith(engine_prefix(node))
+    prefix = engine_prefix(node.cluster.executor)
+    return node.drained and node.drained_by_id is None and node.drain_reason.startswith(prefix)
 
 
 def check_deadline(deadline_at: datetime | None, now: datetime) -> None:
