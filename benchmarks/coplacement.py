@@ -158,13 +158,14 @@ def _interval(values: np.ndarray, digits: int = 0) -> str:
 
 def _decisions() -> None:
     """One look at a device that three jobs share, with full slots."""
-    model = load_policy("dqn_gpu").model  # type: ignore[attr-defined]
+    policy = DqnGpu()
+    model, wishes = policy.model, (policy.parameters.stretch, policy.parameters.unslowed_worth, 100.0)
     rng, seconds = np.random.default_rng(0), []
     for seed in range(100):
         usages = [usage_of(job.history, "series") for job in make_workload("memory_light", seed) if job.history]
         placed = [Placed(usage, usage.duration_s * rng.random()) for usage in usages[:3]]
         begun = time.perf_counter()
-        seen = sight(placed, [Placed(usage) for usage in usages[3 : 3 + model.slots]], 20, model.slots, 2.0, 0.2, 100.0)
+        seen = sight(placed, [Placed(usage) for usage in usages[3 : 3 + model.slots]], 20, model.slots, *wishes)
         model.scores(seen.inputs)
         seconds.append(time.perf_counter() - begun)
     ms = 1e3 * np.array(seconds)

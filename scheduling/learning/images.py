@@ -33,6 +33,8 @@ _MANY = 8, 32
 SCALARS = 15
 #: A job that is crowded so much (`crowding`) counts as wholly crowded.
 CROWDED = 0.04
+#: Of leaving a job alone, in mean run lengths: so much is trained for.
+MOST_WORTH = 0.6
 #: Values that a network is given for each action.
 INPUTS = 3 * _DEPTH * SHOWN_BINS + SCALARS
 #: Among them: what is saved, who is crowded, and what that is worth.

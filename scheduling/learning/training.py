@@ -29,7 +29,7 @@ from torch import nn
 from scheduling.errors import InvalidInput
 from scheduling.histories import ResourceHistory, history_json
 from scheduling.learning.emulator import Decision, Episode, costs, play, returns
-from scheduling.learning.images import INPUTS, PRICE, SAVED, Profile, Sight, Usage, usage_of
+from scheduling.learning.images import INPUTS, MOST_WORTH, PRICE, SAVED, Profile, Sight, Usage, usage_of
 from scheduling.learning.network import AT_ONCE, LARGEST_BYTES, SCHEMA, Model, save
 from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
@@ -38,7 +38,7 @@ FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED = 1_000_000, 2_000_000
 _CHECK_EVERY = 5
 _VALIDATION_SETS = 10
 #: Between which the worth of an unslowed job is drawn, and with which a model is judged.
-_WORTHS = 0.0, 0.6
+_WORTHS = 0.0, MOST_WORTH
 _JUDGED_WITH = 0.1, 0.25, 0.4
 JobSet = tuple[ResourceHistory, ...]
 

@@ -20,7 +20,7 @@ from pydantic import Field, field_validator
 
 from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
 from scheduling.errors import InvalidInput
-from scheduling.learning.images import Placed, Profile, Usage, combinations, sight, usage_of
+from scheduling.learning.images import MOST_WORTH, Placed, Profile, Usage, combinations, sight, usage_of
 from scheduling.learning.network import Model, load
 from scheduling.policies._packing import PackingPolicy
 from scheduling.policies._view import View
@@ -48,7 +48,7 @@ class Parameters(BaseParameters):
     unslowed_worth: float = Field(
         default=0.2,
         ge=0.0,
-        le=0.6,
+        le=MOST_WORTH,
         description="What it is worth to leave a job alone on its GPU, in mean run lengths: 0 packs tightly.",
     )
     look_again_s: float = Field(
@@ -111,8 +111,10 @@ class LearnedPolicy(PackingPolicy):
         waiting = [_Waiting(jobs[key], demand) for key, demand in parts.items()]
         found: dict[str, tuple[int, ...]] = {}
         devices = _devices(yard, waiting)
-        lengths = [self._placed(one.job, yard, devices[0]).usage.duration_s for one in waiting[:_MEAN_OF] if devices]
-        mean_s = float(np.mean(lengths or [_UNKNOWN_S]))
+        if not devices:
+            return found
+        lengths = [self._placed(one.job, yard, devices[0]).usage.duration_s for one in waiting[:_MEAN_OF]]
+        mean_s = float(np.mean(lengths))
         for device in devices:
             placed = [self._placed(job, yard, device) for job in holding.get(device, ())]
             here = self._on(yard, device, waiting, placed, mean_s)
