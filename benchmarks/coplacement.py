@@ -43,7 +43,7 @@ class RandomLegal(DqnGpu):
         self.rng = np.random.default_rng(seed)
 
     def pick(self, seen: Sight) -> int:
-        return int(self.rng.integers(len(seen.actions)))
+        return int(self.rng.choice(seen.legal))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Make, bool]] = {
     "deeprm_mean": (lambda _: load_policy("deeprm_mean"), False),
     "deeprm_max": (lambda _: load_policy("deeprm_max"), False),
     "dqn_gpu": (lambda _: load_policy("dqn_gpu"), False),
-    **{f"dqn_gpu {worth:g}": (_dqn(worth), False) for worth in (0.0, 0.1, 0.3, 0.4)},
+    **{f"dqn_gpu {worth:g}": (_dqn(worth), False) for worth in (0.0, 0.1, 0.15, 0.3, 0.4, 0.5)},
 }
 
 
@@ -82,8 +82,14 @@ def coplacement(seeds: int, names: Sequence[str] = tuple(CASES), processes: int 
     asked = [(name, workload, seed) for workload in WORKLOADS for name in names for seed in range(seeds)]
     with ProcessPoolExecutor(processes) as pool:
         rows = pool.map(run, *zip(*asked, strict=True))
+        every: dict[str, list[Row]] = {name: [] for name in names}
         for workload in WORKLOADS:
-            _table(workload, {name: [next(rows) for _ in range(seeds)] for name in names})
+            found = {name: [next(rows) for _ in range(seeds)] for name in names}
+            _table(workload, found)
+            for name in names:
+                every[name] += found[name]
+    print("-- all workloads together")
+    _settings(every)
     _decisions()
     for name in ("dqn_gpu", "deeprm_max", "deeprm_mean"):
         header = load_policy(name).model.header  # type: ignore[attr-defined]
@@ -165,7 +171,8 @@ def _decisions() -> None:
         usages = [usage_of(job.history, "series") for job in make_workload("memory_light", seed) if job.history]
         placed = [Placed(usage, usage.duration_s * rng.random()) for usage in usages[:3]]
         begun = time.perf_counter()
-        seen = sight(placed, [Placed(usage) for usage in usages[3 : 3 + model.slots]], 20, model.slots, *wishes)
+        waiting = [Placed(usage) for usage in usages[3 : 3 + model.choices.slots]]
+        seen = sight(placed, waiting, 20, model.choices, *wishes)
         model.scores(seen.inputs)
         seconds.append(time.perf_counter() - begun)
     ms = 1e3 * np.array(seconds)

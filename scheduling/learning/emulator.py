@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduling.learning.images import CROWDED, Placed, Sight, Usage, combinations, sight, uses
+from scheduling.learning.images import CROWDED, Choices, Placed, Sight, Usage, sight, uses
 
 #: Between two looks at the queue where nothing ends.
 STEP_S = 30.0
@@ -54,40 +54,39 @@ class Episode:
         return np.asarray(np.minimum(np.array(self.crowding) / CROWDED, 1.0))
 
 
-def play(jobs: Sequence[Usage], choose: Choose, slots: int, stretch: float, unslowed_worth: float) -> Episode:
-    """All jobs wait from the start, in this order; the first `slots` of those that wait can be chosen from."""
+def play(jobs: Sequence[Usage], choose: Choose, choices: Choices, stretch: float, unslowed_worth: float) -> Episode:
+    """All jobs wait from the start, in this order; the first `choices.slots` of those that wait can be chosen from."""
     episode = Episode(ends_s=[0.0] * len(jobs), crowding=[0.0] * len(jobs))
     waiting, running, now = list(range(len(jobs))), dict[int, Placed](), 0.0
-    members, mean_s = combinations(slots), float(np.mean([job.duration_s for job in jobs]))
+    members, mean_s = choices.members(), float(np.mean([job.duration_s for job in jobs]))
     while waiting or running:
         while waiting:
-            shown = waiting[:slots]
+            shown = waiting[: choices.slots]
             room = members.sum(axis=1) <= MOST_TOGETHER - len(running)
             seen = sight(
                 list(running.values()),
                 [Placed(jobs[n]) for n in shown],
                 len(waiting) - len(shown),
-                slots,
+                choices,
                 stretch,
                 unslowed_worth,
                 mean_s,
                 room,
             )
             decision = None
-            if len(seen.actions) > 1:
+            if len(seen.legal) > 1:
                 decision = Decision(now, seen, choose(seen))
                 episode.decisions.append(decision)
             action = int(seen.actions[decision.chosen if decision else 0])
             if action == 0:
                 break
             before = _foreseen(running, episode)
-            for number, job in enumerate(shown):
-                if action >> number & 1:
-                    running[job] = Placed(jobs[job])
-                    waiting.remove(job)
+            taken = [job for number, job in enumerate(shown) if members[action, number]]
+            running |= {job: Placed(jobs[job]) for job in taken}
+            waiting = [job for job in waiting if job not in taken]
             if decision:
                 after = _foreseen(running, episode)
-                alone = sum(jobs[job].duration_s for number, job in enumerate(shown) if action >> number & 1)
+                alone = sum(jobs[job].duration_s for job in taken)
                 decision.saved_s, decision.crowds = alone - (after[0] - before[0]), after[1] - before[1]
         now = _pass(running, jobs, now, episode, wait=bool(waiting))
     return episode
@@ -141,8 +140,8 @@ def costs(episode: Episode, jobs: Sequence[Usage], at_s: np.ndarray, unslowed_wo
     return np.asarray(left.max(axis=1) / lengths.mean() + unslowed_worth * crowd + SLOWDOWN * slow)
 
 
-def returns(episode: Episode, jobs: Sequence[Usage], unslowed_worth: float, discount: float) -> np.ndarray:
-    """By decision: the rewards from it on, each later one times `discount` once more.
+def returns(episode: Episode, jobs: Sequence[Usage], unslowed_worth: float) -> np.ndarray:
+    """By decision: the rewards from it on.
 
     A decision's reward is what it saves, less whom it crowds, both as they were foreseen, and less what is added to the
     mean slowdown until the next one. What all together save is the sum of all lengths less the makespan: the makespan
@@ -155,6 +154,4 @@ def returns(episode: Episode, jobs: Sequence[Usage], unslowed_worth: float, disc
     saved = np.array([decision.saved_s for decision in episode.decisions]) / lengths.mean()
     crowds = np.array([decision.crowds for decision in episode.decisions])
     found = saved - unslowed_worth * crowds - SLOWDOWN * waited.mean(axis=1)
-    for n in range(len(found) - 2, -1, -1):
-        found[n] += discount * found[n + 1]
-    return np.asarray(found)
+    return np.asarray(found[::-1].cumsum()[::-1])

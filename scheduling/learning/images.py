@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +32,8 @@ _SCALES = 4
 #: Jobs of a device and of the backlog beyond this look alike.
 _MANY = 8, 32
 SCALARS = 15
+#: Actions that a network scores beside holding: those that earn most at once.
+CONSIDERED = 32
 #: A job that is crowded so much (`crowding`) counts as wholly crowded.
 CROWDED = 0.04
 #: Of leaving a job alone, in mean run lengths: so much is trained for.
@@ -110,23 +113,50 @@ def _most(levels: Floats, begin: Any, last: Any) -> Floats:
     return np.asarray(np.maximum.reduceat(levels, bounds, axis=1)[:, ::2])
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Of `slots` jobs that wait so many at most are placed `together` by one action."""
+
+    slots: int
+    together: int
+
+    def groups(self) -> Any:
+        """[action, member]: the slots that it places; `slots` where it has fewer members. Action 0 holds; the others
+        are all non-empty combinations, in the order of the numbers whose bits they are."""
+        return _groups(self)
+
+    def members(self) -> Floats:
+        """[action, slot]: 1 where the action places it."""
+        return _members(self)
+
+
 @cache
-def combinations(slots: int) -> Floats:
-    """[action, slot]: 1 where the action places it. Action 0 holds; the others are all non-empty combinations."""
-    actions = np.arange(2**slots)
-    return ((actions[:, None] >> np.arange(slots)) & 1).astype(float)
+def _groups(choices: Choices) -> Any:
+    sizes = range(min(choices.together, choices.slots) + 1)
+    groups = [group for size in sizes for group in combinations(range(choices.slots), size)]
+    found = np.full((len(groups), choices.together), choices.slots)
+    for number, group in enumerate(sorted(groups, key=lambda group: sum(1 << slot for slot in group))):
+        found[number, : len(group)] = group
+    return found
+
+
+@cache
+def _members(choices: Choices) -> Floats:
+    return np.asarray((choices.groups()[:, :, None] == np.arange(choices.slots)).any(axis=1), dtype=float)
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """`inputs`: [action, INPUTS], for the legal ones only, whose numbers are `actions`."""
+    """`legal`: the numbers of the legal actions; `actions`: of those that are worth a look, CONSIDERED beside holding;
+    `inputs`: [one of these, INPUTS]."""
 
+    legal: Any
     actions: Any
-    inputs: Floats
+    inputs: np.ndarray[Any, np.dtype[np.float32]]
 
 
 def legal_actions(
-    placed: Sequence[Placed], slots: Sequence[Placed], most: int, stretch: float, allowed: Mask | None = None
+    placed: Sequence[Placed], slots: Sequence[Placed], choices: Choices, stretch: float, allowed: Mask | None = None
 ) -> tuple[Mask, Floats, Floats, float]:
     """(by action whether it may be chosen, images of who is on the device, of the slots, seconds that they show).
 
@@ -136,26 +166,53 @@ def legal_actions(
     horizon = max([1.0, *(one.left_s for one in (*placed, *slots))])
     width = _width(horizon)
     here: Floats = np.zeros((len(placed), _DEPTH + 1, BINS))
-    each: Floats = np.zeros((most, _DEPTH + 1, BINS))
     for number, one in enumerate(placed):
         here[number] = image(one, width, stretch)
-    for number, one in enumerate(slots):
-        each[number] = image(one, width, stretch)
-    members, room = combinations(most), 1.0 + _TOLERANCE - here.sum(axis=0)
+    each = _images(slots, choices.slots, width, stretch)
+    groups, room = choices.groups(), 1.0 + _TOLERANCE - here.sum(axis=0)
+    sizes = (groups < choices.slots).sum(axis=1)
     fits = (each <= room).all(axis=(1, 2))  # alone beside who is there: without that no combination can
-    fits[len(slots) :] = False
-    legal: Mask = np.asarray(~members[:, ~fits].any(axis=1))
+    fits[len(slots) : -1] = False
+    legal: Mask = np.asarray(fits[groups].all(axis=1))
     if allowed is not None:
         legal &= allowed
-    several = np.flatnonzero(legal & (members.sum(axis=1) > 1))
-    legal[several] = (np.tensordot(members[several], each, axes=1) <= room).all(axis=(1, 2))
+    several = np.flatnonzero(legal & (sizes > 1))
+    if len(several):
+        legal[several] = (_sums(each, groups[several]) <= room).all(axis=(1, 2))
     if not placed:
         # Whoever alone is more than its device, by its own history, runs alone.
-        for number in range(len(slots)):
-            action = 1 << number
-            legal[action] |= allowed is None or bool(allowed[action])
+        alone = (sizes == 1) & (groups[:, 0] < len(slots))
+        legal |= alone if allowed is None else alone & allowed
     legal[0] = bool(placed) or not legal[1:].any()
     return legal, here, each, horizon
+
+
+def _sums(each: Floats, groups: Any) -> Floats:
+    """The images of groups: sums of those of their slots. By hand, as on few cores BLAS's threads cost more."""
+    found: Floats = each[groups[:, 0]]
+    for column in range(1, groups.shape[1]):
+        found += each[groups[:, column]]
+    return found
+
+
+def _images(slots: Sequence[Placed], most: int, width_s: float, stretch: float) -> Floats:
+    """Of `most` slots and of an empty one; not to be written to. Of those who have not begun they are the same at every
+    look."""
+    if not any(one.done_s for one in slots):
+        return _images_of_new(tuple([one.usage for one in slots]), most, width_s, stretch)
+    return _stack([image(one, width_s, stretch) for one in slots], most)
+
+
+@lru_cache(maxsize=64)
+def _images_of_new(usages: tuple[Usage, ...], most: int, width_s: float, stretch: float) -> Floats:
+    return _stack([_image_of_new(usage, 0.0, width_s, stretch) for usage in usages], most)
+
+
+def _stack(images: Sequence[Floats], most: int) -> Floats:
+    found: Floats = np.zeros((most + 1, _DEPTH + 1, BINS))
+    for number, one in enumerate(images):
+        found[number] = one
+    return found
 
 
 def _width(horizon_s: float) -> float:
@@ -167,7 +224,7 @@ def sight(
     placed: Sequence[Placed],
     slots: Sequence[Placed],
     backlog: int,
-    most: int,
+    choices: Choices,
     stretch: float,
     unslowed_worth: float,
     mean_s: float,
@@ -175,24 +232,34 @@ def sight(
 ) -> Sight:
     """What the network is shown: the device, the combination, the other slots, how long all of them are, what the
     combination saves and whom it crowds, and what it is worth to leave somebody alone, in run lengths of `mean_s`."""
-    legal, here, each, horizon = legal_actions(placed, slots, most, stretch, allowed)
-    actions = np.flatnonzero(legal)
-    if len(actions) == 1:
-        return Sight(actions, np.zeros((1, INPUTS)))
-    members = combinations(most)[actions]
-    sums = np.tensordot(members, each[:, :_DEPTH], axes=1)
+    mask, here, each, horizon = legal_actions(placed, slots, choices, stretch, allowed)
+    legal = np.flatnonzero(mask)
+    if len(legal) == 1:
+        return Sight(legal, legal, np.zeros((1, INPUTS), dtype=np.float32))
+    members = choices.members()[legal]
+    saved, crowds = _saved_s(placed, slots, members) / mean_s, _crowds(placed, slots, members)
+    best = _worth_a_look(legal, saved - unslowed_worth * crowds)
+    members = members[best]
+    sums = _sums(each[:, :_DEPTH], choices.groups()[legal[best]])
     rest = each[:, :_DEPTH].sum(axis=0) - sums
-    inputs = np.empty((len(actions), INPUTS))
+    inputs = np.empty((len(best), INPUTS), dtype=np.float32)
     wide = _DEPTH * SHOWN_BINS
     inputs[:, :wide] = _shown(here[:, :_DEPTH].sum(axis=0)).ravel()
-    inputs[:, wide : 2 * wide] = _shown(sums).reshape(len(actions), wide)
-    inputs[:, 2 * wide : 3 * wide] = _shown(rest).reshape(len(actions), wide) / most
+    inputs[:, wide : 2 * wide] = _shown(sums).reshape(len(best), wide)
+    inputs[:, 2 * wide : 3 * wide] = _shown(rest).reshape(len(best), wide) / choices.slots
     inputs[:, 3 * wide : SAVED] = _scalars(placed, slots, backlog, members, horizon)
-    inputs[:, SAVED] = _saved_s(placed, slots, members) / mean_s
-    inputs[:, CROWDS] = _crowds(placed, slots, members)
+    inputs[:, SAVED], inputs[:, CROWDS] = saved[best], crowds[best]
     inputs[:, PRICE] = inputs[:, CROWDS] * unslowed_worth
     inputs[:, INPUTS - 1] = unslowed_worth
-    return Sight(actions, inputs)
+    return Sight(legal, legal[best], inputs)
+
+
+def _worth_a_look(legal: Any, at_once: Floats) -> Any:
+    """Places of those that earn most at once, and of holding, in order."""
+    if len(legal) <= CONSIDERED + 1:
+        return np.arange(len(legal))
+    best = np.argsort(-at_once, kind="stable")[:CONSIDERED]
+    return np.unique(np.append(best, 0)) if legal[0] == 0 else np.sort(best)
 
 
 def _shown(images: Floats) -> Floats:
@@ -218,7 +285,8 @@ def _crowds(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats) 
     there = np.ones((len(members) + 1, len(everybody)))
     there[0, len(placed) :] = 0.0
     there[1:, len(placed) :] = members[:, : len(slots)]
-    beside = (there @ (use * seconds)) @ use.T - (use**2 @ seconds)
+    of_two = (use * seconds) @ use.T
+    beside = there @ of_two - of_two.diagonal()
     crowded = there * np.minimum(beside / length / CROWDED, 1.0)
     return np.asarray(crowded[1:].sum(axis=1) - crowded[0].sum())
 

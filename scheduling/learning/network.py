@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from scheduling.errors import InvalidInput
-from scheduling.learning.images import INPUTS, PRICE, SAVED
+from scheduling.learning.images import INPUTS, PRICE, SAVED, Choices
 
 Floats = np.ndarray[Any, np.dtype[Any]]
-SCHEMA = "evenkeel-placement/2"
+SCHEMA = "evenkeel-placement/3"
 LARGEST_BYTES = 4 << 20
 _MOST_LAYERS = 8
+#: Of a model: jobs that it looks at, and of these so many at once.
+MOST_CHOICES = {"slots": 32, "together": 3}
 #: By which what a choice earns at once counts; the network adds what comes of it.
-AT_ONCE = 12.0
+AT_ONCE = 40.0
 _PROFILES = ("series", "max", "mean")
 
 
@@ -32,8 +34,8 @@ class Model:
     header: Mapping[str, Any]
 
     @property
-    def slots(self) -> int:
-        return int(self.header["slots"])
+    def choices(self) -> Choices:
+        return Choices(self.header["slots"], self.header["together"])
 
     def scores(self, inputs: Floats) -> Floats:
         """One for each row."""
@@ -85,8 +87,9 @@ def _check(header: Any, layers: Sequence[tuple[Floats, Floats]]) -> None:
         raise ValueError(f"its header does not say {SCHEMA}")
     if header.get("profile") not in _PROFILES:
         raise ValueError(f"profile {header.get('profile')!r} is none of {', '.join(_PROFILES)}")
-    if not isinstance(header.get("slots"), int) or not 1 <= header["slots"] <= 8:
-        raise ValueError(f"slots {header.get('slots')!r} is not from 1 to 8")
+    for name, most in MOST_CHOICES.items():
+        if not isinstance(header.get(name), int) or not 1 <= header[name] <= most:
+            raise ValueError(f"{name} {header.get(name)!r} is not from 1 to {most}")
     wide = INPUTS
     for number, (weights, biases) in enumerate(layers):
         if weights.dtype != np.float32 or biases.dtype != np.float32:

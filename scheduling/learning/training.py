@@ -29,7 +29,7 @@ from torch import nn
 from scheduling.errors import InvalidInput
 from scheduling.histories import ResourceHistory, history_json
 from scheduling.learning.emulator import Decision, Episode, costs, play, returns
-from scheduling.learning.images import INPUTS, MOST_WORTH, PRICE, SAVED, Profile, Sight, Usage, usage_of
+from scheduling.learning.images import INPUTS, MOST_WORTH, PRICE, SAVED, Choices, Profile, Sight, Usage, usage_of
 from scheduling.learning.network import AT_ONCE, LARGEST_BYTES, SCHEMA, Model, save
 from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
@@ -46,21 +46,21 @@ JobSet = tuple[ResourceHistory, ...]
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`sets` job sets of `jobs` jobs, in turn of each workload of the thesis; `batch` of them an iteration, each played
-    `episodes` times."""
+    `episodes` times. `slots` of those that wait are looked at, of whom at most so many are placed `together`."""
 
     policy: str
     profile: Profile
-    slots: int = 5
+    slots: int = 24
+    together: int = 2
     stretch: float = 1.4
     sets: int = 50
     jobs: int = JOBS
-    iterations: int = 120
+    iterations: int = 60
     batch: int = 5
     episodes: int = 10
     hidden: tuple[int, ...] = (64, 32)
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
     entropy: float = 0.003
-    discount: float = 0.98
     seed: int = 0
 
 
@@ -126,6 +126,10 @@ class Trainer:
 
     def steps(self) -> Iterator[Progress]:
         settings = self.settings
+        if not self.done:
+            begun = time.process_time()
+            self._validate()  # what is earned at once is to be beaten
+            self.cpu_s += time.process_time() - begun
         while self.done < settings.iterations:
             begun = time.process_time()
             objective = self._iterate()
@@ -153,19 +157,20 @@ class Trainer:
             episodes = [self._play(jobs, draw, worth) for _ in range(self.settings.episodes)]
             objectives += [_objective(one, jobs, worth) for one in episodes]
             decided = [one for one in episodes if one.decisions]
-            advantages += _advantages(decided, jobs, worth, self.settings.discount)
+            advantages += _advantages(decided, jobs, worth)
             decisions += [decision for one in decided for decision in one.decisions]
         if decisions:
             self._learn(decisions, np.concatenate(advantages))
         return float(np.mean(objectives))
 
     def _play(self, jobs: Sequence[Usage], choose: Callable[[Sight], int], worth: float) -> Episode:
-        return play(jobs, choose, self.settings.slots, self.settings.stretch, worth)
+        choices = Choices(self.settings.slots, self.settings.together)
+        return play(jobs, choose, choices, self.settings.stretch, worth)
 
     def _learn(self, decisions: Sequence[Decision], advantage: np.ndarray) -> None:
         advantage = advantage / (advantage.std() + 1e-8)
         sizes = np.array([len(decision.sight.actions) for decision in decisions])
-        inputs = torch.from_numpy(np.concatenate([d.sight.inputs for d in decisions]).astype(np.float32))
+        inputs = torch.from_numpy(np.concatenate([d.sight.inputs for d in decisions]))
         scores = self.network(inputs)[:, 0] + AT_ONCE * (inputs[:, SAVED] - inputs[:, PRICE])
         row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
         place = torch.from_numpy(np.concatenate([np.arange(size) for size in sizes]))
@@ -200,7 +205,7 @@ class Trainer:
 
     def _model(self, arrays: Sequence[np.ndarray], header: dict[str, Any]) -> Model:
         layers = [(weights.T, biases) for weights, biases in zip(arrays[::2], arrays[1::2], strict=True)]
-        return Model(layers, {"slots": self.settings.slots, **header})
+        return Model(layers, {"slots": self.settings.slots, "together": self.settings.together, **header})
 
     def best_model(self) -> Model:
         arrays = [np.ascontiguousarray(array) for array in self.best]
@@ -278,9 +283,9 @@ class Trainer:
         self.done, self.cpu_s = int(header["done"]), float(header["cpu_s"])
 
 
-def _advantages(episodes: Sequence[Episode], jobs: Sequence[Usage], worth: float, discount: float) -> list[np.ndarray]:
+def _advantages(episodes: Sequence[Episode], jobs: Sequence[Usage], worth: float) -> list[np.ndarray]:
     """Of each episode by decision: its return less the mean of all episodes' at that time."""
-    earned = [returns(one, jobs, worth, discount) for one in episodes]
+    earned = [returns(one, jobs, worth) for one in episodes]
     moments = [np.array([decision.at_s for decision in one.decisions]) for one in episodes]
     return [
         mine - np.mean([_from(values, times, at_s) for values, times in zip(earned, moments, strict=True)], axis=0)

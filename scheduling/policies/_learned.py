@@ -1,11 +1,12 @@
 """What learned co-placement policies share: parts of GPUs are placed as a trained network says, GPU by GPU.
 
-For each GPU that takes parts the first jobs of the queue that may go there fill the slots; all their combinations are
-weighed, those that would pass the device's time, memory, cores or PCIe at any moment left out, and the best of the rest
-is placed, until holding is best. `unslowed_worth` says how much it is to leave somebody alone. A job without a history
-is taken to use its share and its memory constantly. Memory is kept also where sharing makes runs take up to `stretch`
-times as long. What asks for whole GPUs goes to the first node that fits, before the parts where it is ahead of all of
-them.
+For each GPU that takes parts the first jobs of the queue that may go there fill the slots; all their combinations, of
+two at most, are weighed, those that would pass the device's time, memory, cores or PCIe at any moment left out, and the
+best of the rest is placed, until holding is best. Who has waited for `patience_s` is passed over no more: the GPU that
+will be empty soonest is kept for it. `unslowed_worth` says how much it is to leave somebody alone. A job without a
+history is taken to use its share and its memory constantly. Memory is kept also where sharing makes runs take up to
+`stretch` times as long. What asks for whole GPUs goes to the first node that fits, before the parts where it is ahead
+of all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pydantic import Field, field_validator
 
 from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
 from scheduling.errors import InvalidInput
-from scheduling.learning.images import MOST_WORTH, Placed, Profile, Usage, combinations, sight, usage_of
+from scheduling.learning.images import MOST_WORTH, Choices, Placed, Profile, Sight, Usage, sight, usage_of
 from scheduling.learning.network import Model, load
 from scheduling.policies._packing import PackingPolicy
 from scheduling.policies._view import View
@@ -56,6 +57,12 @@ class Parameters(BaseParameters):
         ge=1.0,
         le=3_600.0,
         description="Seconds after which jobs that were held back are looked at again.",
+    )
+
+    patience_s: float = Field(
+        default=14_400.0,
+        ge=0.0,
+        description="Seconds of waiting after which the first of the queue has the next GPU that is free for it.",
     )
 
     @field_validator("model")
@@ -115,51 +122,76 @@ class LearnedPolicy(PackingPolicy):
             return found
         lengths = [self._placed(one.job, yard, devices[0]).usage.duration_s for one in waiting[:_MEAN_OF]]
         mean_s = float(np.mean(lengths))
-        for device in devices:
-            placed = [self._placed(job, yard, device) for job in holding.get(device, ())]
-            here = self._on(yard, device, waiting, placed, mean_s)
+        placed_on = {device: [self._placed(job, yard, device) for job in holding.get(device, ())] for device in devices}
+        overdue, kept_for_it = self._overdue(snapshot, yard, waiting, placed_on)
+        for device, placed in placed_on.items():
+            first = overdue if device == kept_for_it and overdue in waiting else None
+            here = self._on(yard, device, waiting, placed, mean_s, first)
             found |= {one.job.id: (device,) for one in here}
             waiting = [one for one in waiting if one.job.id not in found]
             if not waiting:
                 break
         return found
 
+    def _overdue(
+        self, snapshot: Snapshot, yard: Yard, waiting: Sequence[_Waiting], placed_on: Mapping[int, Sequence[Placed]]
+    ) -> tuple[_Waiting | None, int | None]:
+        """(The first of the queue, where it has waited for too long; the GPU that will be free for it soonest)."""
+        first = waiting[0]
+        if snapshot.now - first.job.submitted_at <= self.parameters.patience_s:
+            return None, None
+        ends = {
+            device: max((one.left_s for one in placed), default=0.0)
+            for device, placed in placed_on.items()
+            if _suits(yard, first.demand, *yard.place[device])
+        }
+        return first, min(ends, key=ends.__getitem__, default=None)
+
     def _on(
-        self, yard: Yard, device: int, waiting: Sequence[_Waiting], placed: list[Placed], mean_s: float
+        self,
+        yard: Yard,
+        device: int,
+        waiting: Sequence[_Waiting],
+        placed: list[Placed],
+        mean_s: float,
+        first: _Waiting | None,
     ) -> list[_Waiting]:
-        """Who of those that wait goes to the device."""
-        slots, chosen = self.model.slots, list[_Waiting]()
+        """Who of those that wait goes to the device; nobody before `first`, or without it."""
+        choices, chosen = self.model.choices, list[_Waiting]()
         row, column = yard.place[device]
         while True:
             left = [one for one in waiting if one not in chosen and _fits(yard, one.demand, row, column)]
-            shown = left[:slots]
+            if first is not None and first not in chosen:
+                left = [first, *(one for one in left if one is not first)] if first in left else []
+            shown = left[: choices.slots]
             if not shown:
                 return chosen
             runs = [self._placed(one.job, yard, device) for one in shown]
-            room = _room(yard, row, column, [one.demand for one in shown], slots)
+            room = _room(yard, row, column, [one.demand for one in shown], choices)
+            if first is not None and first not in chosen:
+                room[1:] &= choices.members()[1:, 0] > 0
             seen = sight(
                 placed,
                 runs,
                 len(left) - len(shown),
-                slots,
+                choices,
                 self.parameters.stretch,
                 self.parameters.unslowed_worth,
                 mean_s,
                 room,
             )
-            best = 0 if len(seen.actions) == 1 else self.pick(seen)
-            action = int(seen.actions[best])
+            action = int(seen.legal[0]) if len(seen.legal) == 1 else self.pick(seen)
             if action == 0:
                 return chosen
             for number, one in enumerate(shown):
-                if action >> number & 1:
+                if choices.members()[action, number]:
                     yard.book(one.demand, (device,))
                     placed.append(runs[number])
                     chosen.append(one)
 
-    def pick(self, seen: Any) -> int:
-        """The place of the best among the legal actions."""
-        return int(np.argmax(self.model.scores(seen.inputs)))
+    def pick(self, seen: Sight) -> int:
+        """The best of the actions."""
+        return int(seen.actions[np.argmax(self.model.scores(seen.inputs))])
 
     def _placed(self, job: Job, yard: Yard, device: int) -> Placed:
         """How much of its run is done, by its steps."""
@@ -187,8 +219,8 @@ class LearnedPolicy(PackingPolicy):
         if not _is_part(demand) or not len(yard.fitting(demand)):
             return super().why_not(yard, demand)
         text = (
-            "Beside what runs it would pass what a GPU has at some time, or better company is expected; "
-            f"it is looked at again within {self.parameters.look_again_s:g} s."
+            "Beside what runs it would pass what a GPU has at some time, better company is expected, or the GPU is "
+            f"kept for who has waited for long; it is looked at again within {self.parameters.look_again_s:g} s."
         )
         return Reason("held_back", text, {"gpu_milli": demand.milli})
 
@@ -221,20 +253,23 @@ def _devices(yard: Yard, waiting: Sequence[_Waiting]) -> list[int]:
     return [yard.nodes[row].gpu_ids[column] for row, column in zip(rows[order].tolist(), columns[order].tolist())]  # noqa: B905
 
 
-def _fits(yard: Yard, demand: Demand, row: int, column: int) -> bool:
+def _suits(yard: Yard, demand: Demand, row: int, column: int) -> bool:
     kind, gpu = yard.nodes[row].type, yard.nodes[row].gpu_ids[column]
+    return (not demand.types or kind in demand.types) and gpu not in demand.excluded
+
+
+def _fits(yard: Yard, demand: Demand, row: int, column: int) -> bool:
     return (
-        (not demand.types or kind in demand.types)
-        and gpu not in demand.excluded
+        _suits(yard, demand, row, column)
         and bool(yard.gpu[row, column] >= demand.milli and yard.gpu_memory[row, column] >= demand.gpu_memory)
         and bool(yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory)
     )
 
 
-def _room(yard: Yard, row: int, column: int, demands: Sequence[Demand], slots: int) -> Any:
+def _room(yard: Yard, row: int, column: int, demands: Sequence[Demand], choices: Choices) -> Any:
     """By action: whether what its jobs ask for is free on the device and its node."""
-    asked = np.zeros((slots, 4))
+    asked = np.zeros((choices.slots, 4))
     for number, demand in enumerate(demands):
         asked[number] = demand.milli, demand.gpu_memory, demand.cpu, demand.memory
     free = (yard.gpu[row, column], yard.gpu_memory[row, column], yard.cpu[row], yard.memory[row])
-    return (combinations(slots) @ asked <= np.minimum(np.array(free), UNBOUNDED)).all(axis=1)
+    return (choices.members() @ asked <= np.minimum(np.array(free), UNBOUNDED)).all(axis=1)

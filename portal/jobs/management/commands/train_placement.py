@@ -13,17 +13,19 @@ from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.errors import SchedulingError
 from scheduling.learning.images import Profile
+from scheduling.learning.network import MOST_CHOICES
 
 #: What each is shown of a job's history.
 PROFILES: dict[str, Profile] = {"dqn_gpu": "series", "deeprm_max": "max", "deeprm_mean": "mean"}
 #: What may be set, with its bounds.
 NUMBERS = {
-    "iterations": (120, 1, 100_000),
+    "iterations": (60, 1, 100_000),
     "batch": (5, 1, 100),
     "episodes": (10, 2, 1_000),
     "sets": (50, 1, 10_000),
     "jobs": (30, 2, 1_000),
-    "slots": (5, 1, 8),
+    "slots": (24, 1, MOST_CHOICES["slots"]),
+    "together": (2, 1, MOST_CHOICES["together"]),
     "seed": (0, 0, 2**31 - 1),
 }
 
