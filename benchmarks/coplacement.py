@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Make, bool]] = {
     "deeprm_mean": (lambda _: load_policy("deeprm_mean"), False),
     "deeprm_max": (lambda _: load_policy("deeprm_max"), False),
     "dqn_gpu": (lambda _: load_policy("dqn_gpu"), False),
-    **{f"dqn_gpu {worth:g}": (_dqn(worth), False) for worth in (0.0, 0.1, 0.15, 0.3, 0.4, 0.5)},
+    **{f"dqn_gpu {worth:g}": (_dqn(worth), False) for worth in (0.0, 0.1, 0.15, 0.3, 0.35, 0.4)},
 }
 
 

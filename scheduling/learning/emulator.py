@@ -20,88 +20,104 @@ MOST_TOGETHER = 8
 _CLOSELY_S = 5.0
 #: What the mean slowdown counts beside the makespan in mean run lengths.
 SLOWDOWN = 0.01
-#: Chooses one of `Sight.actions`, by its place there.
-Choose = Callable[[Sight], int]
 
 
-@dataclass(slots=True)
-class Decision:
-    """One that was not forced: when, what was seen, and the place of what was chosen; how much earlier all will have
-    ended by it, and how many more are crowded, if nobody else comes."""
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may be chosen, and what is wanted."""
 
-    at_s: float
-    sight: Sight
-    chosen: int
-    saved_s: float = 0.0
-    crowds: float = 0.0
+    choices: Choices
+    stretch: float
+    unslowed_worth: float
 
 
 @dataclass(slots=True)
 class Episode:
-    """`ends_s` by job, in the order given; `crowding`: of each the mean over its run of what it uses of the device's
-    time by what the others beside it use."""
+    """Where it is, until nobody waits or runs. `ends_s` by job, in the order given; `crowding`: of each the mean over
+    its run, so far, of what it uses of the device's time by what the others beside it use."""
 
-    decisions: list[Decision] = field(default_factory=list)
+    jobs: Sequence[Usage]
+    waiting: list[int]
+    running: dict[int, Placed] = field(default_factory=dict)
+    now: float = 0.0
     ends_s: list[float] = field(default_factory=list)
     crowding: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, jobs: Sequence[Usage]) -> Episode:
+        """All wait from the start, in this order."""
+        nothing = [0.0] * len(jobs)
+        return cls(jobs, list(range(len(jobs))), ends_s=nothing, crowding=list(nothing))
+
+    def copy(self) -> Episode:
+        running = {job: Placed(one.usage, one.done_s) for job, one in self.running.items()}
+        return Episode(self.jobs, list(self.waiting), running, self.now, list(self.ends_s), list(self.crowding))
 
     @property
     def makespan_s(self) -> float:
         return max(self.ends_s)
 
+    @property
+    def mean_s(self) -> float:
+        return float(np.mean([job.duration_s for job in self.jobs]))
+
     def crowded(self) -> np.ndarray:
         """By job from 0, alone or nearly, to 1."""
         return np.asarray(np.minimum(np.array(self.crowding) / CROWDED, 1.0))
 
+    def see(self, rules: Rules) -> Sight:
+        shown = self.waiting[: rules.choices.slots]
+        room = rules.choices.members().sum(axis=1) <= MOST_TOGETHER - len(self.running)
+        return sight(
+            list(self.running.values()),
+            [Placed(self.jobs[n]) for n in shown],
+            len(self.waiting) - len(shown),
+            rules.choices,
+            rules.stretch,
+            rules.unslowed_worth,
+            self.mean_s,
+            room,
+        )
 
-def play(jobs: Sequence[Usage], choose: Choose, choices: Choices, stretch: float, unslowed_worth: float) -> Episode:
-    """All jobs wait from the start, in this order; the first `choices.slots` of those that wait can be chosen from."""
-    episode = Episode(ends_s=[0.0] * len(jobs), crowding=[0.0] * len(jobs))
-    waiting, running, now = list(range(len(jobs))), dict[int, Placed](), 0.0
-    members, mean_s = choices.members(), float(np.mean([job.duration_s for job in jobs]))
-    while waiting or running:
-        while waiting:
-            shown = waiting[: choices.slots]
-            room = members.sum(axis=1) <= MOST_TOGETHER - len(running)
-            seen = sight(
-                list(running.values()),
-                [Placed(jobs[n]) for n in shown],
-                len(waiting) - len(shown),
-                choices,
-                stretch,
-                unslowed_worth,
-                mean_s,
-                room,
-            )
-            decision = None
-            if len(seen.legal) > 1:
-                decision = Decision(now, seen, choose(seen))
-                episode.decisions.append(decision)
-            action = int(seen.actions[decision.chosen if decision else 0])
-            if action == 0:
-                break
-            before = _foreseen(running, episode)
-            taken = [job for number, job in enumerate(shown) if members[action, number]]
-            running |= {job: Placed(jobs[job]) for job in taken}
-            waiting = [job for job in waiting if job not in taken]
-            if decision:
-                after = _foreseen(running, episode)
-                alone = sum(jobs[job].duration_s for job in taken)
-                decision.saved_s, decision.crowds = alone - (after[0] - before[0]), after[1] - before[1]
-        now = _pass(running, jobs, now, episode, wait=bool(waiting))
+    def act(self, rules: Rules, action: int) -> None:
+        """The jobs of the action begin; time passes where it holds."""
+        if action == 0:
+            self._pass()
+            return
+        members = rules.choices.members()[action]
+        taken = [job for number, job in enumerate(self.waiting[: rules.choices.slots]) if members[number]]
+        self.running |= {job: Placed(self.jobs[job]) for job in taken}
+        self.waiting = [job for job in self.waiting if job not in taken]
+        while self.running and not self.waiting:
+            self._pass()
+
+    def _pass(self) -> None:
+        """To the next end, or where somebody waits by a step at most."""
+        seconds = min(one.left_s for one in self.running.values())
+        if self.waiting:
+            seconds = min(seconds, STEP_S)
+        self.now += seconds
+        if len(self.running) > 1:
+            for job, more in zip(self.running, _beside(self.running, seconds), strict=True):
+                self.crowding[job] += more / self.jobs[job].duration_s
+        for job, one in list(self.running.items()):
+            one.done_s += seconds
+            if one.left_s <= 1e-6:
+                self.ends_s[job] = self.now
+                del self.running[job]
+
+
+#: Chooses one of `Sight.actions`, by its place there.
+Choose = Callable[[Episode, Sight], int]
+
+
+def play(episode: Episode, choose: Choose, rules: Rules) -> Episode:
+    """To its end."""
+    while episode.waiting:
+        seen = episode.see(rules)
+        place = choose(episode, seen) if len(seen.legal) > 1 else 0
+        episode.act(rules, int(seen.actions[place]))
     return episode
-
-
-def _foreseen(running: dict[int, Placed], episode: Episode) -> tuple[float, float]:
-    """(Seconds until all have ended, how many of them are crowded by then) if nobody else comes."""
-    if not running:
-        return 0.0, 0.0
-    last = max(one.left_s for one in running.values())
-    crowding = [
-        min((episode.crowding[job] + more / one.usage.duration_s) / CROWDED, 1.0)
-        for (job, one), more in zip(running.items(), _beside(running, last), strict=True)
-    ]
-    return last, sum(crowding)
 
 
 def _beside(running: dict[int, Placed], seconds: float) -> np.ndarray:
@@ -112,46 +128,10 @@ def _beside(running: dict[int, Placed], seconds: float) -> np.ndarray:
     return np.asarray((use * (use.sum(axis=0) - use)) @ np.diff(moments))
 
 
-def _pass(running: dict[int, Placed], jobs: Sequence[Usage], now: float, episode: Episode, *, wait: bool) -> float:
-    """To the next end, or where somebody waits by a step at most."""
-    seconds = min(one.left_s for one in running.values())
-    if wait:
-        seconds = min(seconds, STEP_S)
-    now += seconds
-    if len(running) > 1:
-        for job, more in zip(running, _beside(running, seconds), strict=True):
-            episode.crowding[job] += more / jobs[job].duration_s
-    for job, one in list(running.items()):
-        one.done_s += seconds
-        if one.left_s <= 1e-6:
-            episode.ends_s[job] = now
-            del running[job]
-    return now
-
-
-def costs(episode: Episode, jobs: Sequence[Usage], at_s: np.ndarray, unslowed_worth: float) -> np.ndarray:
-    """What is to be small, minus the undiscounted return, by moment: what is left of the makespan in mean run lengths,
-    the worth of those crowded jobs that have not ended, and SLOWDOWN times the mean rest of each job's time in the
-    system by its length."""
-    ends, lengths = np.array(episode.ends_s), np.array([job.duration_s for job in jobs])
-    left = np.maximum(ends[None, :] - at_s[:, None], 0.0)
-    slow = (left / lengths[None, :]).mean(axis=1)
-    crowd = ((left > 0) * episode.crowded()[None, :]).sum(axis=1)
-    return np.asarray(left.max(axis=1) / lengths.mean() + unslowed_worth * crowd + SLOWDOWN * slow)
-
-
-def returns(episode: Episode, jobs: Sequence[Usage], unslowed_worth: float) -> np.ndarray:
-    """By decision: the rewards from it on.
-
-    A decision's reward is what it saves, less whom it crowds, both as they were foreseen, and less what is added to the
-    mean slowdown until the next one. What all together save is the sum of all lengths less the makespan: the makespan
-    as a potential (Ng et al., ICML 1999), so that what a decision earns it earns at once.
-    """
-    at_s = np.array([decision.at_s for decision in episode.decisions])
-    ends, lengths = np.array(episode.ends_s), np.array([job.duration_s for job in jobs])
-    until = np.append(at_s[1:], episode.makespan_s)
-    waited = (np.minimum(ends[None, :], until[:, None]) - at_s[:, None]).clip(0.0) / lengths[None, :]
-    saved = np.array([decision.saved_s for decision in episode.decisions]) / lengths.mean()
-    crowds = np.array([decision.crowds for decision in episode.decisions])
-    found = saved - unslowed_worth * crowds - SLOWDOWN * waited.mean(axis=1)
-    return np.asarray(found[::-1].cumsum()[::-1])
+def cost(episode: Episode, unslowed_worth: float) -> float:
+    """What is to be small: the makespan in mean run lengths, the worth of the crowded jobs, and SLOWDOWN times the mean
+    slowdown."""
+    lengths = np.array([job.duration_s for job in episode.jobs])
+    slowdown = float((np.array(episode.ends_s) / lengths).mean())
+    crowded = float(episode.crowded().sum())
+    return episode.makespan_s / episode.mean_s + unslowed_worth * crowded + SLOWDOWN * slowdown

@@ -21,8 +21,6 @@ LARGEST_BYTES = 4 << 20
 _MOST_LAYERS = 8
 #: Of a model: jobs that it looks at, and of these so many at once.
 MOST_CHOICES = {"slots": 32, "together": 3}
-#: By which what a choice earns at once counts; the network adds what comes of it.
-AT_ONCE = 40.0
 _PROFILES = ("series", "max", "mean")
 
 
@@ -38,9 +36,9 @@ class Model:
         return Choices(self.header["slots"], self.header["together"])
 
     def scores(self, inputs: Floats) -> Floats:
-        """One for each row."""
+        """One for each row: what it earns at once, and what the network expects to come of it, in mean run lengths."""
         values = np.asarray(inputs, dtype=np.float32)
-        at_once = AT_ONCE * (values[:, SAVED] - values[:, PRICE])
+        at_once = values[:, SAVED] - values[:, PRICE]
         for weights, biases in self.layers[:-1]:
             values = np.maximum(values @ weights + biases, 0.0)
         weights, biases = self.layers[-1]

@@ -1,14 +1,17 @@
-"""Training of a placement model: policy gradient with a baseline, on job sets of the synthetic workloads.
+"""Training of a placement model: actions played to the end, on job sets of the synthetic workloads.
 
-For each iteration one job set is played `episodes` times with actions drawn from the policy; theta moves along
-sum grad log pi(s_t, a_t) (v_t - b_t), v_t the return from t on and b_t its mean over the episodes at that time. This is
-DeepRM's form (Mao et al., HotNets 2016, section 3.3). The thesis prints (q_t - v_t), which has the sign of the return
-reversed, takes the arg max in training too, and defines no reward: here actions are drawn in training and the arg max
-is used afterwards, and the reward is minus the sum over jobs in the system of 1/T_j per second (mean slowdown), to
-which are added, with more weight, the makespan and how many jobs crowd each other, as the profiles alone have them.
-What it is worth to leave a job alone is drawn anew for each job set and shown to the network, so that one network
-serves every wish. The network's part of an action's score is what comes of it; what it earns at once is known.
-Same settings, same seed, same machine: the same model.
+The score of an action is what it earns at once, which is known, and what the network expects to come of it. For each
+iteration some job sets are played with actions drawn from the scores. At some of the moments the `tried` best actions
+are each played to the end of the episode by the policy as it is (the greatest score); v_a is minus the cost of that
+episode, b the mean of these. Scores are fitted to v_a - b, which is policy iteration with rollouts (Bertsekas,
+Tsitsiklis, Wu, J. Heuristics 1997).
+
+DeepRM (Mao et al., HotNets 2016, section 3.3), which the thesis follows, draws whole episodes and moves along
+sum grad log pi(s_t, a_t) (v_t - b_t). There an action's advantage is hidden in what all others of the episode did by
+chance; here it is all that differs. The thesis prints (q_t - v_t), the return's sign reversed, takes the arg max in
+training too, and defines no reward: the cost is the makespan, how many jobs crowd each other and, with little weight,
+the mean slowdown, as the profiles alone have them. What it is worth to leave a job alone is drawn anew for each job set
+and shown to the network, so that one network serves every wish. Same settings, same seed, same machine: the same model.
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ from torch import nn
 
 from scheduling.errors import InvalidInput
 from scheduling.histories import ResourceHistory, history_json
-from scheduling.learning.emulator import Decision, Episode, costs, play, returns
+from scheduling.learning.emulator import Choose, Episode, Rules, cost, play
 from scheduling.learning.images import INPUTS, MOST_WORTH, PRICE, SAVED, Choices, Profile, Sight, Usage, usage_of
-from scheduling.learning.network import AT_ONCE, LARGEST_BYTES, SCHEMA, Model, save
+from scheduling.learning.network import LARGEST_BYTES, SCHEMA, Model, save
 from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
 #: Seeds of the job sets: those of training and of choosing the best model; tests and benchmarks use those below.
@@ -40,13 +43,20 @@ _VALIDATION_SETS = 10
 #: Between which the worth of an unslowed job is drawn, and with which a model is judged.
 _WORTHS = 0.0, MOST_WORTH
 _JUDGED_WITH = 0.1, 0.25, 0.4
+#: Scores by so much are logarithms of odds, in training.
+_DRAW = 12.0
 JobSet = tuple[ResourceHistory, ...]
+#: At a moment: [action tried, INPUTS], and of each how much more than their mean it earns to the end of the episode.
+Moment = tuple[np.ndarray, np.ndarray]
+#: Moments that are kept, the newest, and of these so many are learned from in a step.
+_MOST_MOMENTS, _AT_A_TIME = 2_500, 64
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`sets` job sets of `jobs` jobs, in turn of each workload of the thesis; `batch` of them an iteration, each played
-    `episodes` times. `slots` of those that wait are looked at, of whom at most so many are placed `together`."""
+    """`sets` job sets of `jobs` jobs, in turn of each workload of the thesis; `batch` are played in an iteration.
+    Of the moments at which something is decided the part `looked_at` is learned from: `tried` actions each. `slots` of
+    those that wait are looked at, of whom at most so many are placed `together`."""
 
     policy: str
     profile: Profile
@@ -55,12 +65,13 @@ class Settings:
     stretch: float = 1.4
     sets: int = 50
     jobs: int = JOBS
-    iterations: int = 60
+    iterations: int = 40
     batch: int = 5
-    episodes: int = 10
+    tried: int = 8
+    looked_at: float = 0.5
     hidden: tuple[int, ...] = (64, 32)
     learning_rate: float = 1e-3
-    entropy: float = 0.003
+    steps: int = 30
     seed: int = 0
 
 
@@ -117,8 +128,9 @@ class Trainer:
             nn.init.zeros_(last)  # it begins with what is earned at once
         self.network = nn.Sequential(*layers)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=settings.learning_rate)
+        self.tried: list[Moment] = []
         self.done, self.cpu_s = 0, 0.0
-        self.best, self.best_at = [p.detach().numpy().copy() for p in self.network.parameters()], (float("inf"), 0)
+        self.best, self.best_at = self._parameters(), (float("inf"), 0)
         self._resume()
 
     def _usages(self, one: JobSet) -> list[Usage]:
@@ -128,14 +140,14 @@ class Trainer:
         settings = self.settings
         if not self.done:
             begun = time.process_time()
-            self._validate()  # what is earned at once is to be beaten
+            self.validate()  # what is earned at once is to be beaten
             self.cpu_s += time.process_time() - begun
         while self.done < settings.iterations:
             begun = time.process_time()
             objective = self._iterate()
             self.done += 1
             checked = self.done % _CHECK_EVERY == 0 or self.done == settings.iterations
-            found = self._validate() if checked else None
+            found = self.validate() if checked else None
             self.cpu_s += time.process_time() - begun
             if checked:
                 self._keep()
@@ -143,65 +155,64 @@ class Trainer:
 
     def _iterate(self) -> float:
         rng = np.random.default_rng([self.settings.seed, self.done])
-        model = self._model([p.detach().numpy() for p in self.network.parameters()], {})
-
-        def draw(seen: Sight) -> int:
-            return int(rng.choice(len(seen.actions), p=_softmax(model.scores(seen.inputs))))
-
-        decisions: list[Decision] = []
-        advantages, objectives = [], []
+        model = self.model()
+        best = _best_of(model)
+        costs = list[float]()
         for number in range(self.settings.batch):
             jobs = self.sets[(self.done * self.settings.batch + number) % len(self.sets)]
-            jobs = [jobs[n] for n in rng.permutation(len(jobs))]
-            worth = float(rng.uniform(*_WORTHS))
-            episodes = [self._play(jobs, draw, worth) for _ in range(self.settings.episodes)]
-            objectives += [_objective(one, jobs, worth) for one in episodes]
-            decided = [one for one in episodes if one.decisions]
-            advantages += _advantages(decided, jobs, worth)
-            decisions += [decision for one in decided for decision in one.decisions]
-        if decisions:
-            self._learn(decisions, np.concatenate(advantages))
-        return float(np.mean(objectives))
+            rules = self._rules(float(rng.uniform(*_WORTHS)))
 
-    def _play(self, jobs: Sequence[Usage], choose: Callable[[Sight], int], worth: float) -> Episode:
-        choices = Choices(self.settings.slots, self.settings.together)
-        return play(jobs, choose, choices, self.settings.stretch, worth)
+            def draw(episode: Episode, sight: Sight, rules: Rules = rules) -> int:
+                scores = model.scores(sight.inputs)
+                if rng.random() < self.settings.looked_at:
+                    places = np.argsort(-scores, kind="stable")[: self.settings.tried]
+                    earned = np.array([-_played(episode, sight, place, best, rules) for place in places])
+                    self.tried.append((sight.inputs[places], earned - earned.mean()))
+                return int(rng.choice(len(scores), p=_softmax(_DRAW * scores)))
 
-    def _learn(self, decisions: Sequence[Decision], advantage: np.ndarray) -> None:
-        advantage = advantage / (advantage.std() + 1e-8)
-        sizes = np.array([len(decision.sight.actions) for decision in decisions])
-        inputs = torch.from_numpy(np.concatenate([d.sight.inputs for d in decisions]))
-        scores = self.network(inputs)[:, 0] + AT_ONCE * (inputs[:, SAVED] - inputs[:, PRICE])
-        row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
-        place = torch.from_numpy(np.concatenate([np.arange(size) for size in sizes]))
-        table = torch.full((len(sizes), int(sizes.max())), -torch.inf).index_put((row, place), scores)
-        logs = torch.log_softmax(table, dim=1)
-        chosen = torch.tensor([decision.chosen for decision in decisions])
-        taken = logs[torch.arange(len(sizes)), chosen]
-        surprise = -(logs.exp() * torch.where(torch.isfinite(logs), logs, torch.zeros(()))).sum(dim=1)
-        loss = -(taken * torch.from_numpy(advantage.astype(np.float32))).mean()
-        loss = loss - self.settings.entropy * surprise.mean()
+            played = play(Episode.of([jobs[n] for n in rng.permutation(len(jobs))]), draw, rules)
+            costs.append(cost(played, rules.unslowed_worth))
+        del self.tried[:-_MOST_MOMENTS]
+        for _ in range(self.settings.steps if self.tried else 0):
+            some = rng.choice(len(self.tried), min(len(self.tried), _AT_A_TIME), replace=False)
+            self.fit([self.tried[n] for n in some])
+        return float(np.mean(costs))
+
+    def _rules(self, worth: float) -> Rules:
+        return Rules(Choices(self.settings.slots, self.settings.together), self.settings.stretch, worth)
+
+    def fit(self, moments: Sequence[Moment]) -> None:
+        """One step: scores nearer to what the actions earn."""
+        inputs = torch.from_numpy(np.concatenate([seen for seen, _ in moments]))
+        wanted = torch.from_numpy(np.concatenate([earned for _, earned in moments]).astype(np.float32))
+        of = torch.from_numpy(np.repeat(np.arange(len(moments)), [len(earned) for _, earned in moments]))
+        scores = inputs[:, SAVED] - inputs[:, PRICE] + self.network(inputs)[:, 0]
+        means = torch.zeros(len(moments)).index_add(0, of, scores) / torch.bincount(of)
+        loss = ((scores - means[of] - wanted) ** 2).mean()
         self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
 
-    def _validate(self) -> float:
-        present = [p.detach().numpy().copy() for p in self.network.parameters()]
-        model = self._model(present, {})
-
-        def choose(seen: Sight) -> int:
-            return int(np.argmax(model.scores(seen.inputs)))
-
-        objectives = [
-            _objective(self._play(jobs, choose, worth), jobs, worth)
+    def validate(self) -> float:
+        """The mean cost on the validation sets; the best parameters so far are kept."""
+        best = _best_of(self.model())
+        costs = [
+            cost(play(Episode.of(jobs), best, self._rules(worth)), worth)
             for worth in _JUDGED_WITH
             for jobs in self.validation
         ]
-        found = float(np.mean(objectives))
+        found = float(np.mean(costs))
         if found < self.best_at[0]:
-            self.best, self.best_at = present, (found, self.done)
+            self.best, self.best_at = self._parameters(), (found, self.done)
         return found
+
+    def _parameters(self) -> list[np.ndarray]:
+        return [parameter.detach().numpy().copy() for parameter in self.network.parameters()]
+
+    def model(self) -> Model:
+        """As it is now."""
+        return self._model(self._parameters(), {})
 
     def _model(self, arrays: Sequence[np.ndarray], header: dict[str, Any]) -> Model:
         layers = [(weights.T, biases) for weights, biases in zip(arrays[::2], arrays[1::2], strict=True)]
@@ -231,6 +242,9 @@ class Trainer:
         for n, moments in state.items():
             arrays |= {f"m{n}": moments["exp_avg"].numpy(), f"v{n}": moments["exp_avg_sq"].numpy()}
         arrays |= {f"best{n}": array for n, array in enumerate(self.best)}
+        arrays["sizes"] = np.array([len(earned) for _, earned in self.tried], dtype=int)
+        if self.tried:
+            arrays |= dict(zip(("seen", "earned"), map(np.concatenate, zip(*self.tried, strict=True)), strict=True))
         header = {**self._identity(), "done": self.done, "cpu_s": self.cpu_s, "best_at": list(self.best_at)}
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         fresh = self.partial.with_name(self.partial.name + ".new")
@@ -244,7 +258,7 @@ class Trainer:
     def _resume(self) -> None:
         if not self.partial.is_file():
             return
-        if self.partial.stat().st_size > 8 * LARGEST_BYTES:
+        if self.partial.stat().st_size > 32 * LARGEST_BYTES:
             raise InvalidInput(f"{self.partial}: it is larger than a model in training can be")
         try:
             with np.load(self.partial, allow_pickle=False) as arrays:
@@ -278,29 +292,23 @@ class Trainer:
                 for n in range(len(parameters))
             }
             self.optimiser.load_state_dict(state)
+        if len(arrays["sizes"]):
+            ends = np.cumsum(arrays["sizes"])[:-1]
+            self.tried = list(zip(np.split(arrays["seen"], ends), np.split(arrays["earned"], ends), strict=True))
         self.best = [arrays[f"best{n}"] for n in range(len(parameters))]
         self.best_at = (float(header["best_at"][0]), int(header["best_at"][1]))
         self.done, self.cpu_s = int(header["done"]), float(header["cpu_s"])
 
 
-def _advantages(episodes: Sequence[Episode], jobs: Sequence[Usage], worth: float) -> list[np.ndarray]:
-    """Of each episode by decision: its return less the mean of all episodes' at that time."""
-    earned = [returns(one, jobs, worth) for one in episodes]
-    moments = [np.array([decision.at_s for decision in one.decisions]) for one in episodes]
-    return [
-        mine - np.mean([_from(values, times, at_s) for values, times in zip(earned, moments, strict=True)], axis=0)
-        for mine, at_s in zip(earned, moments, strict=True)
-    ]
+def _best_of(model: Model) -> Choose:
+    return lambda _, sight: int(np.argmax(model.scores(sight.inputs)))
 
 
-def _from(values: np.ndarray, times: np.ndarray, at_s: np.ndarray) -> np.ndarray:
-    """The return of the first decision at or after each moment, 0 where there is none."""
-    return np.asarray(np.append(values, 0.0)[np.searchsorted(times, at_s - 1e-6)])
-
-
-def _objective(episode: Episode, jobs: Sequence[Usage], worth: float) -> float:
-    """Minus the return from the start."""
-    return float(costs(episode, jobs, np.zeros(1), worth)[0])
+def _played(episode: Episode, sight: Sight, place: int, choose: Choose, rules: Rules) -> float:
+    """The cost of the episode after this action."""
+    other = episode.copy()
+    other.act(rules, int(sight.actions[place]))
+    return cost(play(other, choose, rules), rules.unslowed_worth)
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

@@ -12,16 +12,16 @@ import click
 from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.errors import SchedulingError
-from scheduling.learning.images import Profile
+from scheduling.learning.images import CONSIDERED, Profile
 from scheduling.learning.network import MOST_CHOICES
 
 #: What each is shown of a job's history.
 PROFILES: dict[str, Profile] = {"dqn_gpu": "series", "deeprm_max": "max", "deeprm_mean": "mean"}
 #: What may be set, with its bounds.
 NUMBERS = {
-    "iterations": (60, 1, 100_000),
+    "iterations": (40, 1, 100_000),
     "batch": (5, 1, 100),
-    "episodes": (10, 2, 1_000),
+    "tried": (8, 2, CONSIDERED),
     "sets": (50, 1, 10_000),
     "jobs": (30, 2, 1_000),
     "slots": (24, 1, MOST_CHOICES["slots"]),
