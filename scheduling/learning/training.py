@@ -241,6 +241,7 @@ class Trainer:
         arrays: dict[str, Any] = {f"p{n}": p.detach().numpy() for n, p in enumerate(self.network.parameters())}
         for n, moments in state.items():
             arrays |= {f"m{n}": moments["exp_avg"].numpy(), f"v{n}": moments["exp_avg_sq"].numpy()}
+            arrays[f"t{n}"] = moments["step"].numpy()
         arrays |= {f"best{n}": array for n, array in enumerate(self.best)}
         arrays["sizes"] = np.array([len(earned) for _, earned in self.tried], dtype=int)
         if self.tried:
@@ -281,11 +282,11 @@ class Trainer:
         with torch.no_grad():
             for n, parameter in enumerate(parameters):
                 parameter.copy_(torch.from_numpy(arrays[f"p{n}"]))
-        if header["done"]:
+        if "t0" in arrays:
             state = self.optimiser.state_dict()
             state["state"] = {
                 n: {
-                    "step": torch.tensor(float(header["done"])),
+                    "step": torch.from_numpy(arrays[f"t{n}"]),
                     "exp_avg": torch.from_numpy(arrays[f"m{n}"]),
                     "exp_avg_sq": torch.from_numpy(arrays[f"v{n}"]),
                 }

@@ -483,27 +483,28 @@ def test_an_episode_goes_on_from_a_copy_and_leaves_what_was_copied(seed: int) ->
 
 
 def test_training_is_repeatable_goes_on_where_it_was_stopped_and_leaves_no_partial_file(tmp_path: Path) -> None:
-    from scheduling.learning.training import Progress, Settings, Trainer, set_hash, train
+    from scheduling.learning.training import Settings, Trainer, set_hash, train
 
     asked = Settings("dqn_gpu", "series", slots=2, sets=2, jobs=4, iterations=12, batch=2, tried=2, hidden=(4,))
-    whole = train(asked, tmp_path / "whole.npz", lambda _: None)
-    assert not list(tmp_path.glob("*.partial*"))
-    stopped = Trainer(asked, tmp_path / "part.npz.partial")
+    whole, stopped = (Trainer(asked, tmp_path / f"{name}.partial") for name in ("whole", "part"))
+    assert len(list(whole.steps())) == 12
     for progress in stopped.steps():
         if progress.iteration == 11:  # the state of the 10th is kept
             break
-
-    def goes_on(progress: Progress) -> None:
-        assert progress.iteration > 10, "from the start"
-
-    parts = train(asked, tmp_path / "part.npz", goes_on)
-    for one, other in zip(whole.layers, parts.layers, strict=True):
+    goes_on = Trainer(asked, tmp_path / "part.partial")
+    assert [progress.iteration for progress in goes_on.steps()] == [11, 12]
+    assert np.abs(whole.model().layers[-1][0]).max() > 0  # it has learned something
+    for one, other in zip(whole.model().layers, goes_on.model().layers, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-    read = load(tmp_path / "part.npz")
-    assert read.header["training_set_sha256"] == stopped.hash != set_hash([])
+    assert (whole.best_at, len(whole.tried)) == (goes_on.best_at, len(goes_on.tried))
+
+    train(asked, tmp_path / "m.npz", lambda _: None)
+    assert not list(tmp_path.glob("m.npz.partial*"))
+    read, best = load(tmp_path / "m.npz"), whole.best_model()
+    assert read.header["training_set_sha256"] == whole.hash != set_hash([])
     assert read.header["settings"]["tried"] == 2
     inputs = np.random.default_rng(0).random((3, read.layers[0][0].shape[0]))
-    assert np.array_equal(read.scores(inputs), parts.scores(inputs))
+    assert np.array_equal(read.scores(inputs), best.scores(inputs))
 
 
 def test_training_with_other_settings_does_not_go_on_from_a_partial_file(tmp_path: Path) -> None:
