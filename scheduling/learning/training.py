@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -264,7 +265,7 @@ class Trainer:
         try:
             with np.load(self.partial, allow_pickle=False) as arrays:
                 self._restore(arrays)
-        except (ValueError, KeyError, EOFError, OSError) as error:
+        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
             raise InvalidInput(f"{self.partial}: training cannot go on from it ({error}); remove it") from None
 
     def _restore(self, arrays: Any) -> None:
@@ -282,7 +283,7 @@ class Trainer:
         with torch.no_grad():
             for n, parameter in enumerate(parameters):
                 parameter.copy_(torch.from_numpy(arrays[f"p{n}"]))
-        if "t0" in arrays:
+        if "m0" in arrays:
             state = self.optimiser.state_dict()
             state["state"] = {
                 n: {

@@ -1,12 +1,12 @@
 """What learned co-placement policies share: parts of GPUs are placed as a trained network says, GPU by GPU.
 
-For each GPU that takes parts the first jobs of the queue that may go there fill the slots; all their combinations, of
-two at most, are weighed, those that would pass the device's time, memory, cores or PCIe at any moment left out, and the
-best of the rest is placed, until holding is best. Who has waited for `patience_s` is passed over no more: the GPU that
-will be empty soonest is kept for it. `unslowed_worth` says how much it is to leave somebody alone. A job without a
-history is taken to use its share and its memory constantly. Memory is kept also where sharing makes runs take up to
-`stretch` times as long. What asks for whole GPUs goes to the first node that fits, before the parts where it is ahead
-of all of them.
+For each GPU that takes parts the first jobs of the queue that may go there fill the slots; of their combinations those
+that would pass the device's time, memory, cores or PCIe at any moment are left out, those that earn most at once are
+weighed, and the best is placed, until holding is best. For the first of those that have waited for `patience_s` the GPU
+that will be empty soonest is kept: no part of it goes to others. `unslowed_worth` says how much it is to leave somebody
+alone. A job without a history is taken to use its share and its memory constantly. Memory is kept also where sharing
+makes runs take up to `stretch` times as long. What asks for whole GPUs goes to the first node that fits, before the
+parts where it is ahead of all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
+from scheduling.domain import WHOLE, Allocation, Job, Node, Reason, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.learning.images import MOST_WORTH, Choices, Placed, Profile, Sight, Usage, sight, usage_of
 from scheduling.learning.network import Model, load
@@ -58,11 +58,11 @@ class Parameters(BaseParameters):
         le=3_600.0,
         description="Seconds after which jobs that were held back are looked at again.",
     )
-
     patience_s: float = Field(
         default=14_400.0,
         ge=0.0,
-        description="Seconds of waiting after which the first of the queue has the next GPU that is free for it.",
+        le=2_592_000.0,
+        description="Seconds of waiting after which the GPU that will be empty soonest is kept for a part of a GPU.",
     )
 
     @field_validator("model")
@@ -122,30 +122,46 @@ class LearnedPolicy(PackingPolicy):
             return found
         lengths = [self._placed(one.job, yard, devices[0]).usage.duration_s for one in waiting[:_MEAN_OF]]
         mean_s = float(np.mean(lengths))
-        placed_on = {device: [self._placed(job, yard, device) for job in holding.get(device, ())] for device in devices}
-        overdue, kept_for_it = self._overdue(snapshot, yard, waiting, placed_on)
-        for device, placed in placed_on.items():
-            first = overdue if device == kept_for_it and overdue in waiting else None
-            here = self._on(yard, device, waiting, placed, mean_s, first)
+        first, kept = self._overdue(snapshot, yard, waiting, holding)
+        if first is not None and kept is not None:
+            devices = [kept, *(device for device in devices if device != kept)]
+        for device in devices:
+            placed = [self._placed(job, yard, device) for job in holding.get(device, ())]
+            here = self._on(yard, device, waiting, placed, mean_s, first if device == kept else None)
             found |= {one.job.id: (device,) for one in here}
             waiting = [one for one in waiting if one.job.id not in found]
+            if device == kept and first in waiting:
+                # What it asks for of the node is kept for it, too.
+                waiting.remove(first)
+                row, _ = yard.place[device]
+                yard.cpu[row] -= first.demand.cpu
+                yard.memory[row] -= first.demand.memory
             if not waiting:
                 break
         return found
 
     def _overdue(
-        self, snapshot: Snapshot, yard: Yard, waiting: Sequence[_Waiting], placed_on: Mapping[int, Sequence[Placed]]
+        self, snapshot: Snapshot, yard: Yard, waiting: Sequence[_Waiting], holding: Mapping[int, Sequence[Job]]
     ) -> tuple[_Waiting | None, int | None]:
-        """(The first of the queue, where it has waited for too long; the GPU that will be free for it soonest)."""
-        first = waiting[0]
-        if snapshot.now - first.job.submitted_at <= self.parameters.patience_s:
-            return None, None
-        ends = {
-            device: max((one.left_s for one in placed), default=0.0)
-            for device, placed in placed_on.items()
-            if _suits(yard, first.demand, *yard.place[device])
-        }
-        return first, min(ends, key=ends.__getitem__, default=None)
+        """(The first of the queue that has waited for too long and fits some GPU when that is empty; of these GPUs the
+        one that will be empty soonest)."""
+        for one in waiting:
+            since = one.job.submitted_at if one.job.eligible_at is None else one.job.eligible_at
+            if snapshot.now - since <= self.parameters.patience_s:
+                continue
+            ends = {
+                device: max((self._left_s(job, yard, device) for job in holding.get(device, ())), default=0.0)
+                for device, (row, column) in yard.place.items()
+                if _suits(yard, one.demand, row, column) and _fits_when_empty(yard.nodes[row], one.demand)
+            }
+            if ends:
+                return one, min(ends, key=ends.__getitem__)
+        return None, None
+
+    def _left_s(self, job: Job, yard: Yard, device: int) -> float:
+        """How long it will go on; without end where nothing tells."""
+        known = job.history is not None or job.done_steps + job.remaining_steps > 0
+        return self._placed(job, yard, device).left_s if known else float("inf")
 
     def _on(
         self,
@@ -256,6 +272,11 @@ def _devices(yard: Yard, waiting: Sequence[_Waiting]) -> list[int]:
 def _suits(yard: Yard, demand: Demand, row: int, column: int) -> bool:
     kind, gpu = yard.nodes[row].type, yard.nodes[row].gpu_ids[column]
     return (not demand.types or kind in demand.types) and gpu not in demand.excluded
+
+
+def _fits_when_empty(node: Node, demand: Demand) -> bool:
+    asked = ((node.gpu_memory_mib, demand.gpu_memory), (node.cpu_milli, demand.cpu), (node.memory_mib, demand.memory))
+    return all(there is None or wanted <= there for there, wanted in asked)
 
 
 def _fits(yard: Yard, demand: Demand, row: int, column: int) -> bool:

@@ -376,6 +376,41 @@ def test_who_has_waited_for_long_is_passed_over_no_more() -> None:
     assert 320.0 < stream(200.0)[1] < 500.0
 
 
+def started(*jobs: Job, nodes: Any) -> set[str]:
+    plan = plan_round(make_snapshot(*jobs, nodes=nodes), load_policy("dqn_gpu", {"patience_s": 5_000.0}))
+    return {move.job_id for move in plan.moves}
+
+
+def test_a_gpu_is_kept_only_where_who_has_waited_for_long_can_run() -> None:
+    """It asks for more memory, or more processors, than any node has: nobody waits for it."""
+    small = seen(2, [0.1] * 4)
+    node = replace(make_nodes(1)[0], gpu_memory_mib=10_000, cpu_milli=8_000)
+    asks: list[dict[str, Any]] = [{"gpu_memory_mib": 20_000}, {"cpu_milli": 16_000}]
+    for asked in asks:
+        never = seen(1, [0.1] * 4, submitted_at=-10_000.0, **asked)
+        assert started(never, small, nodes=(node,)) == {small.id}
+
+
+def test_the_gpu_is_kept_that_who_has_waited_for_long_fits() -> None:
+    """The other, which is empty, is too small for it."""
+    small, large = (replace(node, gpu_memory_mib=mib) for node, mib in zip(make_nodes(1, 1), (1_000, 40_000)))  # noqa: B905
+    runs = seen(1, [0.5] * 40, holds=large.gpu_ids, done_steps=10.0, remaining_steps=390.0)
+    waits = seen(2, [0.9] * 4, submitted_at=-10_000.0, gpu_memory_mib=20_000)
+    new = seen(3, [0.1] * 4)
+    plan = plan_round(
+        make_snapshot(runs, waits, new, nodes=(small, large)), load_policy("dqn_gpu", {"patience_s": 5_000.0})
+    )
+    assert [(move.job_id, move.gpu_ids) for move in plan.moves] == [(new.id, small.gpu_ids)]
+
+
+def test_whoever_has_priority_hides_nobody_who_has_waited_for_long() -> None:
+    runs = seen(1, [0.5] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
+    waits, first = seen(2, [0.9] * 4, submitted_at=-10_000.0), seen(3, [0.9] * 4, priority=5)
+    new = seen(4, [0.1] * 4)
+    assert started(runs, first, new, nodes=make_nodes(1)) == {new.id}
+    assert started(runs, waits, first, new, nodes=make_nodes(1)) == set()
+
+
 @st.composite
 def mixes(draw: st.DrawFn) -> list[TraceJob]:
     jobs = []
