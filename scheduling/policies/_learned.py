@@ -131,8 +131,7 @@ class LearnedPolicy(PackingPolicy):
             found |= {one.job.id: (device,) for one in here}
             waiting = [one for one in waiting if one.job.id not in found]
             if device == kept and first in waiting:
-                # What it asks for of the node is kept for it, too.
-                waiting.remove(first)
+                # What it asks for of the node is kept for it, too. It may go elsewhere at once.
                 row, _ = yard.place[device]
                 yard.cpu[row] -= first.demand.cpu
                 yard.memory[row] -= first.demand.memory

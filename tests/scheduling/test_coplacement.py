@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Job
@@ -219,6 +219,7 @@ def test_a_slow_run_keeps_its_memory_longer() -> None:
     assert found[4, :9].tolist() == [0.2, 0.2, 0.8, 0.8, 0.8, 0.8, 0.2, 0.2, 0.0]
 
 
+@example([1e-8], 0.0, 10.0, 1.0)
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=60),
     st.floats(0, 1),
@@ -235,7 +236,9 @@ def test_an_image_covers_every_moment(levels: list[float], part: float, width: f
             at = placed.done_s + seconds * pace
             sample = int(at / 10.0)
             if at < usage.duration_s - 1e-6:
-                assert found[row, int(seconds / width)] >= levels[min(sample, len(levels) - 1)] - 1e-9
+                assert (
+                    found[row, int(seconds / width)] >= levels[min(sample, len(levels) - 1)] - 2e-8
+                )  # rounding up forgives as much
 
 
 def every(slots: int) -> Choices:
