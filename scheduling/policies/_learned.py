@@ -122,15 +122,16 @@ class LearnedPolicy(PackingPolicy):
             return found
         lengths = [self._placed(one.job, yard, devices[0]).usage.duration_s for one in waiting[:_MEAN_OF]]
         mean_s = float(np.mean(lengths))
-        first, kept = self._overdue(snapshot, yard, waiting, holding)
-        if first is not None and kept is not None:
+        overdue = self._overdue(snapshot, yard, waiting, holding)
+        first, kept = overdue or (None, -1)
+        if overdue:
             devices = [kept, *(device for device in devices if device != kept)]
         for device in devices:
             placed = [self._placed(job, yard, device) for job in holding.get(device, ())]
             here = self._on(yard, device, waiting, placed, mean_s, first if device == kept else None)
             found |= {one.job.id: (device,) for one in here}
             waiting = [one for one in waiting if one.job.id not in found]
-            if device == kept and first in waiting:
+            if first is not None and device == kept and first in waiting:
                 # What it asks for of the node is kept for it, too. It may go elsewhere at once.
                 row, _ = yard.place[device]
                 yard.cpu[row] -= first.demand.cpu
@@ -141,7 +142,7 @@ class LearnedPolicy(PackingPolicy):
 
     def _overdue(
         self, snapshot: Snapshot, yard: Yard, waiting: Sequence[_Waiting], holding: Mapping[int, Sequence[Job]]
-    ) -> tuple[_Waiting | None, int | None]:
+    ) -> tuple[_Waiting, int] | None:
         """(The first of the queue that has waited for too long and fits some GPU when that is empty; of these GPUs the
         one that will be empty soonest)."""
         for one in waiting:
@@ -155,7 +156,7 @@ class LearnedPolicy(PackingPolicy):
             }
             if ends:
                 return one, min(ends, key=ends.__getitem__)
-        return None, None
+        return None
 
     def _left_s(self, job: Job, yard: Yard, device: int) -> float:
         """How long it will go on; without end where nothing tells."""
