@@ -187,6 +187,17 @@ def legal_actions(
     return legal, here, each, horizon
 
 
+def first_short(placed: Sequence[Placed], slots: Sequence[Placed], number: int, stretch: float) -> tuple[str, float]:
+    """(Of which resource slot `number` would first use too much beside who is on the device, in how many seconds), by
+    the images that `legal_actions` goes by."""
+    width = _width(max([1.0, *(one.left_s for one in (*placed, *slots))]))
+    total = image(slots[number], width, stretch) + sum(image(one, width, stretch) for one in placed)
+    over = total > 1.0 + _TOLERANCE
+    column = int(over.any(axis=0).argmax())
+    row = int(over[:, column].argmax())
+    return RESOURCES[_MEMORY if row == _DEPTH else row], column * width
+
+
 def _sums(each: Floats, groups: Any) -> Floats:
     """The images of groups: sums of those of their slots. By hand, as on few cores BLAS's threads cost more."""
     found: Floats = each[groups[:, 0]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -22,6 +22,16 @@ from scheduling.policies.base import Parameters as BaseParameters
 
 #: The key of what these policies remember.
 MEMORY = "packing"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is decided together: devices by job, reasons of jobs that are left out, and devices that nobody else gets,
+    with the demand that they are kept for."""
+
+    gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    kept: tuple[Demand, tuple[int, ...]] | None = None
 
 
 class Parameters(BaseParameters):
@@ -64,9 +74,12 @@ class PackingPolicy(ABC):
         try:
             planned = self.plan(snapshot, yard, {key: demands[0] for key, demands in wanted.items()})
         except SolverError:  # `choose` has them all then
-            planned, round_.figures = {}, {"solver_failed": 1.0}
+            planned, round_.figures = Planned(), {"solver_failed": 1.0}
+        round_.left_out = planned.reasons
+        if planned.kept:
+            yard.keep(*planned.kept)
         ahead: Job | None = None
-        for job in sorted(queue, key=lambda job: job.id not in planned):
+        for job in sorted(queue, key=lambda job: job.id not in planned.gpus):
             if ahead is not None:
                 text = f"#{ahead.number} is ahead and does not fit yet; this job starts after it."
                 round_.reasons[job.id] = Reason("behind", text, {"by": ahead.id})
@@ -74,7 +87,7 @@ class PackingPolicy(ABC):
             for demand in round_.wanted(job):
                 if demand in round_.failed:
                     continue
-                gpus = self._place(yard, demand, planned.get(job.id), memory, wide=field.multi_node)
+                gpus = self._place(yard, demand, planned.gpus.get(job.id), memory, wide=field.multi_node)
                 if gpus is not None:
                     round_.start(job, demand, gpus)
                     break
@@ -96,12 +109,12 @@ class PackingPolicy(ABC):
             return self.choose(yard, demand, rows, memory)
         return yard.across(demand) if wide and demand.count > 1 else None
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
-        """Devices for jobs of the queue, in its order, decided together; `choose` has the others.
+    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+        """For jobs of the queue, in its order; `choose` has the others.
 
         Raises SolverError: then `choose` has them all.
         """
-        return {}
+        return Planned()
 
     def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> Any:
         """What `choose` is given with each job of this round."""
@@ -133,6 +146,7 @@ class _Round:
         self.reasons = dict(field.reasons)
         self.memory: dict[str, Any] = {}
         self.figures: dict[str, float] = {}
+        self.left_out: Mapping[str, Reason] = {}
         self._demands: dict[str, list[Demand]] = {}
         self.failed: dict[Demand, Reason] = {}  # in this round there only gets less room
         for job in field.running:
@@ -174,7 +188,7 @@ class _Round:
             return False
         gangs = [Gang(kind, demand.count) for demand in every for kind in demand.types]
         over = self.rooms.reason(job, gangs)
-        self.reasons[job.id] = over or self.failed[self.wanted(job)[0]]
+        self.reasons[job.id] = over or self.left_out.get(job.id) or self.failed[self.wanted(job)[0]]
         return over is None
 
 

@@ -101,6 +101,14 @@ class Yard:
             self.cpu[row] -= cpu
             self.memory[row] -= memory
 
+    def keep(self, demand: Demand, gpus: Sequence[int]) -> None:
+        """Nobody else gets these devices of one node, nor what the demand asks for of that."""
+        for gpu in gpus:
+            self.gpu[self.place[gpu]] = 0
+        row, _ = self.place[gpus[0]]
+        self.cpu[row] -= demand.cpu
+        self.memory[row] -= demand.memory
+
     def free(self, rows: Ints) -> Ints:
         """[row, (processors, memory, thousandths of GPUs)]."""
         return np.stack((self.cpu[rows], self.memory[rows], self.gpu[rows].sum(axis=1)), axis=1)

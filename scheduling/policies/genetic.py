@@ -23,7 +23,7 @@ import pygad
 from pydantic import Field
 
 from scheduling.domain import WHOLE, Snapshot
-from scheduling.policies._packing import PackingPolicy
+from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._trial import Trial
 from scheduling.policies._work import seconds
 from scheduling.policies._yard import Demand, Ints, Yard
@@ -52,16 +52,16 @@ class Genetic(PackingPolicy):
     title: ClassVar[str] = "Genetic packing"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
+    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
         settings: Parameters = self.parameters
         deadline = time.monotonic() + seconds(snapshot, settings.time_limit_s)
         fitting = (key for key, demand in wanted.items() if len(yard.fitting(demand)))
         window = list(islice(fitting, settings.window))
         if len(window) < 2:
-            return {}  # any node is as good to it
+            return Planned()  # any node is as good to it
         search = _all_at_once if settings.mode == "assignment" else _one_by_one
         found = search(yard.copy(), [wanted[key] for key in window], settings, snapshot.seed, deadline)
-        return {window[number]: gpus for number, gpus in found.items()}
+        return Planned({window[number]: gpus for number, gpus in found.items()})
 
     def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         return yard.tightest(int(rows[0]), demand)

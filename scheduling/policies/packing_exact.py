@@ -20,6 +20,7 @@ from pydantic import Field
 from scheduling.domain import Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies._exact import solve_integers
+from scheduling.policies._packing import Planned
 from scheduling.policies._work import seconds
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Parameters as BaseParameters
@@ -41,15 +42,15 @@ class PackingExact(BestFit):
     title: ClassVar[str] = "Packing, exact"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
+    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
         cells = {key: int(yard.devices(demand)[yard.fitting(demand)].sum()) for key, demand in wanted.items()}
         demands = {key: wanted[key] for key, count in cells.items() if count}
         if not demands:
-            return {}
+            return Planned()
         if sum(cells.values()) > self.parameters.most_cells:
             raise SolverError("too large for an exact answer")
         limit_s = seconds(snapshot, self.parameters.time_limit_s)
-        return _Program(yard, demands).solve(limit_s, self.parameters.most_nodes)
+        return Planned(_Program(yard, demands).solve(limit_s, self.parameters.most_nodes))
 
 
 class _Program:

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from scheduling.domain import Job, Snapshot
-from scheduling.policies._packing import PackingPolicy
+from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._packing import Parameters as PackingParameters
 from scheduling.policies._view import View, view
 from scheduling.policies._yard import UNBOUNDED, Demand, Ints, Yard
@@ -46,9 +46,9 @@ class Tetris(PackingPolicy):
             return queue
         return sorted(queue, key=lambda job: (-job.priority, work(field, job)))
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Mapping[str, tuple[int, ...]]:
+    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
         if not self.parameters.joint:
-            return {}
+            return Planned()
         jobs = {job.id: job for job in snapshot.jobs}
         left = {key: wanted[key] for key in list(wanted)[:_WINDOW]}
         field, trial, found = view(snapshot), yard.copy(), dict[str, tuple[int, ...]]()
@@ -56,7 +56,7 @@ class Tetris(PackingPolicy):
         while True:
             best = {key: fit for key, demand in left.items() if (fit := best_aligned(trial, demand)) is not None}
             if not best:
-                return found
+                return Planned(found)
             level = max(jobs[key].priority for key in best)
             best = {key: fit for key, fit in best.items() if jobs[key].priority == level}
             mean_work = float(np.mean([works[key] for key in best])) or 1.0

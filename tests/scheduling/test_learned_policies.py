@@ -1,0 +1,263 @@
+"""Learned co-placement policies, and the rules beside them: who joins whom, who waits, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling.domain import Job, Move, Reason
+from scheduling.learning.images import Placed, legal_actions, usage_of
+from scheduling.policies import load_policy
+from scheduling.policies._backfill import span
+from scheduling.rounds import plan_round
+from scheduling.simulator.applications import WORKLOADS, make_workload, one_gpu
+from scheduling.simulator.engine import Engine
+from scheduling.simulator.trace import TraceJob
+from tests.builders import make_job, make_nodes, make_snapshot
+from tests.scheduling.histories import every, history, seen, trace_job
+
+LEARNED = ("dqn_gpu", "deeprm_max", "deeprm_mean")
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_the_series_tells_what_fits_together_where_peaks_do_not(name: str) -> None:
+    """Two jobs whose peaks are at different times fit by their series; by their peaks they do not."""
+    jobs = [seen(1, [0.9, 0.9, 0.05, 0.05, 0.05]), seen(2, [0.05, 0.05, 0.05, 0.9, 0.9])]
+    snapshot = make_snapshot(*jobs, nodes=make_nodes(1))
+    runs = {job.id: Placed(usage_of(job.history, load_policy(name).profile)) for job in jobs if job.history}  # type: ignore[attr-defined]
+    legal, *_ = legal_actions([], list(runs.values()), every(2), 1.0)
+    assert bool(legal[3]) == (name != "deeprm_max")
+    assert {move.gpu_ids for move in plan_round(snapshot, load_policy(name)).moves} == {(0,)}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_who_is_held_back_is_looked_at_again(name: str) -> None:
+    running = seen(1, [0.9] * 4, holds=(0,), done_steps=10.0, remaining_steps=30.0)
+    waiting = seen(2, [0.9] * 4)
+    plan = plan_round(make_snapshot(running, waiting, nodes=make_nodes(1)), load_policy(name))
+    assert not plan.moves
+    assert plan.reasons[waiting.id].token == "held_back"
+    assert plan.next_wake_at is not None
+    assert 0 < plan.next_wake_at - make_snapshot().now <= 30.0
+
+
+def test_whoever_is_worth_more_alone_is_left_alone() -> None:
+    """Two that fit together and would use much of what the other needs."""
+    jobs = [seen(1, [0.45] * 8), seen(2, [0.45] * 8)]
+    snapshot = make_snapshot(*jobs, nodes=make_nodes(1))
+    policies = [load_policy("dqn_gpu", {"unslowed_worth": worth}) for worth in (0.0, 0.6)]
+    assert [len(plan_round(snapshot, policy).moves) for policy in policies] == [2, 1]
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_an_empty_gpu_is_not_kept_empty(name: str) -> None:
+    jobs = [make_job(number=n, gpus=1, gpu_milli=500) for n in (1, 2, 3)]
+    plan = plan_round(make_snapshot(*jobs, nodes=make_nodes(1, 1)), load_policy(name))
+    assert {gpu for move in plan.moves for gpu in move.gpu_ids} == {0, 1}
+
+
+def stream(patience_s: float) -> list[float]:
+    """When each of 60 small jobs ends of which one comes every 10 s, and one that needs the whole GPU, the second."""
+    small = [trace_job(number, history([0.1] * 10), 10.0 * number) for number in range(3, 63)]
+    large = replace(trace_job(2, history([0.99] * 10)), arrival_s=20.0)
+    first = trace_job(1, history([0.1] * 10))
+    policy = load_policy("dqn_gpu", {"patience_s": patience_s, "unslowed_worth": 0.0})
+    outcome = Engine([first, large, *small], replace(one_gpu(), launch_s=0.0), policy).run()
+    assert outcome.usage.out_of_memory == 0
+    return [run.finished_at or 0.0 for run in outcome.runs]
+
+
+def test_who_has_waited_for_long_is_passed_over_no_more() -> None:
+    """While small jobs keep coming the GPU is never empty; then it is kept for who needs all of it."""
+    assert stream(14_400.0)[1] > 600.0
+    assert 320.0 < stream(200.0)[1] < 500.0
+
+
+def started(*jobs: Job, nodes: Any) -> set[str]:
+    plan = plan_round(make_snapshot(*jobs, nodes=nodes), load_policy("dqn_gpu", {"patience_s": 5_000.0}))
+    return {move.job_id for move in plan.moves}
+
+
+def test_a_gpu_is_kept_only_where_who_has_waited_for_long_can_run() -> None:
+    """It asks for more memory, or more processors, than any node has: nobody waits for it."""
+    small = seen(2, [0.1] * 4)
+    node = replace(make_nodes(1)[0], gpu_memory_mib=10_000, cpu_milli=8_000)
+    asks: list[dict[str, Any]] = [{"gpu_memory_mib": 20_000}, {"cpu_milli": 16_000}]
+    for asked in asks:
+        never = seen(1, [0.1] * 4, submitted_at=-10_000.0, **asked)
+        assert started(never, small, nodes=(node,)) == {small.id}
+
+
+def test_the_gpu_is_kept_that_who_has_waited_for_long_fits() -> None:
+    """The other, which is empty, is too small for it."""
+    small, large = (replace(node, gpu_memory_mib=mib) for node, mib in zip(make_nodes(1, 1), (1_000, 40_000)))  # noqa: B905
+    runs = seen(1, [0.5] * 40, holds=large.gpu_ids, done_steps=10.0, remaining_steps=390.0)
+    waits = seen(2, [0.9] * 4, submitted_at=-10_000.0, gpu_memory_mib=20_000)
+    new = seen(3, [0.1] * 4)
+    plan = plan_round(
+        make_snapshot(runs, waits, new, nodes=(small, large)), load_policy("dqn_gpu", {"patience_s": 5_000.0})
+    )
+    assert [(move.job_id, move.gpu_ids) for move in plan.moves] == [(new.id, small.gpu_ids)]
+
+
+def test_whoever_has_priority_hides_nobody_who_has_waited_for_long() -> None:
+    runs = seen(1, [0.5] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
+    waits, first = seen(2, [0.9] * 4, submitted_at=-10_000.0), seen(3, [0.9] * 4, priority=5)
+    new = seen(4, [0.1] * 4)
+    assert started(runs, first, new, nodes=make_nodes(1)) == {new.id}
+    assert started(runs, waits, first, new, nodes=make_nodes(1)) == set()
+
+
+def said(*jobs: Job, nodes: Any = None, **parameters: Any) -> dict[str, Reason]:
+    """Why those that wait do."""
+    plan = plan_round(make_snapshot(*jobs, nodes=nodes or make_nodes(1)), load_policy("dqn_gpu", parameters))
+    starting = {move.job_id for move in plan.moves}
+    return {job.id: plan.reasons[job.id] for job in jobs if not job.gpu_ids and job.id not in starting}
+
+
+def test_who_waits_is_told_what_there_would_not_be_enough_of_and_when() -> None:
+    """In 300 s the one that runs takes 90 % of the memory for good."""
+    runs = seen(1, [0.1] * 100, [0.2] * 40 + [0.9] * 60, holds=(0,), done_steps=100.0, remaining_steps=900.0)
+    waits = seen(2, [0.1] * 100, [0.3] * 100)
+    reason = said(runs, waits, stretch=1.0)[waits.id]
+    assert reason.token == "held_back"
+    assert "on titan_xp-0, beside #1, GPU memory in 5 min." in reason.text
+    assert reason.detail == {"node": "titan_xp-0", "beside": [runs.id], "short_of": "gpu_memory"}
+    busy = seen(1, [0.9] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
+    assert "beside #1, of the GPU's time now." in said(busy, seen(2, [0.9] * 4))[waits.id].text
+
+
+def test_who_waits_is_told_where_it_would_fit_but_is_left_alone() -> None:
+    jobs = [seen(1, [0.45] * 8), seen(2, [0.45] * 8)]
+    [(key, reason)] = said(*jobs, unslowed_worth=0.6).items()
+    [other] = [job for job in jobs if job.id != key]
+    assert f"It would fit beside #{other.number} on titan_xp-0" in reason.text
+    assert reason.detail == {"node": "titan_xp-0", "beside": [other.id]}
+
+
+def test_who_is_behind_those_that_are_looked_at_is_told_so() -> None:
+    runs = seen(1, [0.99] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
+    waiting = [seen(number, [0.5] * 4) for number in range(2, 28)]
+    reasons = said(runs, *waiting)
+    behind = [job.number for job in waiting if "It is behind the first 24" in reasons[job.id].text]
+    assert behind == [26, 27]
+
+
+def test_who_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_when() -> None:
+    runs = seen(1, [0.5] * 40, holds=(0,), done_steps=40.0, remaining_steps=360.0)
+    waits, new = seen(2, [0.9] * 4, submitted_at=-10_000.0), seen(3, [0.1] * 4)
+    reasons = said(runs, waits, new, patience_s=5_000.0)
+    now = make_snapshot().now
+    assert (
+        f"It has waited for {span(now + 10_000.0)}, so nobody else is given 1 GPU of titan_xp-0"
+        in reasons[waits.id].text
+    )
+    assert "to be empty in about 6 min." in reasons[waits.id].text
+    assert "Nobody but #2" in reasons[new.id].text
+    assert reasons[new.id].detail == {"node": "titan_xp-0", "by": waits.id}
+
+
+def whole(number: int, gpus: int, **changes: Any) -> Job:
+    return make_job(number=number, gpus=gpus, min_gpus=gpus, max_gpus=gpus, **changes)
+
+
+def test_gpus_are_kept_for_a_gang_that_has_waited_for_long() -> None:
+    """Those of the node that is empty soonest; parts that are new go to the other."""
+    first = seen(1, [0.1] * 20, holds=(0,), done_steps=0.0, remaining_steps=200.0)
+    other = seen(2, [0.1] * 40, holds=(2,), done_steps=0.0, remaining_steps=400.0)
+    gang, parts = whole(3, 2, submitted_at=-10_000.0), [seen(number, [0.1] * 4) for number in (4, 5, 6)]
+    nodes = make_nodes(2, 2)
+    plan = plan_round(
+        make_snapshot(first, other, gang, *parts, nodes=nodes), load_policy("dqn_gpu", {"patience_s": 5_000.0})
+    )
+    assert {gpu for move in plan.moves for gpu in move.gpu_ids} <= {2, 3}
+    assert {move.job_id for move in plan.moves} == {job.id for job in parts}
+    assert "so nobody else is given 2 GPUs of titan_xp-0, to be empty in about 3 min." in plan.reasons[gang.id].text
+    single = make_snapshot(first, other, gang, whole(7, 1), nodes=nodes)  # by itself it would go to the first node
+    [move] = plan_round(single, load_policy("dqn_gpu", {"patience_s": 5_000.0})).moves
+    assert move.gpu_ids == (3,)
+
+
+def test_what_is_kept_for_a_gang_is_given_to_no_whole_gpu_either() -> None:
+    runs = seen(1, [0.1] * 20, holds=(0,), done_steps=0.0, remaining_steps=200.0)
+    gang, single = whole(2, 2, submitted_at=-10_000.0), whole(3, 1)
+    assert [move.job_id for move in moves_of(runs, gang, single, patience_s=1e6)] == [single.id]
+    assert not moves_of(runs, gang, single, patience_s=5_000.0)
+    assert said(runs, gang, single, nodes=make_nodes(2), patience_s=5_000.0)[single.id].detail["by"] == gang.id
+    assert [move.job_id for move in moves_of(gang, single, patience_s=5_000.0)] == [gang.id]
+
+
+def moves_of(*jobs: Job, **parameters: Any) -> Sequence[Move]:
+    return plan_round(make_snapshot(*jobs, nodes=make_nodes(2)), load_policy("dqn_gpu", parameters)).moves
+
+
+def test_nothing_is_kept_for_a_gang_that_no_node_is_large_enough_for() -> None:
+    gang, part = whole(1, 3, submitted_at=-10_000.0), seen(2, [0.1] * 4)
+    assert [move.job_id for move in moves_of(gang, part, patience_s=5_000.0)] == [part.id]
+
+
+def test_a_stream_of_parts_keeps_no_whole_gpu_from_starting_for_ever() -> None:
+    small = [trace_job(number, history([0.1] * 10), 10.0 * number) for number in range(3, 63)]
+    alone = replace(trace_job(2, history([0.1] * 10), 20.0), gpu_milli=1_000, history=None)
+    first = trace_job(1, history([0.1] * 10))
+
+    def ends_at(patience_s: float) -> float:
+        policy = load_policy("dqn_gpu", {"patience_s": patience_s, "unslowed_worth": 0.0})
+        outcome = Engine([first, alone, *small], replace(one_gpu(), launch_s=0.0), policy).run()
+        return outcome.runs[1].finished_at or 0.0
+
+    assert ends_at(14_400.0) > 600.0
+    assert 300.0 < ends_at(200.0) < 500.0
+
+
+@st.composite
+def mixes(draw: st.DrawFn) -> list[TraceJob]:
+    jobs = []
+    for number in range(1, draw(st.integers(2, 10)) + 1):
+        samples = draw(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12))
+        gpu, memory = ([round(sample[n], 2) for sample in samples] for n in (0, 1))
+        jobs.append(trace_job(number, history(gpu, memory), float(draw(st.integers(0, 200)))))
+    return jobs
+
+
+@settings(max_examples=25, deadline=None)
+@given(jobs=mixes())
+def test_dqn_never_runs_out_of_memory(jobs: list[TraceJob]) -> None:
+    outcome = Engine(jobs, one_gpu(), load_policy("dqn_gpu", {"stretch": 10.0})).run()
+    assert outcome.usage.out_of_memory == 0
+    assert all(run.finished_at is not None for run in outcome.runs)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_dqn_never_runs_out_of_memory_on_the_workloads(workload: str) -> None:
+    outcome = Engine(make_workload(workload, 77), one_gpu(), load_policy("dqn_gpu")).run()
+    assert outcome.usage.out_of_memory == 0
+
+
+def test_sjf_gives_whole_gpus_and_the_shortest_first() -> None:
+    jobs = [trace_job(1, history([0.1] * 9)), trace_job(2, history([0.1] * 3)), trace_job(3, history([0.1] * 6))]
+    outcome = Engine(jobs, replace(one_gpu(), launch_s=0.0), load_policy("sjf_exclusive")).run()
+    assert [run.finished_at for run in outcome.runs] == [180.0, 30.0, 90.0]
+    assert [run.gpu_seconds for run in outcome.runs] == pytest.approx([90.0, 30.0, 60.0])
+
+
+def test_sjf_puts_nobody_beside_a_part() -> None:
+    there, new = make_job(gpus=1, gpu_milli=100, holds=(0,)), make_job(gpus=1, gpu_milli=100)
+    assert not plan_round(make_snapshot(there, new, nodes=make_nodes(1)), load_policy("sjf_exclusive")).moves
+
+
+def test_tetris_joint_takes_who_fits_best_and_has_least_left() -> None:
+    nodes = [replace(node, gpu_memory_mib=10_000) for node in make_nodes(1)]
+    long = make_job(number=1, gpus=1, gpu_milli=600, remaining_steps=9e6)
+    short = make_job(number=2, gpus=1, gpu_milli=500, remaining_steps=10.0)
+    [move] = plan_round(make_snapshot(long, short, nodes=nodes), load_policy("tetris", {"joint": True})).moves
+    assert move.job_id == short.id
+    small = make_job(number=3, gpus=1, gpu_milli=100, gpu_memory_mib=100)
+    hungry = make_job(number=4, gpus=1, gpu_milli=100, gpu_memory_mib=9_950)
+    plan = plan_round(make_snapshot(small, hungry, nodes=nodes), load_policy("tetris", {"joint": True}))
+    assert [move.job_id for move in plan.moves] == [hungry.id]
