@@ -187,15 +187,18 @@ def legal_actions(
     return legal, here, each, horizon
 
 
-def first_short(placed: Sequence[Placed], slots: Sequence[Placed], number: int, stretch: float) -> tuple[str, float]:
-    """(Of which resource slot `number` would first use too much beside who is on the device, in how many seconds), by
-    the images that `legal_actions` goes by."""
+def first_short(placed: Sequence[Placed], slots: Sequence[Placed], stretch: float) -> list[tuple[str, float]]:
+    """By slot: (of which resource it would first use too much beside who is on the device, in how many seconds), by the
+    images that `legal_actions` goes by. Of those that fit it says nothing of use."""
     width = _width(max([1.0, *(one.left_s for one in (*placed, *slots))]))
-    total = image(slots[number], width, stretch) + sum(image(one, width, stretch) for one in placed)
-    over = total > 1.0 + _TOLERANCE
-    column = int(over.any(axis=0).argmax())
-    row = int(over[:, column].argmax())
-    return RESOURCES[_MEMORY if row == _DEPTH else row], column * width
+    here = sum((image(one, width, stretch) for one in placed), np.zeros((_DEPTH + 1, BINS)))
+    over = _images(slots, len(slots), width, stretch)[:-1] + here > 1.0 + _TOLERANCE
+    found = []
+    for one in over:
+        column = int(one.any(axis=0).argmax())
+        row = int(one[:, column].argmax())
+        found.append((RESOURCES[_MEMORY if row == _DEPTH else row], column * width))
+    return found
 
 
 def _sums(each: Floats, groups: Any) -> Floats:

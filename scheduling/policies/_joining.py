@@ -25,7 +25,7 @@ _MEAN_OF = 32
 _UNKNOWN_S = 3_600.0
 #: Why somebody does not go to a GPU; what comes later says more, where GPUs differ.
 _BEHIND, _CAPACITY, _COMPANY = range(3)
-_NAMES = {"gpu": "of the GPU's time", "gpu_memory": "GPU memory", "gpu_cores": "GPU cores", "pcie": "PCIe throughput"}
+_NAMES = {"gpu": "GPU time", "gpu_memory": "GPU memory", "gpu_cores": "room on its cores", "pcie": "PCIe throughput"}
 
 
 class Joining:
@@ -37,9 +37,9 @@ class Joining:
         self.policy, self.yard, self.holding, self.waiting = policy, yard, holding, list(waiting)
         self.choices: Choices = policy.model.choices
         self.found: dict[str, tuple[int, ...]] = {}
-        self.kept: Kept | None = None
         self._here: dict[int, list[Placed]] = {}  # of the GPUs that were looked at
         self._beside: dict[int, list[Job]] = {}
+        self._short: dict[int, list[tuple[str, float]]] = {}  # by GPU, of who was looked at last
         #: By job why it does not go to which GPU, who was looked at with it, and which of them it is.
         self._notes: dict[str, tuple[int, int, Sequence[Placed], int]] = {}
 
@@ -59,7 +59,6 @@ class Joining:
                 self.yard.keep(first.demand, (device,))  # it may go elsewhere at once
             if not self.waiting:
                 break
-        self.kept = kept if kept is not None and kept.one in self.waiting else None
 
     def _fill(self, device: int, first: Waiting | None) -> None:
         """Nobody before `first`, or without it."""
@@ -151,16 +150,15 @@ class Joining:
         if why == _BEHIND:
             return held_back(f"It is behind the first {self.choices.slots} that may go to {node}.", again_s)
         if why == _COMPANY:
-            text = (
-                f"It would fit beside {names} on {node}; by what they have been seen to use, leaving them alone or "
-                "other company is worth more."
-            )
+            text = f"It would fit beside {names} on {node}, but leaving them alone, or other company, is worth more."
             return held_back(text, again_s, node=node, beside=[job.id for job in beside])
-        resource, in_s = first_short(self._here[device], runs, number, self.policy.parameters.stretch)
+        if device not in self._short:
+            self._short[device] = first_short(self._here[device], runs, self.policy.parameters.stretch)
+        resource, in_s = self._short[device][number]
         when = "now" if in_s <= 0 else f"in {span(in_s)}"
         text = (
-            "By what it has been seen to use it would take more than there is, at some time, on every GPU with room "
-            f"for what it asks for; on {node}, beside {names}, {_NAMES[resource]} {when}."
+            "No GPU with room for what it asks for has enough for what it is expected to use: "
+            f"on {node}, beside {names}, there would be too little {_NAMES[resource]} {when}."
         )
         return held_back(text, again_s, node=node, beside=[job.id for job in beside], short_of=resource)
 

@@ -126,10 +126,10 @@ def test_who_waits_is_told_what_there_would_not_be_enough_of_and_when() -> None:
     waits = seen(2, [0.1] * 100, [0.3] * 100)
     reason = said(runs, waits, stretch=1.0)[waits.id]
     assert reason.token == "held_back"
-    assert "on titan_xp-0, beside #1, GPU memory in 5 min." in reason.text
+    assert "on titan_xp-0, beside #1, there would be too little GPU memory in 5 min." in reason.text
     assert reason.detail == {"node": "titan_xp-0", "beside": [runs.id], "short_of": "gpu_memory"}
     busy = seen(1, [0.9] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
-    assert "beside #1, of the GPU's time now." in said(busy, seen(2, [0.9] * 4))[waits.id].text
+    assert "beside #1, there would be too little GPU time now." in said(busy, seen(2, [0.9] * 4))[waits.id].text
 
 
 def test_who_waits_is_told_where_it_would_fit_but_is_left_alone() -> None:
