@@ -51,14 +51,15 @@ class ByShape(Generic[T]):
 
     def __init__(self, most: int, shapes: int = 8) -> None:
         self._most, self._shapes = most, shapes
-        self._known: dict[Hashable, ByCurves[T]] = {}
+        self._known: dict[Hashable, ByCurves[T]] = {}  # those used last are last
 
     def of(self, shape: Hashable) -> ByCurves[T]:
-        found = self._known.get(shape)
+        found = self._known.pop(shape, None)
         if found is None:
             if len(self._known) >= self._shapes:
                 del self._known[next(iter(self._known))]
-            found = self._known[shape] = ByCurves(self._most)
+            found = ByCurves(self._most)
+        self._known[shape] = found
         return found
 
 
@@ -77,21 +78,20 @@ class Fleet:
 
 
 class _Fleets:
-    """The newest few."""
+    """Those seen last; excerpts of a cluster do not put out the whole of it."""
 
     most = 8
     entries: dict[int, tuple[tuple[Node, ...], Fleet]] = {}
 
 
 def fleet(nodes: tuple[Node, ...]) -> Fleet:
-    entry = _Fleets.entries.get(id(nodes))
-    if entry is not None and entry[0] is nodes:
-        return entry[1]
-    if len(_Fleets.entries) >= _Fleets.most:
-        del _Fleets.entries[next(iter(_Fleets.entries))]
-    found = _count(nodes)
-    _Fleets.entries[id(nodes)] = nodes, found
-    return found
+    entry = _Fleets.entries.pop(id(nodes), None)
+    if entry is None or entry[0] is not nodes:
+        if len(_Fleets.entries) >= _Fleets.most:
+            del _Fleets.entries[next(iter(_Fleets.entries))]
+        entry = nodes, _count(nodes)
+    _Fleets.entries[id(nodes)] = entry
+    return entry[1]
 
 
 def _count(nodes: tuple[Node, ...]) -> Fleet:

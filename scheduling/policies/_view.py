@@ -102,7 +102,7 @@ class View:
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
 
 
-_SPANS: ByShape[Spans] = ByShape(most=16384)
+_SPANS: ByShape[Spans] = ByShape(most=16384, shapes=16)
 
 
 def counted(number: int, noun: str) -> str:
