@@ -80,7 +80,7 @@ class Fleet:
 class _Fleets:
     """Those seen last; excerpts of a cluster do not put out the whole of it."""
 
-    most = 8
+    most = 64
     entries: dict[int, tuple[tuple[Node, ...], Fleet]] = {}
 
 
