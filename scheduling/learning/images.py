@@ -55,8 +55,17 @@ class Usage:
     def duration_s(self) -> float:
         return float(self.levels.shape[1] * self.interval_s)
 
-    def stretched_to(self, duration_s: float) -> Usage:
-        return Usage(self.levels, duration_s / self.levels.shape[1])
+
+@lru_cache(maxsize=4096)
+def stretched(usage: Usage, duration_s: float) -> Usage:
+    """The same, so long. Whoever waits is the same at every look, so that images of it are drawn once."""
+    return Usage(usage.levels, duration_s / usage.levels.shape[1])
+
+
+@lru_cache(maxsize=4096)
+def constant(share: float, memory: float, duration_s: float) -> Usage:
+    """Of the device's time and cores, and of its memory, all the time."""
+    return Usage(np.array([[share], [memory], [share], [0.0]]), duration_s)
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduling.domain import WHOLE, Job, Reason
-from scheduling.learning.images import Choices, Placed, Sight, Usage, first_short, sight, usage_of
+from scheduling.learning.images import Choices, Placed, Sight, constant, first_short, sight, stretched, usage_of
 from scheduling.policies._backfill import span
 from scheduling.policies._patience import Kept, Waiting
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
@@ -115,11 +115,11 @@ class Joining:
         length = total / speed if speed > 0 and total > 0 else 0.0
         if job.history is not None:
             usage = usage_of(job.history, self.policy.profile)
-            usage = usage.stretched_to(length) if length and abs(length - usage.duration_s) > 1e-3 else usage
+            usage = stretched(usage, length) if length and abs(length - usage.duration_s) > 1e-3 else usage
         else:
             share = min(1.0, job.gpu_milli / WHOLE)
             memory = job.gpu_memory_mib / node.gpu_memory_mib if job.gpu_memory_mib and node.gpu_memory_mib else share
-            usage = Usage(np.array([[share], [min(1.0, memory)], [share], [0.0]]), length or _UNKNOWN_S)
+            usage = constant(share, min(1.0, memory), length or _UNKNOWN_S)
         return Placed(usage, usage.duration_s * (job.done_steps / total if total > 0 else 0.0))
 
     def left_s(self, device: int) -> float:
