@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scheduling.domain import WHOLE, Job, Reason
+from scheduling.domain import WHOLE, Job, Node, Reason
 from scheduling.learning.images import Choices, Placed, Sight, constant, first_short, sight, stretched, usage_of
 from scheduling.policies._backfill import span
-from scheduling.policies._patience import Kept, Waiting
+from scheduling.policies._patience import Waiting
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 
 if TYPE_CHECKING:
     from scheduling.policies._learned import LearnedPolicy
 
-#: GPUs that are looked at in a round: those that are shared first.
-_MOST_DEVICES = 128
+#: Why a part waits that the network, or what jobs are expected to use, keeps off GPUs with room for what it asks for.
+HELD_BACK = "held_back"
+#: GPUs that are looked at in a round: those that are shared first; and so many of these are the emptiest of all.
+_MOST_DEVICES, _EMPTIEST = 128, 32
 #: Of those that wait, whose mean length is taken.
 _MEAN_OF = 32
 #: Where neither steps nor a history say how long a run is.
@@ -37,34 +39,35 @@ class Joining:
         self.policy, self.yard, self.holding, self.waiting = policy, yard, holding, list(waiting)
         self.choices: Choices = policy.model.choices
         self.found: dict[str, tuple[int, ...]] = {}
+        self._mean_s: float | None = None  # of those that wait
         self._here: dict[int, list[Placed]] = {}  # of the GPUs that were looked at
         self._beside: dict[int, list[Job]] = {}
         self._short: dict[int, list[tuple[str, float]]] = {}  # by GPU, of who was looked at last
         #: By job why it does not go to which GPU, who was looked at with it, and which of them it is.
         self._notes: dict[str, tuple[int, int, Sequence[Placed], int]] = {}
 
-    def run(self, kept: Kept | None) -> None:
-        """`kept`: for one of those that wait."""
-        devices = _devices(self.yard, self.waiting)
-        if kept is not None and self.waiting:
-            devices = [*kept.gpus, *(device for device in devices if device not in kept.gpus)]
-        if not devices:
-            return
-        lengths = [self.placed(one.job, devices[0]).usage.duration_s for one in self.waiting[:_MEAN_OF]]
-        self.mean_s = float(np.mean(lengths))
-        for device in devices:
-            first = kept.one if kept is not None and device in kept.gpus else None
-            self._fill(device, first)
-            if first is not None and first in self.waiting:
-                self.yard.keep(first.demand, (device,))  # it may go elsewhere at once
+    def start(self, one: Waiting) -> bool:
+        """Before all others, where it may go at once. Where it may not, it waits no longer here."""
+        for device in _devices(self.yard, [one]):
+            self._fill(device, one)
+            if one.job.id in self.found:
+                return True
+        self.waiting.remove(one)
+        return False
+
+    def run(self) -> None:
+        for device in _devices(self.yard, self.waiting):
+            self._fill(device, None)
             if not self.waiting:
                 break
 
     def _fill(self, device: int, first: Waiting | None) -> None:
         """Nobody before `first`, or without it."""
         row, column = self.yard.place[device]
-        here = self._here[device] = [self.placed(job, device) for job in self.holding.get(device, ())]
-        beside = self._beside[device] = list(self.holding.get(device, ()))
+        if device not in self._here:
+            self._beside[device] = list(self.holding.get(device, ()))
+            self._here[device] = [self.placed(job, device) for job in self._beside[device]]
+        here, beside = self._here[device], self._beside[device]
         while True:
             left = [one for one in self.waiting if _fits(self.yard, one.demand, row, column)]
             if first is not None:
@@ -102,16 +105,19 @@ class Joining:
         room = _room(self.yard, row, column, demands, self.choices)
         if only_first:
             room[1:] &= self.choices.members()[1:, 0] > 0
+        if self._mean_s is None:
+            lengths = [self.placed(one.job, device).usage.duration_s for one in self.waiting[:_MEAN_OF]]
+            self._mean_s = float(np.mean(lengths))
         wishes = self.policy.parameters
         return sight(
-            here, runs, count - len(runs), self.choices, wishes.stretch, wishes.unslowed_worth, self.mean_s, room
+            here, runs, count - len(runs), self.choices, wishes.stretch, wishes.unslowed_worth, self._mean_s, room
         )
 
     def placed(self, job: Job, device: int) -> Placed:
         """How much of its run is done, by its steps."""
         node = self.yard.nodes[self.yard.place[device][0]]
         curve, total = job.curves.get(node.type), job.done_steps + job.remaining_steps
-        speed = curve.at(1) if curve else 0.0
+        speed = curve.at(max(1, len(job.gpu_ids))) if curve else 0.0
         length = total / speed if speed > 0 and total > 0 else 0.0
         if job.history is not None:
             usage = usage_of(job.history, self.policy.profile)
@@ -122,9 +128,19 @@ class Joining:
             usage = constant(share, min(1.0, memory), length or _UNKNOWN_S)
         return Placed(usage, usage.duration_s * (job.done_steps / total if total > 0 else 0.0))
 
-    def left_s(self, device: int) -> float:
-        """Until all that are there have ended; without end where nothing tells."""
-        return max((self._left_s(job, device) for job in self.holding.get(device, ())), default=0.0)
+    def left_s(self, gpu: int) -> float:
+        """For scheduling.policies._patience.Ends."""
+        return max((self._left_s(job, gpu) for job in self.holding.get(gpu, ())), default=0.0)
+
+    def users(self, node: Node) -> list[tuple[float, int, int]]:
+        """For scheduling.policies._patience.Ends."""
+        there = {job.id: (job, gpu) for gpu in node.gpu_ids for job in self.holding.get(gpu, ())}
+        found = []
+        for job, gpu in there.values():
+            here = len({*job.gpu_ids}.intersection(node.gpu_ids))
+            cpu, memory = (-(-whole * here // len(job.gpu_ids)) for whole in (job.cpu_milli, job.memory_mib))
+            found.append((self._left_s(job, gpu), cpu, memory))
+        return found
 
     def _left_s(self, job: Job, device: int) -> float:
         known = job.history is not None or job.done_steps + job.remaining_steps > 0
@@ -145,26 +161,26 @@ class Joining:
         return {key: self._reason(*self._notes[key]) for key in left}
 
     def _reason(self, why: int, device: int, runs: Sequence[Placed], number: int) -> Reason:
-        node, beside = self.yard.nodes[self.yard.place[device][0]].name, self._beside[device]
-        names, again_s = _names(beside), self.policy.parameters.look_again_s
+        node, names = self.yard.nodes[self.yard.place[device][0]].name, _names(self._beside[device])
+        again_s = self.policy.parameters.look_again_s
         if why == _BEHIND:
             return held_back(f"It is behind the first {self.choices.slots} that may go to {node}.", again_s)
         if why == _COMPANY:
             text = f"It would fit beside {names} on {node}, but leaving them alone, or other company, is worth more."
-            return held_back(text, again_s, node=node, beside=[job.id for job in beside])
+            return held_back(text, again_s, node=node)
         if device not in self._short:
             self._short[device] = first_short(self._here[device], runs, self.policy.parameters.stretch)
         resource, in_s = self._short[device][number]
         when = "now" if in_s <= 0 else f"in {span(in_s)}"
         text = (
-            "No GPU with room for what it asks for has enough for what it is expected to use: "
-            f"on {node}, beside {names}, there would be too little {_NAMES[resource]} {when}."
+            f"By what they are expected to use there would be too little {_NAMES[resource]} {when} beside {names} on "
+            f"{node}."
         )
-        return held_back(text, again_s, node=node, beside=[job.id for job in beside], short_of=resource)
+        return held_back(text, again_s, node=node, short_of=resource)
 
 
 def held_back(text: str, look_again_s: float, **detail: Any) -> Reason:
-    return Reason("held_back", f"{text} It is looked at again within {look_again_s:g} s.", detail)
+    return Reason(HELD_BACK, f"{text} It is looked at again within {look_again_s:g} s.", detail)
 
 
 def _names(jobs: Sequence[Job]) -> str:
@@ -189,7 +205,9 @@ def _devices(yard: Yard, waiting: Sequence[Waiting]) -> list[int]:
         rows[yard.fitting(demand)] = True
         fits |= yard.devices(demand) & rows[:, None]
     rows, columns = np.nonzero(fits)
-    order = np.argsort(yard.gpu[rows, columns], kind="stable")[:_MOST_DEVICES]
+    order = np.argsort(yard.gpu[rows, columns], kind="stable")
+    if len(order) > _MOST_DEVICES:
+        order = np.append(order[: _MOST_DEVICES - _EMPTIEST], order[-_EMPTIEST:])
     return [yard.nodes[row].gpu_ids[column] for row, column in zip(rows[order].tolist(), columns[order].tolist())]  # noqa: B905
 
 

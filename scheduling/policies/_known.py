@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from scheduling.domain import Curve, Job, Node, plain_type
@@ -50,17 +51,10 @@ class ByShape(Generic[T]):
     """The same for each of a few shapes: all else that values depend on."""
 
     def __init__(self, most: int, shapes: int = 8) -> None:
-        self._most, self._shapes = most, shapes
-        self._known: dict[Hashable, ByCurves[T]] = {}  # those used last are last
+        self._known: Callable[[Hashable], ByCurves[T]] = lru_cache(shapes)(lambda _: ByCurves(most))
 
     def of(self, shape: Hashable) -> ByCurves[T]:
-        found = self._known.pop(shape, None)
-        if found is None:
-            if len(self._known) >= self._shapes:
-                del self._known[next(iter(self._known))]
-            found = ByCurves(self._most)
-        self._known[shape] = found
-        return found
+        return self._known(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +71,35 @@ class Fleet:
     node_of: Mapping[int, int]  # GPU -> place of its node among these
 
 
-class _Fleets:
-    """Those seen last; excerpts of a cluster do not put out the whole of it."""
-
-    most = 64
-    entries: dict[int, tuple[tuple[Node, ...], Fleet]] = {}
+#: Clusters larger than this are remembered one by one, so that what the portal reads anew each time is soon forgotten;
+#: excerpts are small, and many.
+_LARGE = 64
 
 
 def fleet(nodes: tuple[Node, ...]) -> Fleet:
-    entry = _Fleets.entries.pop(id(nodes), None)
-    if entry is None or entry[0] is not nodes:
-        if len(_Fleets.entries) >= _Fleets.most:
-            del _Fleets.entries[next(iter(_Fleets.entries))]
-        entry = nodes, _count(nodes)
-    _Fleets.entries[id(nodes)] = entry
-    return entry[1]
+    return (_of_cluster if len(nodes) > _LARGE else _of_excerpt)(_Same(nodes))
+
+
+class _Same:
+    """Nodes by identity."""
+
+    __slots__ = ("nodes",)
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self.nodes = nodes
+
+    def __hash__(self) -> int:
+        return id(self.nodes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.nodes is other.nodes
+
+
+def _counted(same: _Same) -> Fleet:
+    return _count(same.nodes)
+
+
+_of_cluster, _of_excerpt = lru_cache(4)(_counted), lru_cache(64)(_counted)
 
 
 def _count(nodes: tuple[Node, ...]) -> Fleet:

@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from scheduling.domain import Allocation, Job, Reason, Snapshot
+from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.learning.images import MOST_WORTH, Profile, Sight
 from scheduling.learning.network import Model, load
 from scheduling.policies._backfill import span
-from scheduling.policies._joining import Joining, held_back
+from scheduling.policies._joining import HELD_BACK, Joining, held_back
 from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._patience import Kept, Waiting, is_part, keep_for_the_overdue
 from scheduling.policies._view import View, counted
@@ -33,6 +33,8 @@ from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
 MODELS = Path(__file__).parent / "models"
+#: Why the one waits for whom GPUs are kept, and those who would have room there.
+KEPT_FOR, KEPT_FROM = "kept_for", "kept_from"
 
 
 class Parameters(BaseParameters):
@@ -87,7 +89,9 @@ class LearnedPolicy(PackingPolicy):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         found = super().allocate(snapshot)
-        if not any(reason.token == "held_back" for reason in found.reasons.values()):  # noqa: S105
+        parts = {job.id for job in snapshot.jobs if job.gpu_milli < WHOLE}
+        # What is kept for whole GPUs changes only as jobs end.
+        if not any(r.token == HELD_BACK or (r.token == KEPT_FOR and key in parts) for key, r in found.reasons.items()):
             return found
         # Moments that all rounds agree on, so that wakes do not add up.
         every = self.parameters.look_again_s
@@ -98,18 +102,23 @@ class LearnedPolicy(PackingPolicy):
         queue = [Waiting(jobs[key], demand) for key, demand in wanted.items()]
         trial, parts = yard.copy(), [one for one in queue if one.is_part]
         joining = Joining(self, trial, _holding(snapshot), parts)
-        kept = keep_for_the_overdue(queue, trial, snapshot.now, self.parameters.patience_s, joining.left_s)
         found = dict[str, tuple[int, ...]]()
-        if kept and not kept.one.is_part and not self._start(kept.one, trial, found):
-            trial.keep(kept.one.demand, kept.gpus)
+        kept = keep_for_the_overdue(queue, snapshot, trial, self.parameters.patience_s, joining)
+        if kept:
+            one = kept.one
+            started = joining.start(one) if one.is_part else self._start(one, trial, found)
+            if started:
+                kept = None
+            else:
+                trial.keep(one.demand, kept.gpus)
         for one in queue if parts else ():
             if one.is_part:
                 break
-            if one.job.id not in found:
+            if one.job.id not in found and one is not (kept and kept.one):
                 self._start(one, trial, found)
-        joining.run(kept if kept and kept.one.is_part else None)
+        joining.run()
         found |= joining.found
-        if not kept or kept.one.job.id in found:
+        if not kept:
             return Planned(found, joining.reasons())
         reasons = joining.reasons() | self._waits_for_kept(kept, yard, trial, snapshot.now, queue, found)
         return Planned(found, reasons, (kept.one.demand, kept.gpus))
@@ -131,22 +140,30 @@ class LearnedPolicy(PackingPolicy):
         found: Mapping[str, tuple[int, ...]],
     ) -> dict[str, Reason]:
         """Of the one that it is kept for, and of those that would have room there."""
-        first, node, again_s = kept.one, yard.nodes[yard.place[kept.gpus[0]][0]].name, self.parameters.look_again_s
+        first, node = kept.one, yard.nodes[yard.place[kept.gpus[0]][0]].name
         what, waited = f"{counted(len(kept.gpus), 'GPU')} of {node}", span(first.waited_s(now))
-        known = 0 < kept.empty_in_s < math.inf
-        when = f", to be empty in about {span(kept.empty_in_s)}" if known else ""
+        when = f", with room for it in about {span(kept.free_in_s)}" if 0 < kept.free_in_s < math.inf else ""
         text = f"It has waited for {waited}, so nobody else is given {what}{when}."
-        reasons = {first.job.id: held_back(text, again_s, node=node)}
+        reasons = {first.job.id: Reason(KEPT_FOR, text, {"node": node})}
+        # What goes to whole GPUs afterwards is in nobody's way for being kept.
+        given, behind = dict(found), dict[str, tuple[int, ...]]()
+        left = [one for one in queue if one.job.id not in found and one is not first]
+        for one in left:
+            if not one.is_part:
+                self._start(one, after, behind)
+        given |= behind
         without = yard.copy()
         for one in queue:
-            if one.job.id in found:
-                without.book(one.demand, found[one.job.id])
+            if one.job.id in given:
+                without.book(one.demand, given[one.job.id])
         text = f"Nobody but #{first.job.number}, which has waited for {waited}, is given {what}, where this has room."
-        left = [one for one in queue if one.job.id not in found and one is not first]
+        left = [one for one in left if one.job.id not in behind]
         barred = {d for d in {one.demand for one in left} if not len(after.fitting(d)) and len(without.fitting(d))}
-        for one in left:
-            if one.demand in barred:
-                reasons[one.job.id] = held_back(text, again_s, node=node, by=first.job.id)
+        reasons |= {
+            one.job.id: Reason(KEPT_FROM, text, {"node": node, "by": first.job.id})
+            for one in left
+            if one.demand in barred
+        }
         return reasons
 
     def pick(self, seen: Sight) -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from scheduling.domain import WHOLE, Job, Node
+from scheduling.domain import WHOLE, Job, Node, Snapshot
 from scheduling.policies._yard import Demand, Yard
+from scheduling.pools import latest_end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
+    """`demand`: of its least gang."""
+
     job: Job
     demand: Demand
 
@@ -21,49 +26,87 @@ class Waiting:
         return is_part(self.demand)
 
     def waited_s(self, now: float) -> float:
-        """Since it could have run."""
-        return now - (self.job.submitted_at if self.job.eligible_at is None else self.job.eligible_at)
+        """Since it could have run, or was last taken off its GPUs."""
+        job = self.job
+        could = job.submitted_at if job.eligible_at is None else job.eligible_at
+        return now - (could if job.queued_since is None else max(could, job.queued_since))
+
+
+def is_part(demand: Demand) -> bool:
+    return demand.milli < WHOLE and demand.count == 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """GPUs of one node that nobody else gets; infinite `empty_in_s`: somebody runs there for who knows how long."""
+    """GPUs of one node that nobody else gets; infinite `free_in_s`: somebody runs there for who knows how long."""
 
     one: Waiting
     gpus: tuple[int, ...]
-    empty_in_s: float
+    free_in_s: float
+
+
+class Ends(Protocol):
+    """When those that run will have ended, in seconds from now; infinite where nothing tells."""
+
+    def left_s(self, gpu: int) -> float:
+        """Of all that are on the GPU; 0 where nobody is."""
+
+    def users(self, node: Node) -> Sequence[tuple[float, int, int]]:
+        """Of each that is on the node, with the processors and the memory that it has there."""
 
 
 def keep_for_the_overdue(
-    queue: Iterable[Waiting], yard: Yard, now: float, patience_s: float, left_s: Callable[[int], float]
+    queue: Iterable[Waiting], snapshot: Snapshot, yard: Yard, patience_s: float, ends: Ends
 ) -> Kept | None:
-    """For the first of the queue that has waited for longer than `patience_s` and fits some node when that is empty:
-    there where its GPUs will be empty soonest. `left_s`: for how long a GPU is used by who is there, 0 if nobody is."""
+    """For the first of the queue that has waited for longer than `patience_s`, and fits some node when that is empty:
+    there where there will be room for it soonest."""
+    hopeless = set[Demand]()
     for one in queue:
-        if one.waited_s(now) > patience_s:
-            found = _soonest(yard, one.demand, left_s)
-            if found is not None:
-                return Kept(one, found[1], found[0])
+        if one.waited_s(snapshot.now) > patience_s and one.demand not in hopeless:
+            kept = _soonest(one, snapshot, yard, ends)
+            if kept is not None:
+                return kept
+            if not snapshot.windows:  # they are not the same for all
+                hopeless.add(one.demand)
     return None
 
 
-def _soonest(yard: Yard, demand: Demand, left_s: Callable[[int], float]) -> tuple[float, tuple[int, ...]] | None:
-    best: tuple[float, tuple[int, ...]] | None = None
+def _soonest(one: Waiting, snapshot: Snapshot, yard: Yard, ends: Ends) -> Kept | None:
+    demand, best = one.demand, None
     for row in np.flatnonzero(yard.allowed(demand)).tolist():
         node = yard.nodes[row]
         gpus = [gpu for gpu in node.gpu_ids if gpu not in demand.excluded]
         if len(gpus) < demand.count or not _fits_when_empty(node, demand):
             continue
-        soonest = sorted((left_s(gpu), number) for number, gpu in enumerate(gpus))[: demand.count]
-        if best is None or soonest[-1][0] < best[0]:
-            best = soonest[-1][0], tuple(sorted(gpus[number] for _, number in soonest))
+        soonest = sorted((ends.left_s(gpu), number) for number, gpu in enumerate(gpus))[: demand.count]
+        in_s = max(soonest[-1][0], _enough_in_s(yard, row, demand, ends.users(node)))
+        # Others of a gang's GPUs would be idle for nobody knows how long.
+        unknown = math.isinf(in_s) and demand.count > 1
+        if (best is None or in_s < best.free_in_s) and not unknown and not _runs_into(one.job, snapshot, node, in_s):
+            best = Kept(one, tuple(sorted(gpus[number] for _, number in soonest)), in_s)
     return best
+
+
+def _enough_in_s(yard: Yard, row: int, demand: Demand, users: Sequence[tuple[float, int, int]]) -> float:
+    """When the node has the processors and the memory."""
+    cpu, memory, in_s = int(yard.cpu[row]), int(yard.memory[row]), 0.0
+    for left_s, its_cpu, its_memory in sorted(users):
+        if cpu >= demand.cpu and memory >= demand.memory:
+            break
+        cpu, memory, in_s = cpu + its_cpu, memory + its_memory, left_s
+    return in_s
+
+
+def _runs_into(job: Job, snapshot: Snapshot, node: Node, in_s: float) -> bool:
+    """Whether it could not start there then, for a window that is not for it."""
+    others = [window for window in snapshot.windows if node.name in window.nodes and not window.admits(job)]
+    if not others or math.isinf(in_s):
+        return bool(others)
+    start = snapshot.now + in_s
+    end = latest_end(job, node.type, start)
+    return any(window.start < end and start < window.end for window in others)
 
 
 def _fits_when_empty(node: Node, demand: Demand) -> bool:
     asked = ((node.gpu_memory_mib, demand.gpu_memory), (node.cpu_milli, demand.cpu), (node.memory_mib, demand.memory))
     return all(there is None or wanted <= there for there, wanted in asked)
-
-
-def is_part(demand: Demand) -> bool:
-    return demand.milli < WHOLE and demand.count == 1

@@ -102,12 +102,12 @@ class Yard:
             self.memory[row] -= memory
 
     def keep(self, demand: Demand, gpus: Sequence[int]) -> None:
-        """Nobody else gets these devices of one node, nor what the demand asks for of that."""
+        """Nobody else gets these devices of one node, nor what the demand asks for of that, as far as it is there."""
         for gpu in gpus:
             self.gpu[self.place[gpu]] = 0
         row, _ = self.place[gpus[0]]
-        self.cpu[row] -= demand.cpu
-        self.memory[row] -= demand.memory
+        self.cpu[row] -= min(demand.cpu, max(int(self.cpu[row]), 0))
+        self.memory[row] -= min(demand.memory, max(int(self.memory[row]), 0))
 
     def free(self, rows: Ints) -> Ints:
         """[row, (processors, memory, thousandths of GPUs)]."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Job, Move, Reason
+from scheduling.domain import Curve, Job, Limit, Move, Plan, Reason, Window
 from scheduling.learning.images import Placed, legal_actions, usage_of
 from scheduling.policies import load_policy
 from scheduling.policies._backfill import span
@@ -126,10 +126,10 @@ def test_who_waits_is_told_what_there_would_not_be_enough_of_and_when() -> None:
     waits = seen(2, [0.1] * 100, [0.3] * 100)
     reason = said(runs, waits, stretch=1.0)[waits.id]
     assert reason.token == "held_back"
-    assert "on titan_xp-0, beside #1, there would be too little GPU memory in 5 min." in reason.text
-    assert reason.detail == {"node": "titan_xp-0", "beside": [runs.id], "short_of": "gpu_memory"}
+    assert "there would be too little GPU memory in 5 min beside #1 on titan_xp-0." in reason.text
+    assert reason.detail == {"node": "titan_xp-0", "short_of": "gpu_memory"}  # nothing of others but numbers
     busy = seen(1, [0.9] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
-    assert "beside #1, there would be too little GPU time now." in said(busy, seen(2, [0.9] * 4))[waits.id].text
+    assert "there would be too little GPU time now beside #1" in said(busy, seen(2, [0.9] * 4))[waits.id].text
 
 
 def test_who_waits_is_told_where_it_would_fit_but_is_left_alone() -> None:
@@ -137,7 +137,7 @@ def test_who_waits_is_told_where_it_would_fit_but_is_left_alone() -> None:
     [(key, reason)] = said(*jobs, unslowed_worth=0.6).items()
     [other] = [job for job in jobs if job.id != key]
     assert f"It would fit beside #{other.number} on titan_xp-0" in reason.text
-    assert reason.detail == {"node": "titan_xp-0", "beside": [other.id]}
+    assert reason.detail == {"node": "titan_xp-0"}
 
 
 def test_who_is_behind_those_that_are_looked_at_is_told_so() -> None:
@@ -157,7 +157,8 @@ def test_who_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_when() ->
         f"It has waited for {span(now + 10_000.0)}, so nobody else is given 1 GPU of titan_xp-0"
         in reasons[waits.id].text
     )
-    assert "to be empty in about 6 min." in reasons[waits.id].text
+    assert "with room for it in about 6 min." in reasons[waits.id].text
+    assert (reasons[waits.id].token, reasons[new.id].token) == ("kept_for", "kept_from")
     assert "Nobody but #2" in reasons[new.id].text
     assert reasons[new.id].detail == {"node": "titan_xp-0", "by": waits.id}
 
@@ -177,7 +178,9 @@ def test_gpus_are_kept_for_a_gang_that_has_waited_for_long() -> None:
     )
     assert {gpu for move in plan.moves for gpu in move.gpu_ids} <= {2, 3}
     assert {move.job_id for move in plan.moves} == {job.id for job in parts}
-    assert "so nobody else is given 2 GPUs of titan_xp-0, to be empty in about 3 min." in plan.reasons[gang.id].text
+    assert (
+        "so nobody else is given 2 GPUs of titan_xp-0, with room for it in about 3 min." in plan.reasons[gang.id].text
+    )
     single = make_snapshot(first, other, gang, whole(7, 1), nodes=nodes)  # by itself it would go to the first node
     [move] = plan_round(single, load_policy("dqn_gpu", {"patience_s": 5_000.0})).moves
     assert move.gpu_ids == (3,)
@@ -213,6 +216,129 @@ def test_a_stream_of_parts_keeps_no_whole_gpu_from_starting_for_ever() -> None:
 
     assert ends_at(14_400.0) > 600.0
     assert 300.0 < ends_at(200.0) < 500.0
+
+
+def overdue(number: int, **changes: Any) -> Job:
+    return seen(number, [0.9] * 4, submitted_at=-10_000.0, **changes)
+
+
+def planned(*jobs: Job, nodes: Any, **changes: Any) -> Plan:
+    snapshot = replace(make_snapshot(*jobs, nodes=nodes), **changes)
+    return plan_round(snapshot, load_policy("dqn_gpu", {"patience_s": 5_000.0}))
+
+
+def test_who_has_waited_for_long_comes_before_a_whole_gpu_of_higher_priority() -> None:
+    waits, first = overdue(1), whole(2, 1, priority=5)
+    plan = planned(waits, first, nodes=make_nodes(1))
+    assert [move.job_id for move in plan.moves] == [waits.id]
+    runs = seen(3, [0.5] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
+    assert not planned(runs, waits, first, nodes=make_nodes(1)).moves
+
+
+def test_what_is_kept_for_whole_gpus_asks_for_no_rounds() -> None:
+    """Only an end changes it; of parts the company may change."""
+    runs = whole(1, 1, holds=(0,), done_steps=0.0, remaining_steps=1e6)
+    gang, other = whole(2, 1, submitted_at=-10_000.0), whole(3, 1)
+    plan = planned(runs, gang, other, nodes=make_nodes(1))
+    assert [plan.reasons[job.id].token for job in (gang, other)] == ["kept_for", "resources"]
+    assert plan.next_wake_at is None
+    busy = seen(4, [0.5] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
+    assert planned(busy, overdue(5), nodes=make_nodes(1)).next_wake_at is not None
+
+
+def test_gpus_are_kept_where_processors_will_be_free_soonest() -> None:
+    """The first node has an idle GPU, and no processors for long."""
+    nodes = [replace(node, cpu_milli=8_000) for node in make_nodes(2, 1)]
+    long = whole(1, 1, holds=(0,), cpu_milli=8_000, done_steps=0.0, remaining_steps=1e6)
+    short = seen(2, [0.9] * 10, holds=(2,), done_steps=0.0, remaining_steps=100.0)
+    waits, new = overdue(3, cpu_milli=4_000), seen(4, [0.1] * 4)
+    plan = planned(long, short, waits, new, nodes=nodes)
+    assert [(move.job_id, move.gpu_ids) for move in plan.moves] == [(new.id, (1,))]
+    assert plan.reasons[waits.id].detail == {"node": nodes[1].name}
+
+
+def test_who_asks_for_no_processors_is_not_kept_from_the_rest_of_a_node() -> None:
+    node = replace(make_nodes(4)[0], cpu_milli=8_000)
+    runs = whole(1, 1, holds=(0,), cpu_milli=4_000, done_steps=0.0, remaining_steps=500.0)
+    waits, plain, asks = overdue(2, cpu_milli=8_000), seen(3, [0.1] * 4), seen(4, [0.1] * 4, cpu_milli=1_000)
+    plan = planned(runs, waits, plain, asks, nodes=(node,))
+    assert {move.job_id for move in plan.moves} == {plain.id}
+    assert plan.reasons[asks.id].detail == {"node": node.name, "by": waits.id}
+
+
+def test_gangs_end_at_the_speed_of_their_gang() -> None:
+    """Four GPUs are done in 250 s with what one would take 1,000 s for; the other node is free in 400 s."""
+    curve = Curve((1.0, 2.0, 3.0, 4.0))
+    gang = make_job(number=1, holds=(0, 1, 2, 3), curve=curve, done_steps=0.0, remaining_steps=1_000.0)
+    other = whole(2, 4, holds=(4, 5, 6, 7), curve=Curve((1.0,)), done_steps=0.0, remaining_steps=400.0)
+    nodes = make_nodes(4, 4)
+    plan = planned(gang, other, whole(3, 4, submitted_at=-10_000.0), nodes=nodes)
+    assert plan.reasons["job-000003"].detail == {"node": nodes[0].name}
+
+
+def test_who_was_taken_off_its_gpus_waits_anew() -> None:
+    runs = seen(1, [0.5] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
+    new, now = seen(3, [0.1] * 4), make_snapshot().now
+    assert not planned(runs, overdue(2), new, nodes=make_nodes(1)).moves
+    assert [m.job_id for m in planned(runs, overdue(2, queued_since=now), new, nodes=make_nodes(1)).moves] == [new.id]
+
+
+def test_nothing_is_kept_where_a_window_will_bar_who_waits() -> None:
+    """The first node is free sooner, but a window begins before the job would be done there."""
+    runs = [
+        seen(n, [0.5] * 40, holds=(n - 1,), done_steps=0.0, remaining_steps=left)
+        for n, left in ((1, 400.0), (2, 450.0))
+    ]
+    nodes, now = make_nodes(1, 1), make_snapshot().now
+    waits = whole(3, 1, submitted_at=-10_000.0, curve=Curve((1.0,)), remaining_steps=1_000.0)
+    window = Window("w", frozenset({nodes[0].name}), now + 1_200.0, now + 9_000.0)
+    assert planned(*runs, waits, nodes=nodes).reasons[waits.id].detail == {"node": nodes[0].name}
+    assert planned(*runs, waits, nodes=nodes, windows=(window,)).reasons[waits.id].detail == {"node": nodes[1].name}
+
+
+def test_no_gpus_idle_for_a_gang_beside_who_runs_for_nobody_knows_how_long() -> None:
+    endless = whole(1, 1, holds=(0,), done_steps=0.0, remaining_steps=0.0)
+    gang, new = whole(2, 2, submitted_at=-10_000.0), seen(3, [0.1] * 4)
+    assert [move.job_id for move in planned(endless, gang, new, nodes=make_nodes(2)).moves] == [new.id]
+
+
+def test_nothing_is_kept_of_what_who_waits_may_not_have() -> None:
+    """GPUs that it failed on, and types that it does not name."""
+    runs = [seen(n, [0.5] * 40, holds=(n - 1,), done_steps=0.0, remaining_steps=100.0 * n) for n in (1, 2)]
+    nodes = make_nodes(1, 1)
+    without = overdue(3, excluded_gpus=frozenset({0}))
+    assert planned(*runs, without, nodes=nodes).reasons[without.id].detail == {"node": nodes[1].name}
+    other = replace(nodes[0], type="v100")
+    named = overdue(4, types=("titan_xp",))
+    assert planned(*runs[1:], named, nodes=(other, nodes[1])).reasons[named.id].detail == {"node": nodes[1].name}
+
+
+def test_empty_gpus_are_looked_at_however_many_are_shared() -> None:
+    shared = [seen(n, [0.9] * 40, holds=(n,), done_steps=10.0, remaining_steps=390.0) for n in range(1, 141)]
+    waits = seen(200, [0.9] * 4)
+    [move] = plan_round(make_snapshot(*shared, waits, nodes=make_nodes(150)), load_policy("dqn_gpu")).moves
+    assert move.gpu_ids == (0,) or move.gpu_ids[0] > 140
+
+
+def test_who_would_fit_somewhere_is_told_of_that_and_not_of_where_it_would_not() -> None:
+    full = seen(1, [0.99] * 40, holds=(0,), done_steps=0.0, remaining_steps=400.0)
+    beside = seen(2, [0.45] * 40, holds=(1,), done_steps=0.0, remaining_steps=400.0)
+    nodes = make_nodes(1, 1)
+    for jobs, on in (((full, beside), nodes), ((replace(beside, gpu_ids=(0,)), replace(full, gpu_ids=(1,))), nodes)):
+        waits = seen(3, [0.45] * 40)
+        reason = said(*jobs, waits, nodes=on, unslowed_worth=0.6)[waits.id]
+        assert "It would fit beside #2" in reason.text
+
+
+def test_a_limit_is_named_before_company() -> None:
+    """Whoever starts in this round reaches it."""
+    jobs = [seen(1, [0.45] * 8, limits=("l",)), seen(2, [0.45] * 8, limits=("l",))]
+    limits = {"l": Limit("running_jobs", 1, level="project x")}
+    snapshot = replace(make_snapshot(*jobs, nodes=make_nodes(1)), limits=limits)
+    plan = plan_round(snapshot, load_policy("dqn_gpu", {"unslowed_worth": 0.6}))
+    [move] = plan.moves
+    [other] = {job.id for job in jobs} - {move.job_id}
+    assert plan.reasons[other].token == "quota_jobs"
 
 
 @st.composite
