@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from scheduling.domain import Job, Node, Reason, Snapshot
 from scheduling.policies._known import fleet
+from scheduling.policies._stock import NO_TYPE, host_memory, processors
 from scheduling.policies._view import View, view
 from scheduling.policies._yard import UNBOUNDED
 from scheduling.policies.base import Policy
@@ -103,13 +104,17 @@ def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: 
         for index in there
     )
     wants = " and ".join(_wants(job))
-    free = "now has as much free" if large else "is as large: never"
     detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib}
-    return Reason(NO_HOST, f"It asks for {wants} on each node, and no node with GPUs for it {free}.", detail)
+    if not large:
+        # Rounds say whether nodes that are out of service are.
+        return Reason(NO_TYPE, f"It asks for {wants} on each node, and no node with GPUs for it is as large.", detail)
+    return Reason(
+        NO_HOST, f"It asks for {wants} on each node, and no node with GPUs for it now has as much free.", detail
+    )
 
 
 def _wants(job: Job) -> Iterable[str]:
     if job.cpu_milli:
-        yield f"{job.cpu_milli / 1000:g} processor{'s' if job.cpu_milli != 1000 else ''}"
+        yield processors(job.cpu_milli)
     if job.memory_mib:
-        yield f"{job.memory_mib:,} MiB of memory"
+        yield host_memory(job.memory_mib)

@@ -7,11 +7,10 @@ from functools import cached_property
 
 from scheduling.domain import Job, Node, Reason, Snapshot
 from scheduling.policies._known import Fleet, fleet
+from scheduling.policies._stock import gpu_memory, host_memory, processors
 from scheduling.policies._view import View, view
 from scheduling.pools import Pools
 
-#: What policies say of a job that no gang here can run; rounds say which of these it is.
-NO_TYPE = "no_type"
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -65,7 +64,27 @@ class _Part:
             )
             return Reason("no_profile", text, detail)
         spans = self._whole.spans(job)
-        return self._away(spans.least, list(spans)) if spans else self._too_many(job, allowed)
+        if not spans:
+            return self._too_many(job, allowed)
+        return self._too_large(job, list(spans)) or self._away(spans.least, list(spans))
+
+    def _too_large(self, job: Job, types: list[str]) -> Reason | None:
+        """It asks for more of a node than any of these has."""
+        nodes = [node for node in self._there.usable if node.type in types]
+        if any(could_hold(job, node) for node in nodes):
+            return None
+        short = [
+            f"{name(wanted)} and no node that it may use has more than {name(max(sizes))}"
+            for name, wanted, sizes in (
+                (processors, job.cpu_milli, [node.cpu_milli or 0 for node in nodes]),
+                (host_memory, job.memory_mib, [node.memory_mib or 0 for node in nodes]),
+                (gpu_memory, job.gpu_memory_mib, [node.gpu_memory_mib or 0 for node in nodes]),
+            )
+            if all(size < wanted for size in sizes)
+        ]
+        text = "; ".join(f"it asks for {one}" for one in short) or "no node that it may use has all that it asks for"
+        detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib, "gpu_memory_mib": job.gpu_memory_mib}
+        return Reason("never", f"{text[0].upper()}{text[1:]}: it never starts.", detail)
 
     def _too_many(self, job: Job, allowed: list[str]) -> Reason:
         reach = self._whole.total if self._whole.multi_node else self._whole.largest
@@ -91,6 +110,16 @@ class _Part:
             f"out of service: {shown}{more}. It starts when enough of them are back."
         )
         return Reason("node_unavailable", text, {"needs": needs, "nodes": [node.name for node in away[:20]]})
+
+
+def could_hold(job: Job, node: Node) -> bool:
+    """Whether the node has what one node has to have for it, were it empty. What is not known suffices."""
+    asked = (
+        (node.cpu_milli, job.cpu_milli),
+        (node.memory_mib, job.memory_mib),
+        (node.gpu_memory_mib, job.gpu_memory_mib),
+    )
+    return all(there is None or wanted <= there for there, wanted in asked)
 
 
 def _why(node: Node) -> str:

@@ -22,6 +22,7 @@ from scheduling.lifecycle import State
 from scheduling.policies._known import ByShape, fleet
 from scheduling.policies._limits import Rooms
 from scheduling.policies._packing import demands_of, part
+from scheduling.policies._stock import gpu_memory
 from scheduling.policies._view import View, view
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Policy
@@ -107,8 +108,9 @@ class Parts:
             changed |= {job.id: job for job in bundle.others}
         return self if len(bundles) == len(self.bundles) else replace(self, bundles=tuple(bundles), changed=changed)
 
-    def complete(self, layout: Layout) -> tuple[Layout, dict[str, Reason]]:
-        """With those who start beside others, and why jobs that wait for parts start or do not."""
+    def complete(self, layout: Layout, told: Mapping[str, Reason]) -> tuple[Layout, dict[str, Reason]]:
+        """With those who start beside others, and why jobs that wait for parts start or do not. `told`: by the policy,
+        which takes the first of a bundle for one that needs a GPU of its own."""
         if not self.joined and not self.bundles:
             return layout, {}
         kinds = fleet(self.snapshot.nodes).type_of
@@ -125,6 +127,9 @@ class Parts:
             where = gpus.get(bundle.first.id)
             if not where:
                 reasons |= {job.id: _waits(job, bundle.first) for job in bundle.others}
+                known = told.get(bundle.first.id)
+                if known is not None and known.token == "no_room":  # noqa: S105
+                    reasons[bundle.first.id] = _waits_for_one(bundle.first)
                 continue
             gang = gangs[bundle.first.id]
             reasons[bundle.first.id] = _begins(bundle.first, gang)
@@ -286,5 +291,15 @@ def _joins(job: Job, gang: Gang) -> Reason:
 
 
 def _waits(job: Job, first: Job) -> Reason:
-    text = f"No shared GPU has {job.gpu_milli / 10:g} % free; it starts beside #{first.number} once that has a GPU."
+    text = f"No shared GPU has room for its {_asked(job)}; it starts beside #{first.number} once that has a GPU."
     return Reason("waits_to_share", text, {"by": first.id, "gpu_milli": job.gpu_milli})
+
+
+def _waits_for_one(job: Job) -> Reason:
+    text = f"No shared GPU that it may use has room for its {_asked(job)}, and no GPU is free; it starts when one is."
+    return Reason("waits_to_share", text, {"gpu_milli": job.gpu_milli})
+
+
+def _asked(job: Job) -> str:
+    memory = f" and {gpu_memory(job.gpu_memory_mib)}" if job.gpu_memory_mib else ""
+    return f"{job.gpu_milli / 10:g} %{memory}"

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from scheduling._displaced import Displaced
 from scheduling._hosts import asks
-from scheduling._never import NO_TYPE, Unable
+from scheduling._never import Unable
 from scheduling._pool_words import PoolWords
 from scheduling._reclaim import Reclaim
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
 from scheduling.draining import moments
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
+from scheduling.policies._stock import NO_TYPE
 from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy

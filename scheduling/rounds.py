@@ -77,7 +77,7 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     layout = _with_owners(layout, back)
     if pools is not None:
         layout = _across_pools(pools, displaced.snapshot, policy, layout)
-    layout, beside = parts.complete(layout) if parts is not None else (layout, {})
+    layout, beside = parts.complete(layout, allocation.reasons) if parts is not None else (layout, {})
     # 6 say what changes and why
     own = {key: reason for key, reason in beside.items() if key not in displaced.leaving}
     own |= {key: reason for key, reason in crowded.reasons.items() if key not in displaced.leaving}

@@ -59,7 +59,7 @@ _WAYS_OUT = {
     "reservation": "It starts when the window is over, or before it with a max_duration that ends in time.",
     "partition_too_small": "Ask for fewer GPUs, or for another partition.",
     "no_type": "Allow other accelerator types, or fewer GPUs.",
-    "never": "Allow other accelerator types or ask for fewer GPUs; otherwise cancel it.",
+    "never": "Allow other accelerator types or ask for less; otherwise cancel it.",
     "no_profile": "Give its throughput in the job file, allow a type on which it is known, or measure it there.",
     "node_unavailable": "It starts when drained nodes are resumed, lost ones are back, or those that are checked pass.",
     "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
@@ -125,6 +125,8 @@ def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str |
     """What would let a job start that waits for the reason of this token."""
     if obstacle == "priority" and cluster.policy_parameters.get("backfill") == "none":
         return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
+    if obstacle == "resources" and "needs" not in detail:
+        return "It starts when a job ends and leaves enough on one node; asking for less lets it start sooner."
     try:
         return _one_gpu(_WAYS_OUT[obstacle].format(**detail))
     except KeyError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduling._never import Unable
+from scheduling._never import Unable, could_hold
 from scheduling.domain import Job, Reason, Snapshot
 from scheduling.policies._view import view
 from scheduling.pools import Pool, divide, latest_end
@@ -16,7 +16,7 @@ class Reach:
     """Of one snapshot, whose nodes stay as they are."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.now = snapshot.now
+        self.now, self._nodes = snapshot.now, snapshot.nodes
         self._field, self._pools = view(snapshot), divide(snapshot).pools
         self._unable = Unable(snapshot, self._pools)
         self._size: Counter[Pool] = Counter()
@@ -31,7 +31,9 @@ class Reach:
             return "held"
         if job.waits_for:
             return "dependency"
-        if self._field.spans(job) and (self._pools is None or self._has_room(job)):
+        spans = self._field.spans(job)
+        large = any(node.schedulable and node.type in spans and could_hold(job, node) for node in self._nodes)
+        if large and (self._pools is None or self._has_room(job)):
             return ""
         token = self._unable.reason(job.id, _NEVER).token
         return token if token in ("no_profile", "node_unavailable") else "never"

@@ -156,11 +156,12 @@ class LearnedPolicy(PackingPolicy):
         for one in queue:
             if one.job.id in given:
                 without.book(one.demand, given[one.job.id])
-        text = f"Nobody but #{first.job.number}, which has waited for {waited}, is given {what}, where this has room."
+        then = f"; that has room there in about {span(kept.free_in_s)}" if when else ""
+        text = f"Nobody but #{first.job.number}, which has waited for {waited}, is given {what}, where this has room"
         left = [one for one in left if one.job.id not in behind]
         barred = {d for d in {one.demand for one in left} if not len(after.fitting(d)) and len(without.fitting(d))}
         reasons |= {
-            one.job.id: Reason(KEPT_FROM, text, {"node": node, "by": first.job.id})
+            one.job.id: Reason(KEPT_FROM, f"{text}{then}.", {"node": node, "by": first.job.id})
             for one in left
             if one.demand in barred
         }

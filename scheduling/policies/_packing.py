@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 
-from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot
+from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot, plain_type
 from scheduling.errors import SolverError
 from scheduling.policies._limits import Rooms
-from scheduling.policies._stock import no_type
+from scheduling.policies._stock import NO_TYPE, gpu_memory, host_memory, no_type, processors, size
 from scheduling.policies._view import View, view, words
 from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
@@ -212,19 +213,42 @@ def demands_of(field: View, job: Job) -> list[Demand]:
 
 def no_room(yard: Yard, demand: Demand) -> Reason:
     """What it is short of, on the nodes that it may use."""
-    rows = yard.allowed(demand)
-    several = "GPUs" if demand.count > 1 else "GPU"
-    what = f"{demand.count} {several}" if demand.milli == WHOLE else f"{demand.milli / 10:g} % of one GPU"
-    devices = (yard.devices(demand).sum(axis=1) >= demand.count) & rows
-    if not devices.any():
-        text = f"No node has {what} free on one machine."
-        return Reason("resources", text, {"gpus": demand.count, "gpu_milli": demand.milli})
+    rows, several = yard.allowed(demand), demand.count > 1
+    mine = [kind for kind in yard.types if not demand.types or kind in demand.types]
+    gpu = "GPU" if len(mine) == len(yard.types) else " or ".join(dict.fromkeys(map(plain_type, mine)))
+    if not (rows & yard.holds_when_empty(demand)).any():
+        # Rounds say what there is none of.
+        return Reason(NO_TYPE, f"No node with {gpu} is as large as it asks for: never.", {"types": list(demand.types)})
+    detail = {"gpus": demand.count, "gpu_milli": demand.milli, "gpu_memory_mib": demand.gpu_memory}
+    free = yard.devices(replace(demand, gpu_memory=0)) & rows[:, None]
+    what = (
+        f"{demand.milli / 10:g} % of a {gpu}"
+        if demand.milli < WHOLE
+        else f"{demand.count} \N{MULTIPLICATION SIGN} {gpu}"
+    )
+    if not (free.sum(axis=1) >= demand.count).any():
+        text = (
+            f"No node has {what} free."
+            if several or demand.milli == WHOLE
+            else f"No {gpu} has {demand.milli / 10:g} % free."
+        )
+        return Reason("resources", text, detail)
+    enough = free & (yard.gpu_memory >= demand.gpu_memory)
+    if not (enough.sum(axis=1) >= demand.count).any():
+        row, column = np.unravel_index(np.argmax(np.where(free, yard.gpu_memory, -1)), free.shape)
+        most, node = size(int(yard.gpu_memory[row, column])), yard.nodes[int(row)].name
+        takes = gpu_memory(demand.gpu_memory)
+        text = f"Where {what} is free it takes {takes}, and at most {most} of it is left, on {node}."
+        return Reason("resources", text, detail)
+    nodes = enough.sum(axis=1) >= demand.count
     short = [
-        name
-        for name, free, wanted in (("processors", yard.cpu, demand.cpu), ("memory", yard.memory, demand.memory))
-        if not (free[devices] >= wanted).any()
+        f"{name(int(left[nodes].max()))} where it asks for {name(wanted)}"
+        for name, left, wanted in ((processors, yard.cpu, demand.cpu), (host_memory, yard.memory, demand.memory))
+        if not (left[nodes] >= wanted).any()
     ]
     text = (
-        f"Nodes with {what} free have too little {' and '.join(short) or 'of processors and memory together'} for it."
+        f"Nodes with {what} free have at most {' and '.join(short)}."
+        if short
+        else (f"No node with {what} free has both the processors and the memory that it asks for.")
     )
-    return Reason("resources", text, {"cpu_milli": demand.cpu, "memory_mib": demand.memory})
+    return Reason("resources", text, detail | {"cpu_milli": demand.cpu, "memory_mib": demand.memory})

@@ -56,7 +56,27 @@ class Stock:
         return Reason("no_room", text, {"type": name, "needs": needs[name], "free": have})
 
 
+#: What policies say of a job that no gang here can run; rounds say which cause it is (scheduling._never).
+NO_TYPE = "no_type"
+
+
 def no_type(job: Job) -> Reason:
     limit = ", ".join(job.types) or "any type here"
     text = f"No gang of {limit} in this cluster can run the job; change its types or its GPU limits."
-    return Reason("no_type", text)
+    return Reason(NO_TYPE, text)
+
+
+def size(mib: int) -> str:
+    return f"{mib / 1024:.3g} GiB" if mib >= 1024 else f"{max(mib, 0)} MiB"
+
+
+def processors(milli: int) -> str:
+    return f"{max(milli, 0) / 1000:g} processor{'' if milli == 1000 else 's'}"
+
+
+def host_memory(mib: int) -> str:
+    return f"{size(mib)} of host memory"
+
+
+def gpu_memory(mib: int) -> str:
+    return f"{size(mib)} of GPU memory"

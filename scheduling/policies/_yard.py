@@ -54,6 +54,7 @@ class Yard:
         ground = _ground(fleet(snapshot.nodes))
         self.nodes, self.types, self.kind, self.size = ground.nodes, ground.types, ground.kind, ground.size
         self.capacity, self.place = ground.capacity, ground.place
+        self.largest_memory: Ints = ground.gpu_memory.max(axis=1, initial=0)  # of each node's devices, when empty
         self.cpu, self.memory = ground.capacity[:, 0].copy(), ground.capacity[:, 1].copy()
         self.gpu, self.gpu_memory = ground.gpu.copy(), ground.gpu_memory.copy()
         self.booked: list[int] = []  # rows, in the order in which something was booked there
@@ -131,6 +132,11 @@ class Yard:
         enough = self.devices(demand).sum(axis=1) >= demand.count
         enough &= (self.cpu >= demand.cpu) & (self.memory >= demand.memory)
         return np.flatnonzero(enough & self.allowed(demand))
+
+    def holds_when_empty(self, demand: Demand) -> Mask:
+        """By node: whether it is large enough in all but its number of devices and its type."""
+        cpu, memory = self.capacity[:, 0], self.capacity[:, 1]
+        return np.asarray((cpu >= demand.cpu) & (memory >= demand.memory) & (self.largest_memory >= demand.gpu_memory))
 
     def has_room(self, demand: Demand, gpus: Sequence[int]) -> bool:
         """On these devices; processors and memory apart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduling._hosts import NO_HOST
 from scheduling.domain import Entity, Guarantee, Job, Node, Plan, Qos, Snapshot
+from scheduling.forecast.reach import Reach
 from scheduling.policies import POLICIES, load_policy
 from scheduling.rounds import plan_round
 from tests.builders import make_job, make_nodes, make_snapshot
@@ -74,7 +76,7 @@ def test_whoever_fits_no_node_waits_and_holds_up_nobody(name: str) -> None:
         assert "with the processors and memory that it asks for" in reason.text
     else:
         assert reason.token == NO_HOST
-        assert "40,960 MiB of memory on each node, and no node with GPUs for it now has as much free" in reason.text
+        assert "40 GiB of host memory on each node, and no node with GPUs for it now has as much free" in reason.text
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -87,12 +89,26 @@ def test_it_starts_on_the_node_that_has_room(name: str) -> None:
     check(snapshot, plan)
 
 
-def test_a_node_that_is_never_large_enough_is_said() -> None:
-    job = make_job(gpus=1, cpu_milli=64_000)
-    plan = plan_round(make_snapshot(job, nodes=hosts(4)), load_policy("f_scheduling"))
-    assert plan.reasons[job.id].text == (
-        "It asks for 64 processors on each node, and no node with GPUs for it is as large: never."
-    )
+@pytest.mark.parametrize("name", ["f_scheduling", "fifo_gang", "first_fit", "dqn_gpu", "packing_exact"])
+def test_what_no_node_is_large_enough_for_is_said_never_to_start(name: str) -> None:
+    """By itself and asked before; nodes that are out of service count."""
+    asks: list[tuple[dict[str, Any], str]] = [
+        (
+            {"cpu_milli": 64_000},
+            "It asks for 64 processors and no node that it may use has more than 8 processors: it never",
+        ),
+        ({"memory_mib": 900 * GIB, "gpu_milli": 500}, "900 GiB of host memory and no node"),
+    ]
+    for asked, text in asks:
+        job = make_job(gpus=1, **asked)
+        snapshot = make_snapshot(job, nodes=hosts(4))
+        reason = plan_round(snapshot, load_policy(name)).reasons[job.id]
+        assert (reason.token, text in reason.text) == ("never", True)
+        assert Reach(snapshot).why_not(job) == "never"
+        large = replace(hosts(1)[0], name="large", gpu_ids=(9,), cpu_milli=64_000, memory_mib=900 * GIB)
+        away = make_snapshot(job, nodes=(*hosts(4), replace(large, schedulable=False)))
+        assert plan_round(away, load_policy(name)).reasons[job.id].token == "node_unavailable"
+        assert Reach(away).why_not(job) == "node_unavailable"
 
 
 def test_nodes_of_which_nothing_is_known_bound_nobody() -> None:

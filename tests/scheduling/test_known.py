@@ -12,9 +12,9 @@ def test_excerpts_do_not_put_out_the_whole_cluster() -> None:
     whole = make_nodes(*[1] * 100)
     known = fleet(whole)
     for end in range(1, 60):
-        assert fleet(tuple([*whole[:end]])).total == {"titan_xp": end}
+        assert fleet((*whole[:end],)).total == {"titan_xp": end}
     assert fleet(whole) is known
-    assert fleet(tuple([*whole])) is not known  # equal is not the same
+    assert fleet((*whole,)) is not known  # equal is not the same
 
 
 def test_shapes_that_were_asked_for_last_are_kept() -> None:

@@ -340,3 +340,29 @@ def test_the_gradient_counts_each_job_once_in_whatever_order_numbers_come() -> N
 
 def load(name: str) -> Policy:
     return load_policy(name, {})
+
+
+@pytest.mark.parametrize("name", ["first_fit", "tetris", "fgd", "dqn_gpu"])
+def test_who_waits_is_told_what_there_is_too_little_of(name: str) -> None:
+    """The share, the GPU memory, the types, what the node has beside."""
+    node = replace(make_nodes(2)[0], gpu_memory_mib=12_288, cpu_milli=8_000, memory_mib=65_536)
+    other = replace(make_nodes(1, type="v100", first_id=2)[0], gpu_memory_mib=16_384)
+    holds = [
+        make_job(gpus=1, gpu_milli=500, gpu_memory_mib=7_168, holds=(0,), cpu_milli=6_000),
+        make_job(gpus=1, gpu_milli=900, gpu_memory_mib=1_024, holds=(1,)),
+    ]
+
+    def said(**asked: Any) -> str:
+        job = make_job(gpus=1, **asked)
+        return plan_round(make_snapshot(*holds, job, nodes=(node, other)), load_policy(name)).reasons[job.id].text
+
+    titan = {"types": ("titan_xp",)}
+    assert said(gpu_milli=700, **titan) == "No titan_xp has 70 % free."
+    assert said(gpu_milli=250, gpu_memory_mib=6_144, **titan) == (
+        "Where 25 % of a titan_xp is free it takes 6 GiB of GPU memory, and at most 5 GiB of it is left, "
+        f"on {node.name}."
+    )
+    assert said(**titan) == "No node has 1 \N{MULTIPLICATION SIGN} titan_xp free."
+    assert said(gpu_milli=250, cpu_milli=5_000, **titan) == (
+        "Nodes with 25 % of a titan_xp free have at most 2 processors where it asks for 5 processors."
+    )

@@ -102,8 +102,18 @@ def test_a_part_waits_where_nothing_has_room_and_says_for_whom(policy: str) -> N
     plan = plan_round(make_snapshot(*holding, first, second, nodes=make_nodes(1)), load_policy(policy, {}))
     assert not plan.moves
     assert plan.reasons[second.id].text == (
-        f"No shared GPU has 50 % free; it starts beside #{first.number} once that has a GPU."
+        f"No shared GPU has room for its 50 %; it starts beside #{first.number} once that has a GPU."
     )
+
+
+@pytest.mark.parametrize("policy", ["f_scheduling", "fifo_gang"])
+def test_a_part_that_nobody_has_room_for_is_told_of_parts(policy: str) -> None:
+    """Not that it needs a whole GPU."""
+    holding = [part(200, holds=(0,), gpu_memory_mib=6_000)]
+    waits = part(300, gpu_memory_mib=5_120)
+    nodes = [replace(node, gpu_memory_mib=8_000) for node in make_nodes(1)]
+    reason = plan_round(make_snapshot(*holding, waits, nodes=nodes), load_policy(policy, {})).reasons[waits.id]
+    assert (reason.token, "room for its 30 % and 5 GiB of GPU memory" in reason.text) == ("waits_to_share", True)
 
 
 def test_memory_bounds_who_joins_and_where() -> None:

@@ -114,7 +114,7 @@ export function HeldNow({ job }: { job: JobDetail }) {
         <p className={css.beside}>
           {beside.length === 0 ? <span className="sub">Nobody else is on {names.length === 1 ? "this node" : "these nodes"}.</span> : (
             <>
-              <span className="sub">Beside it:</span>
+              <span className="sub">On the same {names.length === 1 ? "node" : "nodes"}:</span>
               {beside.slice(0, 8).map((one) => (
                 <span key={one.number} title={`${held(one)} on ${one.nodes.join(", ")}`}>
                   <JobRef number={one.number} name={jobs.get(one.number)?.full?.name ?? null} project={one.project} />

@@ -34,10 +34,17 @@ it("asks for a part of one GPU instead of whole ones, and for whole ones again",
 
 it("takes no share that is no part, and digits alone as MiB", async () => {
   await show({ gpus: { share: 0.5 } });
-  await page.fill("Share of one GPU", "100");
-  expect(page.wrong("Share of one GPU")).toBe("A whole number from 1 to 99.");
+  for (const text of ["100", "0", "-5", "33.3", "0.333", ""]) {
+    await page.fill("Share of one GPU", text);
+    page.field("Share of one GPU").dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
+    expect([page.field("Share of one GPU").value, page.wrong("Share of one GPU")]).toEqual([text, "A whole number of percent, from 1 to 99, or a part as 0.25."]);
+    expect(page.draft.file.gpus).toEqual({ share: text }); // and not the share before
+  }
   await page.fill("GPU memory", "6144");
-  expect(page.draft.file.gpus).toEqual({ share: 0.5, memory: 6144 });
+  await page.fill("Share of one GPU", "0.25");
+  expect(page.draft.file.gpus).toEqual({ share: 0.25, memory: 6144 });
+  await page.fill("Share of one GPU", ".3");
+  expect(page.draft.file.gpus).toEqual({ share: 0.3, memory: 6144 });
 });
 
 it("reads the shorthands of a file, and loses nothing of them by a change", async () => {

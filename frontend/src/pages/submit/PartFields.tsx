@@ -12,17 +12,27 @@ interface Props {
 }
 
 const MARKS = [5, 25, 50, 75, 95].map((value) => ({ value, label: value }));
-const OUTSIDE = { field: "gpus.share", message: "A whole number from 1 to 99." };
+const OUTSIDE = { field: "gpus.share", message: "A whole number of percent, from 1 to 99, or a part as 0.25." };
+
+/** Percent as they are typed, or a part of 1 as job files have it; null where it is neither. */
+function percentOf(text: string): number | null {
+  const part = /^0?[.,](\d{1,2})$/.exec(text.trim());
+  const percent = part?.[1] ? Number(part[1].padEnd(2, "0")) : /^\d{1,2}$/.test(text.trim()) ? Number(text) : 0;
+  return percent >= 1 ? percent : null;
+}
 
 /** A part of one GPU: how much of it, and how much of its memory. */
 export function PartFields({ gpus, onChange, errors }: Props) {
   const [typed, setTyped] = useState<string | null>(null);
   const share = partAsked(gpus);
   const set = (percent: number) => onChange(writePath(gpus, "share", percent / 100));
-  const wrong = typed !== null && !/^[1-9]\d?$/.test(typed);
+  const wrong = typed !== null && percentOf(typed) === null;
   const type = (text: string) => {
     setTyped(text);
-    if (/^[1-9]\d?$/.test(text)) set(Number(text));
+    const percent = percentOf(text);
+    // What is no share stays in the file, which is refused for it, instead of the share before.
+    if (percent === null) onChange({ ...gpus, share: text });
+    else set(percent);
   };
   return (
     <>
@@ -31,7 +41,7 @@ export function PartFields({ gpus, onChange, errors }: Props) {
           <div className={css.share}>
             <Slider {...SLIDER} min={5} max={95} step={5} marks={MARKS} value={typeof share === "number" ? share : 50} onChange={(percent) => { setTyped(null); set(percent); }} thumbLabel="Share of one GPU in steps of 5" />
             <span className="inw pad">
-              <input {...props} name="gpus.share" className="in" inputMode="numeric" value={typed ?? String(share)} onChange={(event) => type(event.target.value)} onBlur={() => setTyped(null)} />
+              <input {...props} name="gpus.share" className="in" inputMode="numeric" value={typed ?? String(share)} onChange={(event) => type(event.target.value)} onBlur={() => wrong || setTyped(null)} />
               <span className="u">%</span>
             </span>
           </div>
