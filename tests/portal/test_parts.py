@@ -78,7 +78,7 @@ def test_memory_is_of_what_there_is(world: World) -> None:
     assert (part.gpu_share_percent, part.gpu_memory_mib, part.max_gpus) == (25, 250, 1)
     assert world.submit(gpus={"share": 0.25, "memory": 900}).gpu_memory_mib == 900
     assert world.submit(gpus=1).gpu_memory_mib == 0
-    with pytest.raises(Problems, match="no type of GPU that the job may use has 1001 MiB: the largest has 1000"):
+    with pytest.raises(Problems, match="no type of GPU that the job may use has 1,001 MiB: the largest has 1,000 MiB"):
         world.submit(gpus={"memory": 1001})
 
 

@@ -34,7 +34,7 @@ def parts_of(gpus: Gpus, cluster_id: int, partition: Partition | None) -> Parts:
         there.values_list("node__accelerator_type").annotate(least=Min("memory_mib")).values_list("least", flat=True)
     )
     if gpus.memory is not None and sizes and gpus.memory > sizes[-1]:
-        text = f"no type of GPU that the job may use has {gpus.memory} MiB: the largest has {sizes[-1]}"
+        text = f"no type of GPU that the job may use has {gpus.memory:,} MiB: the largest has {sizes[-1]:,} MiB"
         raise Problems([FieldProblem("gpus.memory", text, "too_large")])
     own = sizes[0] * share // WHOLE_PERCENT if sizes else 0
     return {"gpu_share_percent": share, "gpu_memory_mib": own if gpus.memory is None else gpus.memory}
