@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from scheduling.domain import Job, Node, Reason, Snapshot
 from scheduling.policies._known import fleet
-from scheduling.policies._stock import NO_TYPE, host_memory, processors
+from scheduling.policies._stock import TOO_LARGE, host_memory, processors
 from scheduling.policies._view import View, view
 from scheduling.policies._yard import UNBOUNDED
 from scheduling.policies.base import Policy
@@ -107,7 +107,8 @@ def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: 
     detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib}
     if not large:
         # Rounds say whether nodes that are out of service are.
-        return Reason(NO_TYPE, f"It asks for {wants} on each node, and no node with GPUs for it is as large.", detail)
+        text = f"It asks for {wants} on each node, and no node with GPUs for it that it may use now is as large."
+        return Reason(TOO_LARGE, text, detail)
     return Reason(
         NO_HOST, f"It asks for {wants} on each node, and no node with GPUs for it now has as much free.", detail
     )

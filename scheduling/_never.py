@@ -65,8 +65,8 @@ class _Part:
             return Reason("no_profile", text, detail)
         spans = self._whole.spans(job)
         if not spans:
-            return self._too_many(job, allowed)
-        return self._too_large(job, list(spans)) or self._away(spans.least, list(spans))
+            return self._too_large(job, allowed) or self._too_many(job, allowed)
+        return self._too_large(job, list(spans)) or self._away(job, spans.least, list(spans))
 
     def _too_large(self, job: Job, types: list[str]) -> Reason | None:
         """It asks for more of a node than any of these has."""
@@ -96,15 +96,15 @@ class _Part:
         )
         return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
-    def _away(self, needs: int, types: list[str]) -> Reason | None:
+    def _away(self, job: Job, needs: int, types: list[str]) -> Reason | None:
         """It would fit if nodes that are drained, lost or withheld were back."""
-        nodes = self.snapshot.nodes
-        away = [node for node in nodes if node.type in types and (node.lost or not node.schedulable)]
+        nodes = [node for node in self.snapshot.nodes if node.type in types and could_hold(job, node)]
+        away = [node for node in nodes if node.lost or not node.schedulable]
         if not away:
             return None
         shown = ", ".join(f"{node.name} ({_why(node)})" for node in away[:5])
         more = f" and {len(away) - 5} more" if len(away) > 5 else ""
-        left = max(fleet(nodes).total.get(name, 0) for name in types)
+        left = max(fleet(tuple(nodes)).total.get(name, 0) for name in types)
         text = (
             f"It needs at least {needs} {_TIMES} {' or '.join(types)} and {left} are in service; "
             f"out of service: {shown}{more}. It starts when enough of them are back."
@@ -113,10 +113,13 @@ class _Part:
 
 
 def could_hold(job: Job, node: Node) -> bool:
-    """Whether the node has what one node has to have for it, were it empty. What is not known suffices."""
+    """Whether the node has what one node has to have for it, were it empty. What is not known suffices, and of a gang
+    that is larger than the node what packing policies ask of it for one GPU."""
+    whole = job.min_gpus <= len(node.gpu_ids)
+    cpu, memory = (asked if whole else -(-asked // job.min_gpus) for asked in (job.cpu_milli, job.memory_mib))
     asked = (
-        (node.cpu_milli, job.cpu_milli),
-        (node.memory_mib, job.memory_mib),
+        (node.cpu_milli, cpu),
+        (node.memory_mib, memory),
         (node.gpu_memory_mib, job.gpu_memory_mib),
     )
     return all(there is None or wanted <= there for there, wanted in asked)

@@ -296,7 +296,7 @@ def _waits(job: Job, first: Job) -> Reason:
 
 
 def _waits_for_one(job: Job) -> Reason:
-    text = f"No shared GPU that it may use has room for its {_asked(job)}, and no GPU is free; it starts when one is."
+    text = f"It needs room for its {_asked(job)} beside others, or a GPU for others to join; it has neither now."
     return Reason("waits_to_share", text, {"gpu_milli": job.gpu_milli})
 
 

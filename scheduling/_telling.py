@@ -15,7 +15,7 @@ from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
 from scheduling.draining import moments
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
-from scheduling.policies._stock import NO_TYPE
+from scheduling.policies._stock import NO_TYPE, TOO_LARGE
 from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
@@ -52,7 +52,8 @@ def reasons_of(
     special |= own
     unable = Unable(displaced.original, words.pools if words else None)
     # Where no node is in service, policies that divide time say of nobody why.
-    vague = {NO_TYPE} if fleet(displaced.original.nodes).usable else {NO_TYPE, "next_round", "waits"}
+    vague = {NO_TYPE, TOO_LARGE}
+    vague |= set() if fleet(displaced.original.nodes).usable else {"next_round", "waits"}
     every = (special, allocation.reasons, field.reasons)
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
 

@@ -119,7 +119,7 @@ class Job:
     limits: tuple[str, ...] = ()  # keys of the snapshot's limits that bind it, outermost level first
     user: str = ""  # whose it is, as `members` and `usage` of the snapshot have it
     eligible_at: float | None = None  # since when it could have run; None: since its submission
-    queued_since: float | None = None  # since when it waits anew, after it was taken off its GPUs
+    ran_s: float = 0.0  # for how long it has trained
     held_since: float | None = None  # since when it holds what it holds
     time_limit_s: float | None = None  # training ends after so long, finished or not
     qos: str = ""

@@ -69,6 +69,7 @@ _WAYS_OUT = {
     "held_back": "It starts when company that suits it, or an empty GPU, is there.",
     "kept_for": "It starts when what is kept for it is free.",
     "kept_from": "It starts after the job that it is kept for, or elsewhere when there is room.",
+    "too_large": "It starts when it may use a node that is large enough; asking for less lets it start sooner.",
     "held_user": "It queues again when it is released.",
     "held_admin": "It queues again when an administrator releases it.",
     "held_idle": "It queues again when it is released, and goes on from its checkpoint.",

@@ -10,6 +10,7 @@ from scheduling.lifecycle import WAITING, State
 
 _WORDS = {
     "resources": "Resources", "no_room": "Resources", "no_slot": "Resources", "no_layout": "Resources",
+    "too_large": "Resources",
     "no_host": "Resources", "next_round": "Resources", "in_round": "Resources",
     "slot_too_small": "BadConstraints", "no_type": "BadConstraints",
     "priority": "Priority", "behind": "Priority", "others_end_sooner": "Priority", "preempted": "Priority",

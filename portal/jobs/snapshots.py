@@ -26,7 +26,7 @@ from portal.jobs.services.plans import Seen
 from portal.jobs.shares import Held, held_now, share_inputs, user_key
 from portal.jobs.windows import windows_of
 from scheduling import domain
-from scheduling.lifecycle import LIVE, QUEUED, State
+from scheduling.lifecycle import LIVE, State
 from scheduling.policies import load_policy
 from scheduling.policies._work import CLOCK
 from scheduling.throughput import Number, Profile
@@ -253,7 +253,7 @@ def _job(
         user=user_key(job.owner_id),
         eligible_at=waits.eligible_at(job.pk, job.eligible_at),
         waits_for=waits.sentence(job.pk),
-        queued_since=_posix(run.state_since) if run.first_started_at and State(run.state) in QUEUED else None,
+        ran_s=run.running_s,
         held_since=holds[job.run_id].since if job.run_id in holds else None,
         time_limit_s=_time_limit_s(job),
         qos=job.qos.name if job.qos else "",

@@ -32,7 +32,9 @@ class Reach:
         if job.waits_for:
             return "dependency"
         spans = self._field.spans(job)
-        large = any(node.schedulable and node.type in spans and could_hold(job, node) for node in self._nodes)
+        large = any(
+            node.schedulable and not node.lost and node.type in spans and could_hold(job, node) for node in self._nodes
+        )
         if large and (self._pools is None or self._has_room(job)):
             return ""
         token = self._unable.reason(job.id, _NEVER).token

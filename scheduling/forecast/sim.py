@@ -55,6 +55,7 @@ class Sim:
             protected_until=protected_until,
             remaining_steps=self.job.remaining_steps - steps,
             done_steps=self.job.done_steps + steps,
+            ran_s=self.job.ran_s + self.trained_s,
             time_limit_s=limit_s if limit_s is None else max(0.0, limit_s - self.trained_s),
         )
 

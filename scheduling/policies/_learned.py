@@ -142,7 +142,7 @@ class LearnedPolicy(PackingPolicy):
         """Of the one that it is kept for, and of those that would have room there."""
         first, node = kept.one, yard.nodes[yard.place[kept.gpus[0]][0]].name
         what, waited = f"{counted(len(kept.gpus), 'GPU')} of {node}", span(first.waited_s(now))
-        when = f", with room for it in about {span(kept.free_in_s)}" if 0 < kept.free_in_s < math.inf else ""
+        when = f", to be empty in about {span(kept.empty_in_s)}" if 0 < kept.empty_in_s < math.inf else ""
         text = f"It has waited for {waited}, so nobody else is given {what}{when}."
         reasons = {first.job.id: Reason(KEPT_FOR, text, {"node": node})}
         # What goes to whole GPUs afterwards is in nobody's way for being kept.
@@ -156,7 +156,7 @@ class LearnedPolicy(PackingPolicy):
         for one in queue:
             if one.job.id in given:
                 without.book(one.demand, given[one.job.id])
-        then = f"; that has room there in about {span(kept.free_in_s)}" if when else ""
+        then = f"; that is to be empty in about {span(kept.empty_in_s)}" if when else ""
         text = f"Nobody but #{first.job.number}, which has waited for {waited}, is given {what}, where this has room"
         left = [one for one in left if one.job.id not in behind]
         barred = {d for d in {one.demand for one in left} if not len(after.fitting(d)) and len(without.fitting(d))}

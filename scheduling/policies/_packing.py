@@ -16,7 +16,7 @@ from pydantic import Field
 from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot, plain_type
 from scheduling.errors import SolverError
 from scheduling.policies._limits import Rooms
-from scheduling.policies._stock import NO_TYPE, gpu_memory, host_memory, no_type, processors, size
+from scheduling.policies._stock import TOO_LARGE, gpu_memory, host_memory, no_type, processors, size
 from scheduling.policies._view import View, view, words
 from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
@@ -189,8 +189,13 @@ class _Round:
             return False
         gangs = [Gang(kind, demand.count) for demand in every for kind in demand.types]
         over = self.rooms.reason(job, gangs)
-        self.reasons[job.id] = over or self.left_out.get(job.id) or self.failed[self.wanted(job)[0]]
+        self.reasons[job.id] = over or self.left_out.get(job.id) or self._short(job)
         return over is None
+
+    def _short(self, job: Job) -> Reason:
+        """Of its least gang, of those that some node is large enough for."""
+        reasons = [self.failed[demand] for demand in self.wanted(job)]
+        return next((reason for reason in reasons if reason.token != TOO_LARGE), reasons[0])
 
 
 def remembered(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -217,8 +222,8 @@ def no_room(yard: Yard, demand: Demand) -> Reason:
     mine = [kind for kind in yard.types if not demand.types or kind in demand.types]
     gpu = "GPU" if len(mine) == len(yard.types) else " or ".join(dict.fromkeys(map(plain_type, mine)))
     if not (rows & yard.holds_when_empty(demand)).any():
-        # Rounds say what there is none of.
-        return Reason(NO_TYPE, f"No node with {gpu} is as large as it asks for: never.", {"types": list(demand.types)})
+        text = f"No node with a {gpu} that it may use now has as many processors, or as much memory, as it asks for."
+        return Reason(TOO_LARGE, text, {"types": list(dict.fromkeys(map(plain_type, mine)))})
     detail = {"gpus": demand.count, "gpu_milli": demand.milli, "gpu_memory_mib": demand.gpu_memory}
     free = yard.devices(replace(demand, gpu_memory=0)) & rows[:, None]
     what = (
@@ -233,6 +238,7 @@ def no_room(yard: Yard, demand: Demand) -> Reason:
             else f"No {gpu} has {demand.milli / 10:g} % free."
         )
         return Reason("resources", text, detail)
+    free &= (free.sum(axis=1) >= demand.count)[:, None]
     enough = free & (yard.gpu_memory >= demand.gpu_memory)
     if not (enough.sum(axis=1) >= demand.count).any():
         row, column = np.unravel_index(np.argmax(np.where(free, yard.gpu_memory, -1)), free.shape)

@@ -26,10 +26,9 @@ class Waiting:
         return is_part(self.demand)
 
     def waited_s(self, now: float) -> float:
-        """Since it could have run, or was last taken off its GPUs."""
+        """In all, since it could have run."""
         job = self.job
-        could = job.submitted_at if job.eligible_at is None else job.eligible_at
-        return now - (could if job.queued_since is None else max(could, job.queued_since))
+        return now - (job.submitted_at if job.eligible_at is None else job.eligible_at) - job.ran_s
 
 
 def is_part(demand: Demand) -> bool:
@@ -38,11 +37,12 @@ def is_part(demand: Demand) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """GPUs of one node that nobody else gets; infinite `free_in_s`: somebody runs there for who knows how long."""
+    """GPUs of one node that nobody else gets, and when they are empty; infinite: they are in use for who knows how
+    long."""
 
     one: Waiting
     gpus: tuple[int, ...]
-    free_in_s: float
+    empty_in_s: float
 
 
 class Ends(Protocol):
@@ -59,7 +59,7 @@ def keep_for_the_overdue(
     queue: Iterable[Waiting], snapshot: Snapshot, yard: Yard, patience_s: float, ends: Ends
 ) -> Kept | None:
     """For the first of the queue that has waited for longer than `patience_s`, and fits some node when that is empty:
-    there where there will be room for it soonest."""
+    there where GPUs will be empty, and enough else free, soonest."""
     hopeless = set[Demand]()
     for one in queue:
         if one.waited_s(snapshot.now) > patience_s and one.demand not in hopeless:
@@ -80,9 +80,9 @@ def _soonest(one: Waiting, snapshot: Snapshot, yard: Yard, ends: Ends) -> Kept |
             continue
         soonest = sorted((ends.left_s(gpu), number) for number, gpu in enumerate(gpus))[: demand.count]
         in_s = max(soonest[-1][0], _enough_in_s(yard, row, demand, ends.users(node)))
-        # Others of a gang's GPUs would be idle for nobody knows how long.
-        unknown = math.isinf(in_s) and demand.count > 1
-        if (best is None or in_s < best.free_in_s) and not unknown and not _runs_into(one.job, snapshot, node, in_s):
+        # GPUs that are empty now would be idle for nobody knows how long.
+        unknown = math.isinf(in_s) and soonest[0][0] <= 0.0
+        if (best is None or in_s < best.empty_in_s) and not unknown and not _runs_into(one.job, snapshot, node, in_s):
             best = Kept(one, tuple(sorted(gpus[number] for _, number in soonest)), in_s)
     return best
 

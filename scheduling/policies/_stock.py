@@ -58,6 +58,8 @@ class Stock:
 
 #: What policies say of a job that no gang here can run; rounds say which cause it is (scheduling._never).
 NO_TYPE = "no_type"
+#: And of one for which no node that it may use now is large enough. Others may be, or come back.
+TOO_LARGE = "too_large"
 
 
 def no_type(job: Job) -> Reason:

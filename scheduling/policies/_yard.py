@@ -134,9 +134,12 @@ class Yard:
         return np.flatnonzero(enough & self.allowed(demand))
 
     def holds_when_empty(self, demand: Demand) -> Mask:
-        """By node: whether it is large enough in all but its number of devices and its type."""
-        cpu, memory = self.capacity[:, 0], self.capacity[:, 1]
-        return np.asarray((cpu >= demand.cpu) & (memory >= demand.memory) & (self.largest_memory >= demand.gpu_memory))
+        """By node: whether it is large enough in all but its type; for one device of a gang that is larger than it."""
+        whole = self.size >= demand.count
+        asked = ((each, _part(each, 1, demand.count)) for each in (demand.cpu, demand.memory))
+        cpu, memory = (self.capacity[:, n] for n in (0, 1))
+        need_cpu, need_memory = (np.where(whole, *each) for each in asked)
+        return np.asarray((cpu >= need_cpu) & (memory >= need_memory) & (self.largest_memory >= demand.gpu_memory))
 
     def has_room(self, demand: Demand, gpus: Sequence[int]) -> bool:
         """On these devices; processors and memory apart."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduling import domain
 from scheduling.domain import WHOLE, Curve, Gang
-from scheduling.lifecycle import QUEUED, State
+from scheduling.lifecycle import TRAINING, State
 from scheduling.simulator.trace import TraceJob
 from scheduling.throughput import scale
 
@@ -123,7 +123,7 @@ class Run:
             restart_cost_s=self.launch_s + checkpoint_s + stop_s if trained else 0.0,
             protected_until=self.protected_until,
             weight=job.weight,
-            queued_since=self.since if trained and self.state in QUEUED else None,
+            ran_s=sum(self.seconds[state] for state in TRAINING) if trained else 0.0,
             held_since=self.occupied_since if self.occupied else None,
             workload=job.model_type,
             limits=self.limits,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling._hosts import NO_HOST
-from scheduling.domain import Entity, Guarantee, Job, Node, Plan, Qos, Snapshot
+from scheduling.domain import Entity, Guarantee, Job, Node, Plan, Qos, Snapshot, Window
 from scheduling.forecast.reach import Reach
 from scheduling.policies import POLICIES, load_policy
 from scheduling.rounds import plan_round
-from tests.builders import make_job, make_nodes, make_snapshot
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 GIB = 1024
 COUNTING = [name for name in POLICIES if not getattr(load_policy(name), "shares_gpus", False)]
@@ -193,3 +193,44 @@ def test_no_node_is_ever_asked_for_more_than_it_has(
 def _with(job: Job, gpus: tuple[int, ...]) -> Job:
     holding = make_job(holds=gpus) if gpus else make_job()
     return replace(job, gpu_ids=gpus, gang=holding.gang, state=holding.state, has_trained=bool(gpus))
+
+
+@pytest.mark.parametrize("name", ["first_fit", "dqn_gpu"])
+def test_a_gang_over_nodes_that_packing_divides_its_processors_among_is_not_said_never_to_start(name: str) -> None:
+    nodes = tuple(replace(node, cpu_milli=32_000, memory_mib=None) for node in hosts(4, 4))
+    gang = make_job(gpus=8, cpu_milli=48_000, curve=make_curve(*range(1, 9)))
+    idle, busy = make_snapshot(gang, nodes=nodes), make_snapshot(gang, make_job(gpus=1, holds=[0]), nodes=nodes)
+    assert started(plan_round(idle, load_policy(name))) == {gang.id}
+    assert plan_round(busy, load_policy(name)).reasons[gang.id].token == "resources"
+    assert Reach(busy).why_not(gang) == ""
+
+
+@pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
+def test_a_large_node_that_is_maintained_is_not_said_not_to_exist(name: str) -> None:
+    small, large = hosts(2, 2)
+    job, now = make_job(gpus=1, cpu_milli=16_000), make_snapshot().now
+    window = Window("w", frozenset({large.name}), now - 10.0, now + 1_000.0)
+    snapshot = replace(make_snapshot(job, nodes=(small, replace(large, cpu_milli=64_000))), windows=(window,))
+    reason = plan_round(snapshot, load_policy(name)).reasons[job.id]
+    assert (reason.token, "now" in reason.text) == ("too_large", True)
+
+
+def test_the_reason_is_of_the_gang_that_some_node_is_large_enough_for() -> None:
+    """One GPU of the first type would do, on a node with more processors; two of the second are on such a one."""
+    a, b = make_nodes(1), make_nodes(2, type="v100", first_id=1)
+    nodes = (replace(a[0], cpu_milli=8_000), replace(b[0], cpu_milli=64_000))
+    curves = {"titan_xp": make_curve(1.0, 2.0), "v100": make_curve(0.0, 3.0)}
+    job = make_job(min_gpus=1, max_gpus=2, cpu_milli=16_000, curves=curves)
+    assert started(plan_round(make_snapshot(job, nodes=nodes), load_policy("first_fit"))) == {job.id}
+    busy = make_job(gpus=1, holds=[1], type="v100")
+    assert (
+        plan_round(make_snapshot(busy, job, nodes=nodes), load_policy("first_fit")).reasons[job.id].token == "resources"
+    )
+
+
+def test_too_little_gpu_memory_anywhere_is_said_as_that() -> None:
+    nodes = [replace(node, gpu_memory_mib=24 * GIB) for node in hosts(4)]
+    for name in ("first_fit", "fifo_gang", "f_scheduling"):
+        job = make_job(gpus=1, gpu_memory_mib=40 * GIB)
+        reason = plan_round(make_snapshot(job, nodes=nodes), load_policy(name)).reasons[job.id]
+        assert "It asks for 40 GiB of GPU memory and no node that it may use has more than 24 GiB" in reason.text

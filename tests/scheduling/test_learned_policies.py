@@ -157,7 +157,7 @@ def test_who_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_when() ->
         f"It has waited for {span(now + 10_000.0)}, so nobody else is given 1 GPU of titan_xp-0"
         in reasons[waits.id].text
     )
-    assert "with room for it in about 6 min." in reasons[waits.id].text
+    assert "to be empty in about 6 min." in reasons[waits.id].text
     assert (reasons[waits.id].token, reasons[new.id].token) == ("kept_for", "kept_from")
     assert "Nobody but #2" in reasons[new.id].text
     assert reasons[new.id].detail == {"node": "titan_xp-0", "by": waits.id}
@@ -178,9 +178,7 @@ def test_gpus_are_kept_for_a_gang_that_has_waited_for_long() -> None:
     )
     assert {gpu for move in plan.moves for gpu in move.gpu_ids} <= {2, 3}
     assert {move.job_id for move in plan.moves} == {job.id for job in parts}
-    assert (
-        "so nobody else is given 2 GPUs of titan_xp-0, with room for it in about 3 min." in plan.reasons[gang.id].text
-    )
+    assert "so nobody else is given 2 GPUs of titan_xp-0, to be empty in about 3 min." in plan.reasons[gang.id].text
     single = make_snapshot(first, other, gang, whole(7, 1), nodes=nodes)  # by itself it would go to the first node
     [move] = plan_round(single, load_policy("dqn_gpu", {"patience_s": 5_000.0})).moves
     assert move.gpu_ids == (3,)
@@ -276,11 +274,11 @@ def test_gangs_end_at_the_speed_of_their_gang() -> None:
     assert plan.reasons["job-000003"].detail == {"node": nodes[0].name}
 
 
-def test_who_was_taken_off_its_gpus_waits_anew() -> None:
+def test_time_on_gpus_is_no_waiting() -> None:
     runs = seen(1, [0.5] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
-    new, now = seen(3, [0.1] * 4), make_snapshot().now
+    new = seen(3, [0.1] * 4)
     assert not planned(runs, overdue(2), new, nodes=make_nodes(1)).moves
-    assert [m.job_id for m in planned(runs, overdue(2, queued_since=now), new, nodes=make_nodes(1)).moves] == [new.id]
+    assert [m.job_id for m in planned(runs, overdue(2, ran_s=8_000.0), new, nodes=make_nodes(1)).moves] == [new.id]
 
 
 def test_nothing_is_kept_where_a_window_will_bar_who_waits() -> None:
@@ -300,6 +298,13 @@ def test_no_gpus_idle_for_a_gang_beside_who_runs_for_nobody_knows_how_long() -> 
     endless = whole(1, 1, holds=(0,), done_steps=0.0, remaining_steps=0.0)
     gang, new = whole(2, 2, submitted_at=-10_000.0), seen(3, [0.1] * 4)
     assert [move.job_id for move in planned(endless, gang, new, nodes=make_nodes(2)).moves] == [new.id]
+
+
+def test_no_empty_gpu_is_kept_beside_who_has_the_processors_for_nobody_knows_how_long() -> None:
+    node = replace(make_nodes(2)[0], cpu_milli=10_000)
+    endless = whole(1, 1, holds=(0,), cpu_milli=8_000, done_steps=0.0, remaining_steps=0.0)
+    waits, new = whole(2, 1, submitted_at=-10_000.0, cpu_milli=8_000), seen(3, [0.1] * 4)
+    assert [move.job_id for move in planned(endless, waits, new, nodes=(node,)).moves] == [new.id]
 
 
 def test_nothing_is_kept_of_what_who_waits_may_not_have() -> None:

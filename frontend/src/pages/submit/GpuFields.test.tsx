@@ -34,11 +34,11 @@ it("asks for a part of one GPU instead of whole ones, and for whole ones again",
 
 it("takes no share that is no part, and digits alone as MiB", async () => {
   await show({ gpus: { share: 0.5 } });
-  for (const text of ["100", "0", "-5", "33.3", "0.333", ""]) {
+  for (const text of ["100", "0", "-5", "33.3", "0.333", "1.0", "1.", ""]) {
     await page.fill("Share of one GPU", text);
     page.field("Share of one GPU").dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
     expect([page.field("Share of one GPU").value, page.wrong("Share of one GPU")]).toEqual([text, "A whole number of percent, from 1 to 99, or a part as 0.25."]);
-    expect(page.draft.file.gpus).toEqual({ share: text }); // and not the share before
+    expect(page.draft.file.gpus).toEqual({ share: `${text} %` }); // and not the share before
   }
   await page.fill("GPU memory", "6144");
   await page.fill("Share of one GPU", "0.25");

@@ -26,12 +26,13 @@ export function PartFields({ gpus, onChange, errors }: Props) {
   const [typed, setTyped] = useState<string | null>(null);
   const share = partAsked(gpus);
   const set = (percent: number) => onChange(writePath(gpus, "share", percent / 100));
-  const wrong = typed !== null && percentOf(typed) === null;
+  const shown = typed ?? String(share).replace(/ %$/, "");
+  const wrong = percentOf(shown) === null;
   const type = (text: string) => {
     setTyped(text);
     const percent = percentOf(text);
-    // What is no share stays in the file, which is refused for it, instead of the share before.
-    if (percent === null) onChange({ ...gpus, share: text });
+    // What is no share stays in the file, as no number, which is refused for it, instead of the share before.
+    if (percent === null) onChange({ ...gpus, share: `${text} %` });
     else set(percent);
   };
   return (
@@ -41,7 +42,7 @@ export function PartFields({ gpus, onChange, errors }: Props) {
           <div className={css.share}>
             <Slider {...SLIDER} min={5} max={95} step={5} marks={MARKS} value={typeof share === "number" ? share : 50} onChange={(percent) => { setTyped(null); set(percent); }} thumbLabel="Share of one GPU in steps of 5" />
             <span className="inw pad">
-              <input {...props} name="gpus.share" className="in" inputMode="numeric" value={typed ?? String(share)} onChange={(event) => type(event.target.value)} onBlur={() => wrong || setTyped(null)} />
+              <input {...props} name="gpus.share" className="in" inputMode="numeric" value={shown} onChange={(event) => type(event.target.value)} onBlur={() => wrong || setTyped(null)} />
               <span className="u">%</span>
             </span>
           </div>
