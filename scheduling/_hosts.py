@@ -62,6 +62,9 @@ class Crowded:
     changed: Mapping[str, Job | None] = field(default_factory=dict)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
 
+    def and_of(self, other: Crowded) -> Crowded:
+        return Crowded({**self.changed, **other.changed}, {**self.reasons, **other.reasons})
+
 
 def crowded_out(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Crowded:
     """Those that wait and fit no node beside whoever keeps GPUs. What a job may put out, and what takes turns, is in

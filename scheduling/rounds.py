@@ -59,6 +59,8 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     allocation, displaced = _allocate(displaced, policy)
     if parts is not None and (untied := parts.untied(view(displaced.snapshot), allocation.counts or {})) is not parts:
         parts, displaced = untied, displaced.change(untied.changed)
+        crowded = crowded.and_of(crowded_out(displaced.snapshot, policy, displaced.may_stay))
+        displaced = displaced.change(crowded.changed)
         kept = keep_rigid_from_borrowing(displaced.snapshot, policy)
         allocation, displaced = _allocate(displaced.change(kept.changed), policy)
     # 3 take back what is guaranteed to those whom it leaves waiting, and have it plan around them

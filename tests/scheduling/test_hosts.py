@@ -111,6 +111,14 @@ def test_what_no_node_is_large_enough_for_is_said_never_to_start(name: str) -> N
         assert Reach(away).why_not(job) == "node_unavailable"
 
 
+@pytest.mark.parametrize("name", ["f_scheduling", "fifo_gang"])
+def test_parts_that_were_to_share_with_who_fits_no_node_are_each_looked_at(name: str) -> None:
+    """They are bundled; where the first starts nowhere the others are for themselves, within processors and memory."""
+    jobs = [make_job(gpus=1, gpu_milli=100, memory_mib=900 * GIB) for _ in range(3)]
+    plan = plan_round(make_snapshot(*jobs, nodes=hosts(4)), load_policy(name))
+    assert [plan.reasons[job.id].token for job in jobs] == ["never"] * 3
+
+
 def test_nodes_of_which_nothing_is_known_bound_nobody() -> None:
     jobs = [make_job(gpus=1, cpu_milli=64_000, memory_mib=999 * GIB) for _ in range(3)]
     plan = plan_round(make_snapshot(*jobs, nodes=make_nodes(4)), load_policy("f_scheduling"))
