@@ -74,8 +74,9 @@ def test_a_backup_of_a_busy_portal_comes_up_elsewhere(data: Path) -> None:
     try:
         began_at = time.time()
         _restore(second, saved)
-        heard = second.rows("SELECT extract(epoch FROM last_report_at) FROM jobs_run WHERE step > 0 AND attempt = 1")
-        assert max(float(at) for [at] in heard) > began_at, "leases may have been renewed since"
+        # Some may not have reported by then.
+        [[heard]] = second.rows("SELECT extract(epoch FROM max(last_report_at)) FROM jobs_run WHERE attempt = 1")
+        assert float(heard) > began_at, "leases may have been renewed since"
         for table in WRITTEN_ONCE:
             restored = rows(second, table)
             assert before[table].items() <= restored.items(), table
