@@ -146,19 +146,16 @@ class LearnedPolicy(PackingPolicy):
         text = f"It has waited for {waited}, so nobody else is given {what}{when}."
         reasons = {first.job.id: Reason(KEPT_FOR, text, {"node": node})}
         # What goes to whole GPUs afterwards is in nobody's way for being kept.
-        given, behind = dict(found), dict[str, tuple[int, ...]]()
-        left = [one for one in queue if one.job.id not in found and one is not first]
-        for one in left:
-            if not one.is_part:
-                self._start(one, after, behind)
-        given |= behind
-        without = yard.copy()
+        given, without = dict(found), yard.copy()
+        for one in queue:
+            if one.job.id not in given and one is not first and not one.is_part:
+                self._start(one, after, given)
         for one in queue:
             if one.job.id in given:
                 without.book(one.demand, given[one.job.id])
         then = f"; that is to be empty in about {span(kept.empty_in_s)}" if when else ""
         text = f"Nobody but #{first.job.number}, which has waited for {waited}, is given {what}, where this has room"
-        left = [one for one in left if one.job.id not in behind]
+        left = [one for one in queue if one.job.id not in given and one is not first]
         barred = {d for d in {one.demand for one in left} if not len(after.fitting(d)) and len(without.fitting(d))}
         reasons |= {
             one.job.id: Reason(KEPT_FROM, f"{text}{then}.", {"node": node, "by": first.job.id})

@@ -73,10 +73,10 @@ def keep_for_the_overdue(
 
 def _soonest(one: Waiting, snapshot: Snapshot, yard: Yard, ends: Ends) -> Kept | None:
     demand, best = one.demand, None
-    for row in np.flatnonzero(yard.allowed(demand)).tolist():
+    for row in np.flatnonzero(yard.allowed(demand) & yard.holds_when_empty(demand)).tolist():
         node = yard.nodes[row]
         gpus = [gpu for gpu in node.gpu_ids if gpu not in demand.excluded]
-        if len(gpus) < demand.count or not _fits_when_empty(node, demand):
+        if len(gpus) < demand.count:
             continue
         soonest = sorted((ends.left_s(gpu), number) for number, gpu in enumerate(gpus))[: demand.count]
         in_s = max(soonest[-1][0], _enough_in_s(yard, row, demand, ends.users(node)))
@@ -105,8 +105,3 @@ def _runs_into(job: Job, snapshot: Snapshot, node: Node, in_s: float) -> bool:
     start = snapshot.now + in_s
     end = latest_end(job, node.type, start)
     return any(window.start < end and start < window.end for window in others)
-
-
-def _fits_when_empty(node: Node, demand: Demand) -> bool:
-    asked = ((node.gpu_memory_mib, demand.gpu_memory), (node.cpu_milli, demand.cpu), (node.memory_mib, demand.memory))
-    return all(there is None or wanted <= there for there, wanted in asked)

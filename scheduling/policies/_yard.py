@@ -53,8 +53,7 @@ class Yard:
         """`holding`: jobs that keep what they have. GPUs that are still occupied by what leaves are nobody's."""
         ground = _ground(fleet(snapshot.nodes))
         self.nodes, self.types, self.kind, self.size = ground.nodes, ground.types, ground.kind, ground.size
-        self.capacity, self.place = ground.capacity, ground.place
-        self.largest_memory: Ints = ground.gpu_memory.max(axis=1, initial=0)  # of each node's devices, when empty
+        self.capacity, self.place, self.of_each = ground.capacity, ground.place, ground.of_each
         self.cpu, self.memory = ground.capacity[:, 0].copy(), ground.capacity[:, 1].copy()
         self.gpu, self.gpu_memory = ground.gpu.copy(), ground.gpu_memory.copy()
         self.booked: list[int] = []  # rows, in the order in which something was booked there
@@ -116,7 +115,7 @@ class Yard:
 
     def ground_memory(self, rows: Ints) -> NDArray[np.float64]:
         """MiB of each of the nodes' devices when empty; infinite where it is not known."""
-        of_each = _ground_of(self.nodes, rows)
+        of_each = self.of_each[rows]
         return np.where(of_each >= UNBOUNDED, np.inf, of_each).astype(float)
 
     def devices(self, demand: Demand) -> Mask:
@@ -139,7 +138,7 @@ class Yard:
         asked = ((each, _part(each, 1, demand.count)) for each in (demand.cpu, demand.memory))
         cpu, memory = (self.capacity[:, n] for n in (0, 1))
         need_cpu, need_memory = (np.where(whole, *each) for each in asked)
-        return np.asarray((cpu >= need_cpu) & (memory >= need_memory) & (self.largest_memory >= demand.gpu_memory))
+        return np.asarray((cpu >= need_cpu) & (memory >= need_memory) & (self.of_each >= demand.gpu_memory))
 
     def has_room(self, demand: Demand, gpus: Sequence[int]) -> bool:
         """On these devices; processors and memory apart."""
@@ -202,6 +201,7 @@ class _Ground:
     capacity: Ints  # [node, (processors, memory, thousandths of GPUs)]
     gpu: Ints
     gpu_memory: Ints
+    of_each: Ints  # memory of each of a node's devices
     place: Mapping[int, tuple[int, int]]  # GPU -> row, column
 
 
@@ -234,12 +234,9 @@ def _survey(known: Fleet) -> _Ground:
         capacity=np.stack((np.array(cpu, dtype=np.int64), np.array(memory, dtype=np.int64), size * WHOLE), axis=1),
         gpu=np.where(there, WHOLE, 0),
         gpu_memory=np.where(there, of_each[:, None], 0),
+        of_each=of_each,
         place={gpu: (row, column) for row, node in enumerate(nodes) for column, gpu in enumerate(node.gpu_ids)},
     )
-
-
-def _ground_of(nodes: Sequence[Node], rows: Ints) -> Ints:
-    return np.array([_known(nodes[row].gpu_memory_mib) for row in rows.tolist()], dtype=np.int64)
 
 
 def _part(whole: int, here: int, count: int) -> int:
