@@ -2289,6 +2289,7 @@ class Ahead(TypedDict):
     project: str
     array: ArrayPlace | None
     gpus: int
+    share_percent: int
     state: Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
 
 

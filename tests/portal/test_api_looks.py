@@ -213,6 +213,16 @@ def test_an_explanation_names_who_is_ahead(world: World, api: Api, stranger: Api
     assert stranger.get(f"jobs/{waiting.number}/explanation").status == 404
 
 
+def test_a_part_of_a_gpu_that_is_ahead_is_said_as_one(world: World, api: Api) -> None:
+    world.train(world.submit(gpus={"min": 4}))
+    world.submit(gpus=0.5)
+    world.submit(gpus={"min": 2})
+    waiting = world.submit(gpus={"min": 4})
+    world.round()
+    ahead = api.get(f"jobs/{waiting.number}/explanation").json["ahead"]
+    assert [(entry["gpus"], entry["share_percent"]) for entry in ahead] == [(1, 50), (2, 100)]
+
+
 def test_others_ahead_have_no_names(world: World, stranger: Api) -> None:
     world.train(world.submit(gpus={"min": 4}))
     world.submit(gpus={"min": 4}, name="secret project")

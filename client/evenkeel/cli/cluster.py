@@ -85,7 +85,7 @@ def _waiting(job: schemas.Job) -> list[object]:
 @click.option("--cluster", metavar="NAME", help="Only nodes of this cluster; of one node by default the first.")
 @as_json
 def nodes(name: str | None, cluster: str | None, output: str) -> None:
-    """List the nodes: their GPUs, how many are free, and which jobs hold the others.
+    """List the nodes: their GPUs, how many are free (+ the most that is left of one that is shared), and who has them.
 
     Of the node NAME: its jobs, how much of it was held in the last 24 hours, what failed on it in the last 7 days, and
     its last check. A node of another cluster than the portal's first is named with --cluster.
@@ -167,13 +167,14 @@ def _type(node: schemas.Node | schemas.NodeDetail) -> str:
 
 def _node(node: schemas.Node) -> list[object]:
     free = sum(gpu["state"] == "free" for gpu in node["accelerators"])
+    parts = [100 - sum(part["share_percent"] for part in gpu["parts"]) for gpu in node["accelerators"] if gpu["parts"]]
     holders = sorted({part["job"]["number"] for gpu in node["accelerators"] for part in gpu["parts"]})
     return [
         node["name"],
         _type(node),
         _state(node),
         node["gpus"],
-        free,
+        f"{free} + {max(parts)}%" if max(parts, default=0) > 0 else free,
         ", ".join(f"#{number}" for number in holders) or "-",
         node["cpus"],
         round(node["memory_mib"] / 1024) or "-",

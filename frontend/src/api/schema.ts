@@ -3486,6 +3486,11 @@ export interface components {
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Held, or the least that it waits for. */
             gpus: number;
+            /**
+             * @description Of each of its GPUs; 100: whole ones.
+             * @example 100
+             */
+            share_percent: number;
             /** @enum {string} */
             state: "queued" | "starting" | "running" | "rescaling" | "succeeded" | "failed" | "cancelled";
         };

@@ -7,13 +7,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from portal.api.shapes.base import Detail, JobState, OthersJob, Shape
+from portal.api.shapes.base import Detail, JobState, OthersJob, Shape, SharePercent
 from portal.api.shapes.jobs import ArrayPlace, Emulated
 
 
 class Ahead(OthersJob):
     array: ArrayPlace | None
     gpus: int = Field(description="Held, or the least that it waits for.")
+    share_percent: SharePercent
     state: JobState
 
 

@@ -1,5 +1,5 @@
 import type { JobDetail, JobTimeline } from "../../api/types";
-import { clock, count, duration, indexRanges, partOf, preciseDuration } from "../../lib/format";
+import { clock, count, duration, indexRanges, partOf, percent, preciseDuration } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
 import { lifeSpan } from "../../lib/jobView";
 import { JOB_STATES } from "../../lib/jobState";
@@ -21,6 +21,7 @@ interface Props {
 
 export function LifeChart({ job, timeline, now, width }: Props) {
   const { from, to } = lifeSpan(job, timeline, now);
+  const share = job.gpus.share_percent;
   const right = width - 6;
   const x = (at: number) => LEFT + ((at - from) / (to - from)) * (right - LEFT);
   const end = (at: string | null) => (at ? Date.parse(at) : Math.min(to, now.getTime()));
@@ -36,7 +37,7 @@ export function LifeChart({ job, timeline, now, width }: Props) {
       {countMarks(most).map((count) => (
         <g key={count}>
           <path d={`M${LEFT} ${y(count)}H${right}`} stroke="var(--grid)" />
-          <text x={LEFT - 8} y={y(count) + 4} textAnchor="end">{count}</text>
+          <text x={LEFT - 8} y={y(count) + 4} textAnchor="end">{share < 100 ? percent((count * share) / 100) : count}</text>
         </g>
       ))}
       <text x={0} y={STATE_Y + 10}>State</text>
@@ -56,7 +57,7 @@ export function LifeChart({ job, timeline, now, width }: Props) {
           </g>
         );
       })}
-      {timeline.allocations.map((allocation) => <Steps key={`${allocation.epoch}/${allocation.from_at}`} allocation={allocation} share={job.gpus.share_percent} timeline={timeline} x={x} y={y} end={end} />)}
+      {timeline.allocations.map((allocation) => <Steps key={`${allocation.epoch}/${allocation.from_at}`} allocation={allocation} share={share} timeline={timeline} x={x} y={y} end={end} />)}
       <Captions job={job} timeline={timeline} x={x} right={right} end={end} />
       {!job.finished_at && <LifeNow x={x(now.getTime())} right={right} top={STATE_Y} bottom={TOP + PLOT_H} now={now} />}
       <LifeEnd job={job} x={x} right={right} y={STATE_Y + STATE_H / 2} to={to} now={now} />

@@ -93,7 +93,7 @@ function Ahead({ ahead }: { ahead: Explanation["ahead"] }) {
         {ahead.slice(0, 8).map((job) => (
           <tr key={job.number}>
             <td style={{ maxWidth: 170 }}><JobRef number={job.number} name={job.name} project={job.project} /></td>
-            <td className="ra">{job.gpus}</td>
+            <td className="ra">{partOf(job.share_percent, String(job.gpus))}</td>
             <td className="ra"><StateChip state={job.state} /></td>
           </tr>
         ))}
