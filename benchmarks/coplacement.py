@@ -31,6 +31,7 @@ from scheduling.simulator.engine import Engine  # noqa: E402
 #: USD/h of an exclusive instance and of a part of a shared one, twice, as the thesis has them.
 PRICES = ((0.75, 0.602), (0.526, 0.301))
 SLOWED = (0.02, 0.10, 0.20)
+_SHOWN = "completion_s", "gpu", "memory"
 #: Student's t, 0.975, by degrees of freedom.
 _T = {4: 2.776, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045}
 
@@ -38,8 +39,8 @@ _T = {4: 2.776, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045}
 class RandomLegal(DqnGpu):
     """Any legal action, as likely as any other."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__()
+    def __init__(self, seed: int, oversubscription: float) -> None:
+        super().__init__(self.Parameters.model_validate({"oversubscription": oversubscription}))
         self.rng = np.random.default_rng(seed)
 
     def pick(self, seen: Sight) -> int:
@@ -49,6 +50,7 @@ class RandomLegal(DqnGpu):
 @dataclass(frozen=True)
 class Row:
     makespan_s: float
+    completion_s: float  # mean over jobs, all submitted at once
     gpu: float
     memory: float
     slowed: tuple[int, ...]  # jobs slowed by less than 2, 10, 20 %, and by 20 % or more, each once
@@ -58,21 +60,35 @@ class Row:
 Make = Callable[[int], Any]
 
 
-def _dqn(unslowed_worth: float) -> Make:
-    return lambda _: load_policy("dqn_gpu", {"unslowed_worth": unslowed_worth})
+#: (`unslowed_worth`, `oversubscription`) that are shown beside what each policy is delivered with. 0, 1: as DeepRM.
+SETTINGS: dict[str, tuple[tuple[float, float], ...]] = {
+    "deeprm_mean": ((0.0, 1.0), (0.2, 1.0), (0.4, 1.0), (0.0, 1.25), (0.2, 1.25)),
+    "deeprm_max": ((0.0, 1.0), (0.2, 1.0), (0.4, 1.0), (0.0, 1.25), (0.2, 1.25)),
+    "dqn_gpu": ((0.0, 1.0), (0.2, 1.0), (0.4, 1.0), (0.0, 1.25), (0.2, 1.25), (0.3, 1.25), (0.4, 1.5), (0.6, 2.0)),
+}
+
+
+def _policy(name: str, **parameters: Any) -> Make:
+    return lambda _: load_policy(name, parameters)
+
+
+def _random(oversubscription: float) -> Make:
+    return lambda seed: RandomLegal(seed, oversubscription)
 
 
 CASES: dict[str, tuple[Make, bool]] = {
-    "sjf_exclusive": (lambda _: load_policy("sjf_exclusive"), False),
-    "first_fit": (lambda _: load_policy("first_fit"), True),
-    "tetris": (lambda _: load_policy("tetris"), True),
-    "tetris (joint)": (lambda _: load_policy("tetris", {"joint": True}), True),
-    "genetic": (lambda _: load_policy("genetic", {"generations": 5}), True),
-    "random": (RandomLegal, False),
-    "deeprm_mean": (lambda _: load_policy("deeprm_mean"), False),
-    "deeprm_max": (lambda _: load_policy("deeprm_max"), False),
-    "dqn_gpu": (lambda _: load_policy("dqn_gpu"), False),
-    **{f"dqn_gpu {worth:g}": (_dqn(worth), False) for worth in (0.0, 0.1, 0.15, 0.3, 0.35, 0.4)},
+    "sjf_exclusive": (_policy("sjf_exclusive"), False),
+    "first_fit": (_policy("first_fit"), True),
+    "tetris": (_policy("tetris"), True),
+    "tetris (joint)": (_policy("tetris", joint=True), True),
+    "genetic": (_policy("genetic", generations=5), True),
+    **{f"random {times:g}": (_random(times), False) for times in (1.0, 1.25)},
+    **{name: (_policy(name), False) for name in SETTINGS},
+    **{
+        f"{name} {worth:g} {times:g}": (_policy(name, unslowed_worth=worth, oversubscription=times), False)
+        for name, settings in SETTINGS.items()
+        for worth, times in settings
+    },
 }
 
 
@@ -91,7 +107,7 @@ def coplacement(seeds: int, names: Sequence[str] = tuple(CASES), processes: int 
     print("-- all workloads together")
     _settings(every)
     _decisions()
-    for name in ("dqn_gpu", "deeprm_max", "deeprm_mean"):
+    for name in SETTINGS:
         header = load_policy(name).model.header  # type: ignore[attr-defined]
         size = (ROOT / "scheduling" / "policies" / "models" / f"{name}.npz").stat().st_size
         mark = header["training_set_sha256"][:12]
@@ -108,28 +124,29 @@ def run(name: str, workload: str, seed: int) -> Row:
     counts = np.histogram(ratios, [-1.0, *SLOWED, np.inf])[0]
     end = outcome.end
     usage = outcome.usage
-    return Row(end, usage.gpu_s / end, usage.memory_s / end, tuple(int(n) for n in counts), usage.out_of_memory)
+    completion_s = float(np.mean([np.nan if one.finished_at is None else one.finished_at for one in outcome.runs]))
+    used = usage.gpu_s / end, usage.memory_s / end
+    return Row(end, completion_s, *used, tuple(int(n) for n in counts), usage.out_of_memory)
 
 
 def _table(workload: str, found: dict[str, list[Row]]) -> None:
     print(f"-- {workload}")
-    print(f"{'':16} makespan s          to dqn s           GPU  mem.  slowed <2%  <10  <20  more  unslowed to dqn  "
-          "oom  training  cost: price 1, 2; with run time 1, 2")  # fmt: skip
+    print(f"{'':20} makespan s          to dqn s          completed  GPU  mem.  slowed <2%  <10  <20  more  "
+          "unslowed to dqn  oom  training  cost: price 1, 2; with run time 1, 2")  # fmt: skip
     dqn, sjf = found.get("dqn_gpu"), found.get("sjf_exclusive")
     for name, rows in found.items():
         spans = np.array([row.makespan_s for row in rows])
         counts = np.mean([row.slowed for row in rows], axis=0)
-        line = f"{name:16} {_interval(spans):18}"
+        line = f"{name:20} {_interval(spans):18}"
         more = ""
         if dqn:
             line += f" {_interval(np.array([row.makespan_s for row in dqn]) - spans):18}"
             unslowed = [one.slowed[0] - other.slowed[0] for one, other in zip(dqn, rows, strict=True)]
             more = _interval(np.array(unslowed, dtype=float), 1)
-        gpu, memory = (np.mean([getattr(row, what) for row in rows]) for what in ("gpu", "memory"))
+        mean_s, gpu, memory = (float(np.mean([getattr(row, what) for row in rows])) for what in _SHOWN)
         oom = np.mean([row.out_of_memory for row in rows])
-        line += (
-            f" {gpu:4.0%} {memory:5.0%} {counts[0]:10.1f} {counts[1]:5.1f} {counts[2]:4.1f} {counts[3]:5.1f}  {more:15}"
-        )
+        line += f" {mean_s:9,.0f} {gpu:4.0%} {memory:5.0%} {counts[0]:10.1f}"
+        line += f" {counts[1]:5.1f} {counts[2]:4.1f} {counts[3]:5.1f}  {more:15}"
         line += f" {oom:5.1f} {_training(name, float(spans.mean())):8.1%}"
         if sjf and name != "sjf_exclusive":
             ratio = float(np.mean(spans / np.array([row.makespan_s for row in sjf])))
@@ -141,19 +158,20 @@ def _table(workload: str, found: dict[str, list[Row]]) -> None:
 
 def _settings(found: dict[str, list[Row]]) -> None:
     """Beside each that is to be beaten, every setting: makespan, jobs left unslowed; mean paired differences."""
-    for name in ("random", "deeprm_mean", "deeprm_max"):
-        for setting in (one for one in found if name in found and one.startswith("dqn_gpu")):
+    for name in (one for one in found if one.startswith(("random", "deeprm"))):
+        for setting in (one for one in found if one.startswith("dqn_gpu")):
             pairs = list(zip(found[setting], found[name], strict=True))
             spans = np.array([mine.makespan_s - other.makespan_s for mine, other in pairs])
             alone = np.array([mine.slowed[0] - other.slowed[0] for mine, other in pairs], dtype=float)
-            print(f"   {setting:12} to {name:12} {_interval(spans):14} s, unslowed {_interval(alone, 1)}", flush=True)
+            print(f"   {setting:16} to {name:20} {_interval(spans):14} s, unslowed {_interval(alone, 1)}", flush=True)
 
 
 def _training(name: str, makespan_s: float) -> float:
     """Part of the time until all jobs are done, if the training is for them alone."""
-    if name not in ("dqn_gpu", "deeprm_max", "deeprm_mean"):
+    learned = name.split()[0]
+    if learned not in SETTINGS:
         return 0.0
-    seconds = float(load_policy(name).model.header["cpu_s"])  # type: ignore[attr-defined]
+    seconds = float(load_policy(learned).model.header["cpu_s"])  # type: ignore[attr-defined]
     return seconds / (seconds + makespan_s)
 
 
@@ -165,7 +183,7 @@ def _interval(values: np.ndarray, digits: int = 0) -> str:
 def _decisions() -> None:
     """One look at a device that three jobs share, with full slots."""
     policy = DqnGpu()
-    model, wishes = policy.model, (policy.parameters.stretch, policy.parameters.unslowed_worth, 100.0)
+    model, wishes = policy.model, (policy.bounds, policy.parameters.unslowed_worth, 100.0)
     rng, seconds = np.random.default_rng(0), []
     for seed in range(100):
         usages = [usage_of(job.history, "series") for job in make_workload("memory_light", seed) if job.history]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
@@ -66,7 +68,8 @@ class _Part:
         spans = self._whole.spans(job)
         if not spans:
             return self._too_large(job, allowed) or self._too_many(job, allowed)
-        return self._too_large(job, list(spans)) or self._away(job, spans.least, list(spans))
+        types = list(spans)
+        return self._too_large(job, types) or self._too_few(job, types) or self._away(job, spans.least, types)
 
     def _too_large(self, job: Job, types: list[str]) -> Reason | None:
         """It asks for more of a node than any of these has."""
@@ -85,6 +88,20 @@ class _Part:
         text = "; ".join(f"it asks for {one}" for one in short) or "no node that it may use has all that it asks for"
         detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib, "gpu_memory_mib": job.gpu_memory_mib}
         return Reason("never", f"{text[0].upper()}{text[1:]}: it never starts.", detail)
+
+    def _too_few(self, job: Job, types: list[str]) -> Reason | None:
+        """Of the nodes that have what it asks for of each."""
+        nodes = [node for node in self._there.usable if node.type in types and could_hold(job, node)]
+        if could_hold_gang(job, nodes, multi_node=self._whole.multi_node):
+            return None
+        large = fleet(tuple(nodes))
+        most = max((large.total if self._whole.multi_node else large.largest).values())
+        where = "" if self._whole.multi_node else " on one node"
+        text = (
+            f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(types)}{where}, and nodes with what it asks for "
+            f"of each have {most}, drained and lost ones included: it never starts."
+        )
+        return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _too_many(self, job: Job, allowed: list[str]) -> Reason:
         reach = self._whole.total if self._whole.multi_node else self._whole.largest
@@ -113,16 +130,24 @@ class _Part:
 
 
 def could_hold(job: Job, node: Node) -> bool:
-    """Whether the node has what one node has to have for it, were it empty. What is not known suffices, and of a gang
-    that is larger than the node what packing policies ask of it for one GPU."""
-    whole = job.min_gpus <= len(node.gpu_ids)
-    cpu, memory = (asked if whole else -(-asked // job.min_gpus) for asked in (job.cpu_milli, job.memory_mib))
+    """Whether the node has what each node has to have for it, were it empty. What is not known suffices."""
     asked = (
-        (node.cpu_milli, cpu),
-        (node.memory_mib, memory),
+        (node.cpu_milli, job.cpu_milli),
+        (node.memory_mib, job.memory_mib),
         (node.gpu_memory_mib, job.gpu_memory_mib),
     )
     return all(there is None or wanted <= there for there, wanted in asked)
+
+
+def could_hold_gang(job: Job, nodes: Iterable[Node], *, multi_node: bool) -> bool:
+    """Whether those nodes that could hold it, were they empty, have GPUs of one type for its least gang."""
+    found: Counter[str] = Counter()
+    for node in nodes:
+        if could_hold(job, node):
+            found[node.type] = len(node.gpu_ids) + (found[node.type] if multi_node else 0)
+            if found[node.type] >= job.min_gpus:
+                return True
+    return False
 
 
 def _why(node: Node) -> str:

@@ -20,6 +20,9 @@ from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
 
+#: Why a job waits whose GPUs are free, but not together where it may be.
+NO_LAYOUT = "no_layout"
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -45,7 +48,7 @@ def reasons_of(
             beside = ", with the processors and memory that it asks for" if asks(job) else ""
             text = f"Enough GPUs are free, but not together on nodes that this job may use{beside}"
             text += "; it starts when they are."
-            special[job.id] = Reason("no_layout", text)
+            special[job.id] = Reason(NO_LAYOUT, text)
     if rejected:
         special |= {job.id: rejected for job in field.running}
     special |= displaced.reasons(layout.gpus)
@@ -64,7 +67,8 @@ def reasons_of(
                 known = reasons[key]
                 break
         known = words.tell(key, known) if words else known
-        return unable.reason(key, known) if known.token in vague else known
+        told = unable.reason(key, known) if known.token in vague or known.token == NO_LAYOUT else known
+        return told if known.token in vague or told.token == "never" else known  # noqa: S105
 
     return Told((job.id for job in displaced.original.jobs), tell)
 

@@ -84,7 +84,7 @@ export function part(job: MockJob, name: string, query: URLSearchParams, now: nu
         token: job.state === "queued" ? job.token : "GREW_BEST_GAIN",
         text: job.state === "queued" ? job.reason : "Two H200 became free on its node when #2412 finished. Giving them to this job added 3.6 steps/s, the most of any job that could use them. Variance of relative throughput stayed at 0.016, under the bound of 0.040.",
         at: iso(job.allocations.at(-1)?.from ?? now), round: 18163,
-        ahead: job.state === "queued" ? queue().filter((other) => other.submitted < job.submitted).map((other) => ({ number: other.number, name: other.name, project: other.project, gpus: other.min, state: "queued" })) : [],
+        ahead: job.state === "queued" ? queue().filter((other) => other.submitted < job.submitted).map((other) => ({ number: other.number, name: other.name, project: other.project, gpus: other.min, share_percent: 100, state: "queued" })) : [],
         weighed: job.state === "queued" ? [] : [{ number: job.number, name: job.name, gain_steps_per_s: 3.6, variance: 0.016 }, { number: 2420, name: "conformer-asr", gain_steps_per_s: 2.4, variance: 0.019 }, { number: 2417, name: "gnn-molecules", gain_steps_per_s: 1.1, variance: 0.038 }],
         would_change: job.state === "queued" ? "It starts when four H200 of one node are free, or sooner if L40S are allowed too." : "It will not grow further: 4 is the most it asked for. It gives up GPUs only if #2429 cannot start otherwise.", detail: {},
       };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduling._never import Unable, could_hold
+from scheduling._never import Unable, could_hold_gang
 from scheduling.domain import Job, Reason, Snapshot
 from scheduling.policies._view import view
 from scheduling.pools import Pool, divide, latest_end
@@ -32,9 +32,8 @@ class Reach:
         if job.waits_for:
             return "dependency"
         spans = self._field.spans(job)
-        large = any(
-            node.schedulable and not node.lost and node.type in spans and could_hold(job, node) for node in self._nodes
-        )
+        nodes = (node for node in self._nodes if node.schedulable and not node.lost and node.type in spans)
+        large = could_hold_gang(job, nodes, multi_node=self._field.multi_node)
         if large and (self._pools is None or self._has_room(job)):
             return ""
         token = self._unable.reason(job.id, _NEVER).token

@@ -1,4 +1,5 @@
-"""One device in time steps, for training: jobs run as their profiles say, and do not slow each other.
+"""One device in time steps, for training: jobs run as their profiles say, and where they ask for more than the device's
+time all of them go slower alike.
 
 Interference is left out on purpose: the learner does not see it (spec co-placement, "What must hold").
 """
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduling.learning.images import CROWDED, Choices, Placed, Sight, Usage, sight, uses
+from scheduling.learning.images import CROWDED, Bounds, Choices, Placed, Sight, Usage, sight, uses
 
 #: Between two looks at the queue where nothing ends.
 STEP_S = 30.0
@@ -27,7 +28,7 @@ class Rules:
     """What may be chosen, and what is wanted."""
 
     choices: Choices
-    stretch: float
+    bounds: Bounds
     unslowed_worth: float
 
 
@@ -73,7 +74,7 @@ class Episode:
             [Placed(self.jobs[n]) for n in shown],
             len(self.waiting) - len(shown),
             rules.choices,
-            rules.stretch,
+            rules.bounds,
             rules.unslowed_worth,
             self.mean_s,
             room,
@@ -92,14 +93,16 @@ class Episode:
             self._pass()
 
     def _pass(self) -> None:
-        """To the next end, or where somebody waits by a step at most."""
+        """To the next end, or where somebody waits by a step of their runs at most."""
         seconds = min(one.left_s for one in self.running.values())
         if self.waiting:
             seconds = min(seconds, STEP_S)
-        self.now += seconds
+        took_s = seconds
         if len(self.running) > 1:
-            for job, more in zip(self.running, _beside(self.running, seconds), strict=True):
+            took_s, beside = _beside(self.running, seconds)
+            for job, more in zip(self.running, beside, strict=True):
                 self.crowding[job] += more / self.jobs[job].duration_s
+        self.now += took_s
         for job, one in list(self.running.items()):
             one.done_s += seconds
             if one.left_s <= 1e-6:
@@ -120,12 +123,14 @@ def play(episode: Episode, choose: Choose, rules: Rules) -> Episode:
     return episode
 
 
-def _beside(running: dict[int, Placed], seconds: float) -> np.ndarray:
-    """By job, over the next seconds: what it uses of the device's time by what the others use."""
+def _beside(running: dict[int, Placed], seconds: float) -> tuple[float, np.ndarray]:
+    """(What the next seconds of their runs take; by job, over these, what it uses of the device's time by what the
+    others use)."""
     ends = [one.left_s for one in running.values() if one.left_s < seconds]
     moments = np.unique([*np.arange(0.0, seconds, _CLOSELY_S), *ends, seconds])
     use = uses(running.values(), moments)
-    return np.asarray((use * (use.sum(axis=0) - use)) @ np.diff(moments))
+    total, each_s = use.sum(axis=0), np.diff(moments)
+    return float(np.maximum(total, 1.0) @ each_s), np.asarray((use * (total - use)) @ each_s)
 
 
 def cost(episode: Episode, unslowed_worth: float) -> float:

@@ -26,22 +26,41 @@ SHOWN_BINS = 24
 UNITS = 100
 _DEPTH = len(RESOURCES)
 _GPU, _MEMORY = RESOURCES.index("gpu"), RESOURCES.index("gpu_memory")
+#: Cores are busy only while the device is: turns in its time are turns on them.
+_TURNS = [_GPU, RESOURCES.index("gpu_cores")]
 _TOLERANCE = 1e-6
 #: Time scales in each doubling.
 _SCALES = 4
 #: Jobs of a device and of the backlog beyond this look alike.
 _MANY = 8, 32
-SCALARS = 15
+SCALARS = 16
 #: Actions that a network scores beside holding: those that earn most at once.
 CONSIDERED = 32
 #: A job that is crowded so much (`crowding`) counts as wholly crowded.
 CROWDED = 0.04
 #: Of leaving a job alone, in mean run lengths: so much is trained for.
 MOST_WORTH = 0.6
+#: Of a device's time, in parts of it: so much may be asked for at most.
+MOST_OVERSUBSCRIPTION = 2.0
 #: Values that a network is given for each action.
 INPUTS = 3 * _DEPTH * SHOWN_BINS + SCALARS
 #: Among them: what is saved, who is crowded, and what that is worth.
 SAVED, CROWDS, PRICE = INPUTS - 4, INPUTS - 3, INPUTS - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What jobs may ask for together: `oversubscription` times a device's time, in which they take turns, and its cores
+    with it; never more than its memory, also where runs take `stretch` times as long, nor than its PCIe."""
+
+    stretch: float
+    oversubscription: float
+
+    def room(self) -> Floats:
+        """[row of an image, 1], in parts of the device."""
+        found: Floats = np.ones((_DEPTH + 1, 1))
+        found[_TURNS] = self.oversubscription
+        return found + _TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,20 +184,19 @@ class Sight:
 
 
 def legal_actions(
-    placed: Sequence[Placed], slots: Sequence[Placed], choices: Choices, stretch: float, allowed: Mask | None = None
+    placed: Sequence[Placed], slots: Sequence[Placed], choices: Choices, bounds: Bounds, allowed: Mask | None = None
 ) -> tuple[Mask, Floats, Floats, float]:
     """(by action whether it may be chosen, images of who is on the device, of the slots, seconds that they show).
 
-    Legal is what keeps every resource within the device at any time, and memory also where runs take up to `stretch`
-    times as long. An empty device is not kept empty.
+    Legal is what keeps every resource within `bounds` at any time. An empty device is not kept empty.
     """
     horizon = max([1.0, *(one.left_s for one in (*placed, *slots))])
     width = _width(horizon)
     here: Floats = np.zeros((len(placed), _DEPTH + 1, BINS))
     for number, one in enumerate(placed):
-        here[number] = image(one, width, stretch)
-    each = _images(slots, choices.slots, width, stretch)
-    groups, room = choices.groups(), 1.0 + _TOLERANCE - here.sum(axis=0)
+        here[number] = image(one, width, bounds.stretch)
+    each = _images(slots, choices.slots, width, bounds.stretch)
+    groups, room = choices.groups(), bounds.room() - here.sum(axis=0)
     sizes = (groups < choices.slots).sum(axis=1)
     fits = (each <= room).all(axis=(1, 2))  # alone beside who is there: without that no combination can
     fits[len(slots) : -1] = False
@@ -196,12 +214,12 @@ def legal_actions(
     return legal, here, each, horizon
 
 
-def first_short(placed: Sequence[Placed], slots: Sequence[Placed], stretch: float) -> list[tuple[str, float]]:
+def first_short(placed: Sequence[Placed], slots: Sequence[Placed], bounds: Bounds) -> list[tuple[str, float]]:
     """By slot: (of which resource it would first use too much beside who is on the device, in how many seconds), by the
     images that `legal_actions` goes by. Of those that fit it says nothing of use."""
     width = _width(max([1.0, *(one.left_s for one in (*placed, *slots))]))
-    here = sum((image(one, width, stretch) for one in placed), np.zeros((_DEPTH + 1, BINS)))
-    over = _images(slots, len(slots), width, stretch)[:-1] + here > 1.0 + _TOLERANCE
+    here = sum((image(one, width, bounds.stretch) for one in placed), np.zeros((_DEPTH + 1, BINS)))
+    over = _images(slots, len(slots), width, bounds.stretch)[:-1] + here > bounds.room()
     found = []
     for one in over:
         column = int(one.any(axis=0).argmax())
@@ -248,19 +266,21 @@ def sight(
     slots: Sequence[Placed],
     backlog: int,
     choices: Choices,
-    stretch: float,
+    bounds: Bounds,
     unslowed_worth: float,
     mean_s: float,
     allowed: Mask | None = None,
 ) -> Sight:
     """What the network is shown: the device, the combination, the other slots, how long all of them are, what the
-    combination saves and whom it crowds, and what it is worth to leave somebody alone, in run lengths of `mean_s`."""
-    mask, here, each, horizon = legal_actions(placed, slots, choices, stretch, allowed)
+    combination saves and whom it crowds, how much time may be asked for, and what it is worth to leave somebody alone,
+    in run lengths of `mean_s`."""
+    mask, here, each, horizon = legal_actions(placed, slots, choices, bounds, allowed)
     legal = np.flatnonzero(mask)
     if len(legal) == 1:
         return Sight(legal, legal, np.zeros((1, INPUTS), dtype=np.float32))
     members = choices.members()[legal]
-    saved, crowds = _saved_s(placed, slots, members) / mean_s, _crowds(placed, slots, members)
+    saved_s, crowds = _at_once(placed, slots, members, choices.groups()[legal])
+    saved = saved_s / mean_s
     best = _worth_a_look(legal, saved - unslowed_worth * crowds)
     members = members[best]
     sums = _sums(each[:, :_DEPTH], choices.groups()[legal[best]])
@@ -270,7 +290,8 @@ def sight(
     inputs[:, :wide] = _shown(here[:, :_DEPTH].sum(axis=0)).ravel()
     inputs[:, wide : 2 * wide] = _shown(sums).reshape(len(best), wide)
     inputs[:, 2 * wide : 3 * wide] = _shown(rest).reshape(len(best), wide) / choices.slots
-    inputs[:, 3 * wide : SAVED] = _scalars(placed, slots, backlog, members, horizon)
+    inputs[:, 3 * wide : SAVED - 1] = _scalars(placed, slots, backlog, members, horizon)
+    inputs[:, SAVED - 1] = bounds.oversubscription
     inputs[:, SAVED], inputs[:, CROWDS] = saved[best], crowds[best]
     inputs[:, PRICE] = inputs[:, CROWDS] * unslowed_worth
     inputs[:, INPUTS - 1] = unslowed_worth
@@ -289,25 +310,46 @@ def _shown(images: Floats) -> Floats:
     return np.asarray(images.reshape(*images.shape[:-1], SHOWN_BINS, -1).max(axis=-1))
 
 
-def _saved_s(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats) -> Floats:
-    """By action: how much later all would have ended had its jobs run after the others."""
+def _at_once(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats, groups: Any) -> tuple[Floats, Floats]:
+    """By action: (how much later all would have ended had its jobs run after the others, in seconds; how many more jobs
+    are crowded). What is asked for beyond the device's time is waited for. What is known of the past is who is still
+    there."""
+    everybody, moments = (*placed, *slots), _moments(placed, slots)
+    use, seconds = uses(everybody, moments), np.diff(moments)
+    ahead = moments[:-1] >= 0.0
+    saved_s = _saved_s(placed, slots, members, groups, use[:, ahead], seconds[ahead])
+    return saved_s, _crowds(everybody, len(placed), members, use, seconds)
+
+
+def _saved_s(
+    placed: Sequence[Placed], slots: Sequence[Placed], members: Floats, groups: Any, use: Floats, seconds: Floats
+) -> Floats:
     left = np.zeros(members.shape[1])
     left[: len(slots)] = [one.left_s for one in slots]
     now = max((one.left_s for one in placed), default=0.0)
     longer = np.maximum((members * left).max(axis=1) - now, 0.0)
-    return np.asarray(members @ left - longer)
+    each = np.zeros((members.shape[1] + 1, len(seconds)))
+    each[: len(slots)] = use[len(placed) :]
+    here = use[: len(placed)].sum(axis=0)
+    late = np.maximum(here + _sums(each, groups) - 1.0, 0.0) - np.maximum(here - 1.0, 0.0)
+    return np.asarray(members @ left - longer - late @ seconds)
 
 
-def _crowds(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats) -> Floats:
-    """By action: how many more jobs are crowded, until those end that are there then. What is known of the past is who
-    is still there."""
-    everybody = (*placed, *slots)
-    moments = _moments(placed, slots)
-    use, seconds = uses(everybody, moments), np.diff(moments)
+def turns_s(placed: Sequence[Placed]) -> float:
+    """What those that are on a device ask for of its time together, beyond what there is, until all have ended."""
+    if len(placed) < 2:
+        return 0.0
+    moments = _moments(placed, ())
+    moments = moments[moments >= 0.0]
+    return float(np.maximum(uses(placed, moments).sum(axis=0) - 1.0, 0.0) @ np.diff(moments))
+
+
+def _crowds(everybody: Sequence[Placed], placed: int, members: Floats, use: Floats, seconds: Floats) -> Floats:
+    """`placed` of everybody are there, the first."""
     length = np.array([one.usage.duration_s for one in everybody])
     there = np.ones((len(members) + 1, len(everybody)))
-    there[0, len(placed) :] = 0.0
-    there[1:, len(placed) :] = members[:, : len(slots)]
+    there[0, placed:] = 0.0
+    there[1:, placed:] = members[:, : len(everybody) - placed]
     of_two = (use * seconds) @ use.T
     beside = there @ of_two - of_two.diagonal()
     crowded = there * np.minimum(beside / length / CROWDED, 1.0)
@@ -351,7 +393,7 @@ def _scalars(
     short[: len(slots)] = min((one.left_s for one in slots), default=1.0) / np.array(
         [max(one.left_s, 1e-3) for one in slots] or [1.0] * len(slots)
     )
-    found = np.empty((len(members), SCALARS - 4))
+    found = np.empty((len(members), SCALARS - 5))
     found[:, 0] = size == 0
     found[:, 1] = size / most
     found[:, 2] = members @ lengths / np.maximum(size, 1)

@@ -16,7 +16,7 @@ from scheduling.errors import InvalidInput
 from scheduling.learning.images import INPUTS, PRICE, SAVED, Choices
 
 Floats = np.ndarray[Any, np.dtype[Any]]
-SCHEMA = "evenkeel-placement/3"
+SCHEMA = "evenkeel-placement/4"
 LARGEST_BYTES = 4 << 20
 _MOST_LAYERS = 8
 #: Of a model: jobs that it looks at, and of these so many at once.

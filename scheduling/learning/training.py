@@ -10,8 +10,9 @@ DeepRM (Mao et al., HotNets 2016, section 3.3), which the thesis follows, draws 
 sum grad log pi(s_t, a_t) (v_t - b_t). There an action's advantage is hidden in what all others of the episode did by
 chance; here it is all that differs. The thesis prints (q_t - v_t), the return's sign reversed, takes the arg max in
 training too, and defines no reward: the cost is the makespan, how many jobs crowd each other and, with little weight,
-the mean slowdown, as the profiles alone have them. What it is worth to leave a job alone is drawn anew for each job set
-and shown to the network, so that one network serves every wish. Same settings, same seed, same machine: the same model.
+the mean slowdown, as the profiles alone have them. What it is worth to leave a job alone and how far a device's time is
+oversubscribed are drawn anew for each job set and shown to the network, so that one network serves every wish. Same
+settings, same seed, same machine: the same model.
 """
 
 from __future__ import annotations
@@ -33,7 +34,18 @@ from torch import nn
 from scheduling.errors import InvalidInput
 from scheduling.histories import ResourceHistory, history_json
 from scheduling.learning.emulator import Choose, Episode, Rules, cost, play
-from scheduling.learning.images import INPUTS, MOST_WORTH, PRICE, SAVED, Choices, Profile, Sight, Usage, usage_of
+from scheduling.learning.images import (
+    INPUTS,
+    MOST_WORTH,
+    PRICE,
+    SAVED,
+    Bounds,
+    Choices,
+    Profile,
+    Sight,
+    Usage,
+    usage_of,
+)
 from scheduling.learning.network import LARGEST_BYTES, SCHEMA, Model, save
 from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
@@ -41,9 +53,9 @@ from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED = 1_000_000, 2_000_000
 _CHECK_EVERY = 5
 _VALIDATION_SETS = 10
-#: Between which the worth of an unslowed job is drawn, and with which a model is judged.
-_WORTHS = 0.0, MOST_WORTH
-_JUDGED_WITH = 0.1, 0.25, 0.4
+#: Between which the worth of an unslowed job and oversubscription are drawn, and with which a model is judged.
+_WORTHS, _OVERSUBSCRIPTIONS = (0.0, MOST_WORTH), (1.0, 1.5)
+_JUDGED_WITH = (0.1, 1.0), (0.25, 1.25), (0.4, 1.25), (0.4, 1.5)
 #: Scores by so much are logarithms of odds, in training.
 _DRAW = 12.0
 JobSet = tuple[ResourceHistory, ...]
@@ -63,7 +75,7 @@ class Settings:
     profile: Profile
     slots: int = 24
     together: int = 2
-    stretch: float = 1.4
+    stretch: float = 1.75
     sets: int = 50
     jobs: int = JOBS
     iterations: int = 40
@@ -161,7 +173,7 @@ class Trainer:
         costs = list[float]()
         for number in range(self.settings.batch):
             jobs = self.sets[(self.done * self.settings.batch + number) % len(self.sets)]
-            rules = self._rules(float(rng.uniform(*_WORTHS)))
+            rules = self._rules(float(rng.uniform(*_WORTHS)), float(rng.uniform(*_OVERSUBSCRIPTIONS)))
 
             def draw(episode: Episode, sight: Sight, rules: Rules = rules) -> int:
                 scores = model.scores(sight.inputs)
@@ -179,8 +191,9 @@ class Trainer:
             self.fit([self.tried[n] for n in some])
         return float(np.mean(costs))
 
-    def _rules(self, worth: float) -> Rules:
-        return Rules(Choices(self.settings.slots, self.settings.together), self.settings.stretch, worth)
+    def _rules(self, worth: float, oversubscription: float) -> Rules:
+        bounds = Bounds(self.settings.stretch, oversubscription)
+        return Rules(Choices(self.settings.slots, self.settings.together), bounds, worth)
 
     def fit(self, moments: Sequence[Moment]) -> None:
         """One step: scores nearer to what the actions earn."""
@@ -199,8 +212,8 @@ class Trainer:
         """The mean cost on the validation sets; the best parameters so far are kept."""
         best = _best_of(self.model())
         costs = [
-            cost(play(Episode.of(jobs), best, self._rules(worth)), worth)
-            for worth in _JUDGED_WITH
+            cost(play(Episode.of(jobs), best, self._rules(worth, oversubscription)), worth)
+            for worth, oversubscription in _JUDGED_WITH
             for jobs in self.validation
         ]
         found = float(np.mean(costs))

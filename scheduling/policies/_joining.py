@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduling.domain import WHOLE, Job, Node, Reason
-from scheduling.learning.images import Choices, Placed, Sight, constant, first_short, sight, stretched, usage_of
+from scheduling.learning.images import (
+    Choices,
+    Placed,
+    Sight,
+    constant,
+    first_short,
+    sight,
+    stretched,
+    turns_s,
+    usage_of,
+)
 from scheduling.policies._backfill import span
 from scheduling.policies._patience import Waiting
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
@@ -42,6 +52,7 @@ class Joining:
         self._mean_s: float | None = None  # of those that wait
         self._here: dict[int, list[Placed]] = {}  # of the GPUs that were looked at
         self._beside: dict[int, list[Job]] = {}
+        self._turns: dict[int, float] = {}  # by GPU, of those that hold it
         self._short: dict[int, list[tuple[str, float]]] = {}  # by GPU, of who was looked at last
         #: By job why it does not go to which GPU, who was looked at with it, and which of them it is.
         self._notes: dict[str, tuple[int, int, Sequence[Placed], int]] = {}
@@ -110,7 +121,7 @@ class Joining:
             self._mean_s = float(np.mean(lengths))
         wishes = self.policy.parameters
         return sight(
-            here, runs, count - len(runs), self.choices, wishes.stretch, wishes.unslowed_worth, self._mean_s, room
+            here, runs, count - len(runs), self.choices, self.policy.bounds, wishes.unslowed_worth, self._mean_s, room
         )
 
     def placed(self, job: Job, device: int) -> Placed:
@@ -130,17 +141,20 @@ class Joining:
 
     def left_s(self, gpu: int) -> float:
         """For scheduling.policies._patience.Ends."""
-        return max((self._left_s(job, gpu) for job in self.holding.get(gpu, ())), default=0.0)
+        return max((self._left_s(job, gpu) for job in self.holding.get(gpu, ())), default=0.0) + self._turns_s(gpu)
 
     def users(self, node: Node) -> list[tuple[float, int, int]]:
         """For scheduling.policies._patience.Ends."""
         there = {job.id: (job, gpu) for gpu in node.gpu_ids for job in self.holding.get(gpu, ())}
-        found = []
-        for job, gpu in there.values():
-            here = len({*job.gpu_ids}.intersection(node.gpu_ids))
-            cpu, memory = (-(-whole * here // len(job.gpu_ids)) for whole in (job.cpu_milli, job.memory_mib))
-            found.append((self._left_s(job, gpu), cpu, memory))
-        return found
+        return [
+            (self._left_s(job, gpu) + self._turns_s(gpu), job.cpu_milli, job.memory_mib) for job, gpu in there.values()
+        ]
+
+    def _turns_s(self, gpu: int) -> float:
+        """For how long those on the GPU will have waited for their turns."""
+        if gpu not in self._turns:
+            self._turns[gpu] = turns_s([self.placed(job, gpu) for job in self.holding.get(gpu, ())])
+        return self._turns[gpu]
 
     def _left_s(self, job: Job, device: int) -> float:
         known = job.history is not None or job.done_steps + job.remaining_steps > 0
@@ -169,7 +183,7 @@ class Joining:
             text = f"It would fit beside {names} on {node}, but leaving them alone, or other company, is worth more."
             return held_back(text, again_s, node=node)
         if device not in self._short:
-            self._short[device] = first_short(self._here[device], runs, self.policy.parameters.stretch)
+            self._short[device] = first_short(self._here[device], runs, self.policy.bounds)
         resource, in_s = self._short[device][number]
         when = "now" if in_s <= 0 else f"in {span(in_s)}"
         text = (

@@ -1,12 +1,12 @@
 """What learned co-placement policies share: parts of GPUs are placed as a trained network says, GPU by GPU.
 
 For each GPU that takes parts the first jobs of the queue that may go there fill the slots; of their combinations those
-that would pass the device's time, memory, cores or PCIe at any moment are left out, those that earn most at once are
-weighed, and the best is placed, until holding is best. `unslowed_worth` says how much it is to leave somebody alone. A
-job without a history is taken to use its share and its memory constantly. Memory is kept also where sharing makes runs
-take up to `stretch` times as long. What asks for whole GPUs goes to the first node that fits, before the parts where it
-is ahead of all of them. For the first of those that have waited for `patience_s`, be it for a part or for whole GPUs of
-one node, what will be empty soonest is kept: nobody else gets it.
+that would pass the device's memory or PCIe at any moment, or `oversubscription` times its time or cores, are left out,
+those that earn most at once are weighed, and the best is placed, until holding is best. `unslowed_worth` says how much
+it is to leave somebody alone. A job without a history is taken to use its share and its memory constantly. Memory is
+kept also where sharing makes runs take up to `stretch` times as long. What asks for whole GPUs goes to the first node
+that fits, before the parts where it is ahead of all of them. For the first of those that have waited for `patience_s`,
+be it for a part or for whole GPUs of one node, what will be empty soonest is kept: nobody else gets it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import Field, field_validator
 
 from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
 from scheduling.errors import InvalidInput
-from scheduling.learning.images import MOST_WORTH, Profile, Sight
+from scheduling.learning.images import MOST_OVERSUBSCRIPTION, MOST_WORTH, Bounds, Profile, Sight
 from scheduling.learning.network import Model, load
 from scheduling.policies._backfill import span
 from scheduling.policies._joining import HELD_BACK, Joining, held_back
@@ -44,10 +44,20 @@ class Parameters(BaseParameters):
         description="Path of a file that train-placement wrote; empty: the one that comes with the policy.",
     )
     stretch: float = Field(
-        default=1.4, ge=1.0, le=10.0, description="Memory suffices though runs that share take so many times as long."
+        default=1.75,
+        ge=1.0,
+        le=10.0,
+        description="Memory suffices though runs that share take so many times as long, or oversubscription times.",
+    )
+    oversubscription: float = Field(
+        default=1.25,
+        ge=1.0,
+        le=MOST_OVERSUBSCRIPTION,
+        description="Jobs on one GPU may ask together for so many times its time, in which they take turns; for its "
+        "memory never more than it has.",
     )
     unslowed_worth: float = Field(
-        default=0.2,
+        default=0.4,
         ge=0.0,
         le=MOST_WORTH,
         description="What it is worth to leave a job alone on its GPU, in mean run lengths: 0 packs tightly.",
@@ -86,6 +96,8 @@ class LearnedPolicy(PackingPolicy):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self.model: Model = load(Path(self.parameters.model) if self.parameters.model else MODELS / f"{self.name}.npz")
+        oversubscription = self.parameters.oversubscription
+        self.bounds = Bounds(max(self.parameters.stretch, oversubscription), oversubscription)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         found = super().allocate(snapshot)

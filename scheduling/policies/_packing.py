@@ -18,9 +18,10 @@ from scheduling.errors import SolverError
 from scheduling.policies._limits import Rooms
 from scheduling.policies._stock import TOO_LARGE, gpu_memory, host_memory, no_type, processors, size
 from scheduling.policies._view import View, view, words
-from scheduling.policies._yard import Demand, Ints, Yard
+from scheduling.policies._yard import Demand, Ints, Mask, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
+_TIMES = "\N{MULTIPLICATION SIGN}"
 #: The key of what these policies remember.
 MEMORY = "packing"
 
@@ -221,16 +222,15 @@ def no_room(yard: Yard, demand: Demand) -> Reason:
     rows, several = yard.allowed(demand), demand.count > 1
     mine = [kind for kind in yard.types if not demand.types or kind in demand.types]
     gpu = "GPU" if len(mine) == len(yard.types) else " or ".join(dict.fromkeys(map(plain_type, mine)))
-    if not (rows & yard.holds_when_empty(demand)).any():
+    large = rows & yard.holds_when_empty(demand)
+    if not large.any():
         text = f"No node with a {gpu} that it may use now has as many processors, or as much memory, as it asks for."
         return Reason(TOO_LARGE, text, {"types": list(dict.fromkeys(map(plain_type, mine)))})
+    if several and yard.size[large].max() < demand.count:
+        return _no_room_across(yard, demand, large, gpu)
     detail = {"gpus": demand.count, "gpu_milli": demand.milli, "gpu_memory_mib": demand.gpu_memory}
     free = yard.devices(replace(demand, gpu_memory=0)) & rows[:, None]
-    what = (
-        f"{demand.milli / 10:g} % of a {gpu}"
-        if demand.milli < WHOLE
-        else f"{demand.count} \N{MULTIPLICATION SIGN} {gpu}"
-    )
+    what = f"{demand.milli / 10:g} % of a {gpu}" if demand.milli < WHOLE else f"{demand.count} {_TIMES} {gpu}"
     if not (free.sum(axis=1) >= demand.count).any():
         text = (
             f"No node has {what} free."
@@ -258,3 +258,17 @@ def no_room(yard: Yard, demand: Demand) -> Reason:
         else (f"No node with {what} free has both the processors and the memory that it asks for.")
     )
     return Reason("resources", text, detail | {"cpu_milli": demand.cpu, "memory_mib": demand.memory})
+
+
+def _no_room_across(yard: Yard, demand: Demand, large: Mask, gpu: str) -> Reason:
+    """`large`: the nodes that are large enough for what it asks for of each, by row."""
+    what = f"{demand.count} {_TIMES} {gpu}"
+    if max(yard.size[large & (yard.kind == kind)].sum() for kind in range(len(yard.types))) < demand.count:
+        text = f"The nodes that have what it asks for of each have fewer than {what}."
+        return Reason(TOO_LARGE, text, {"gpus": demand.count})
+    beside = " with the processors and the memory that it asks for of each" if demand.cpu or demand.memory else ""
+    ready = large & (yard.cpu >= demand.cpu) & (yard.memory >= demand.memory)
+    free = yard.devices(demand).sum(axis=1)
+    most = max(int(free[ready & (yard.kind == kind)].sum()) for kind in range(len(yard.types)))
+    text = f"It needs {what} over several nodes, and nodes{beside} have {most} of one type free."
+    return Reason("resources", text, {"gpus": demand.count, "free": most})

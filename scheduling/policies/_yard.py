@@ -24,7 +24,7 @@ UNBOUNDED = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a job takes of one node: `count` devices, `milli` and `gpu_memory` of each."""
+    """What a job takes: `count` devices, `milli` and `gpu_memory` of each, and `cpu` and `memory` of each node."""
 
     count: int
     milli: int
@@ -76,13 +76,12 @@ class Yard:
     def _takes(
         self, gpus: Sequence[int], milli: int, gpu_memory: int, cpu: int, memory: int
     ) -> Iterator[tuple[int, int, int, int, int, int]]:
-        """(row, column, parts and memory of the device, processors, memory); of several nodes each gives the last two
-        in proportion to its devices, rounded up."""
+        """(row, column, parts and memory of the device, processors, memory), the last two once of each node."""
         places = [self.place[gpu] for gpu in gpus if gpu in self.place]
         rows = [row for row, _ in places]
         for number, (row, column) in enumerate(places):
-            here = rows.count(row) if rows.index(row) == number else 0
-            yield row, column, milli, gpu_memory, _part(cpu, here, len(gpus)), _part(memory, here, len(gpus))
+            first = rows.index(row) == number
+            yield row, column, milli, gpu_memory, cpu if first else 0, memory if first else 0
 
     def copy(self) -> Yard:
         """What is booked in it is not booked here."""
@@ -92,7 +91,7 @@ class Yard:
         return other
 
     def book(self, demand: Demand, gpus: Sequence[int]) -> None:
-        """Take it; what spans nodes takes from each in proportion to its devices there."""
+        """Take it."""
         every = self._takes(gpus, demand.milli, demand.gpu_memory, demand.cpu, demand.memory)
         for row, column, milli, gpu_memory, cpu, memory in every:
             self.booked.append(row)
@@ -133,12 +132,9 @@ class Yard:
         return np.flatnonzero(enough & self.allowed(demand))
 
     def holds_when_empty(self, demand: Demand) -> Mask:
-        """By node: whether it is large enough in all but its type; for one device of a gang that is larger than it."""
-        whole = self.size >= demand.count
-        asked = ((each, _part(each, 1, demand.count)) for each in (demand.cpu, demand.memory))
+        """By node: whether it is large enough in all but its type and how many devices it has."""
         cpu, memory = (self.capacity[:, n] for n in (0, 1))
-        need_cpu, need_memory = (np.where(whole, *each) for each in asked)
-        return np.asarray((cpu >= need_cpu) & (memory >= need_memory) & (self.of_each >= demand.gpu_memory))
+        return np.asarray((cpu >= demand.cpu) & (memory >= demand.memory) & (self.of_each >= demand.gpu_memory))
 
     def has_room(self, demand: Demand, gpus: Sequence[int]) -> bool:
         """On these devices; processors and memory apart."""
@@ -155,14 +151,12 @@ class Yard:
     def across(self, demand: Demand) -> tuple[int, ...] | None:
         """Ids of devices on several nodes of one type, as few as can be; None where a node is large enough, if it were
         empty, or where there is no room."""
-        allowed = self.allowed(demand)
+        allowed = self.allowed(demand) & self.holds_when_empty(demand)
         if self.size[allowed].max(initial=0) >= demand.count:
             return None
         devices = self.devices(demand)
-        room = np.where(allowed, devices.sum(axis=1), 0)
-        for free, needs in ((self.cpu, demand.cpu), (self.memory, demand.memory)):
-            if needs:
-                room = np.minimum(room, np.maximum(free, 0) // _part(needs, 1, demand.count))
+        enough = allowed & (self.cpu >= demand.cpu) & (self.memory >= demand.memory)
+        room = np.where(enough, devices.sum(axis=1), 0)
         for kind in range(len(self.types)):
             rows = np.flatnonzero((self.kind == kind) & (room > 0))
             if room[rows].sum() >= demand.count:
@@ -237,11 +231,6 @@ def _survey(known: Fleet) -> _Ground:
         of_each=of_each,
         place={gpu: (row, column) for row, node in enumerate(nodes) for column, gpu in enumerate(node.gpu_ids)},
     )
-
-
-def _part(whole: int, here: int, count: int) -> int:
-    """What `here` of `count` devices need of it, rounded up."""
-    return -(-whole * here // count)
 
 
 def _known(value: int | None) -> int:

@@ -90,8 +90,9 @@ def test_nodes_say_how_many_gpus_are_free_and_who_holds_the_others(run: Run, por
     assert rows[3][2].startswith("draining until 2026-11-2")
     assert rows[3][2].endswith("(new fans)")
     part: schemas.AcceleratorPart = {"job": HELD, "kind": "running", "share_percent": 30}
-    portal["GET nodes"] = [NODE | {"accelerators": [gpu(0, HELD) | {"parts": [part] * parts} for parts in (3, 2)]}]
-    assert cells(run("nodes").output.splitlines()[1])[4] == "0 + 40%"
+    shared = NODE | {"accelerators": [gpu(0, HELD) | {"parts": [part] * parts} for parts in (3, 2)]}
+    portal["GET nodes"] = [shared, shared | {"schedulable": False}]
+    assert [cells(line)[4] for line in run("nodes").output.splitlines()[1:]] == ["0 + 40%", "0"]
     assert json.loads(run("nodes", "--output", "json").output)[0]["name"] == "n1"
 
 

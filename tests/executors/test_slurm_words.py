@@ -13,6 +13,9 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import parse_nodes
+from scheduling.executors.slurm.launching import arguments, parts_of
+from scheduling.executors.slurm.options import Options
+from tests.executors.test_sharing import make_request
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "slurm"
 NODE = (RECORDED / "node-22.05.txt").read_text()
@@ -91,6 +94,14 @@ def test_a_recorded_node_is_read() -> None:
     )
     assert parse_nodes(NODE, "another") == []
     assert len(parse_nodes(NODE, "main")) == 1
+
+
+def test_processors_and_memory_are_asked_for_on_each_node(tmp_path: Path) -> None:
+    [node] = parse_nodes(NODE)
+    other = dataclasses.replace(node, info=dataclasses.replace(node.info, name="gpu2"))
+    request = make_request(placement={"gpu1": [0, 1], "gpu2": [2]}, cpus=6, memory_mib=8_192)
+    words = arguments(request, parts_of(request, {"gpu1": node, "gpu2": other}), Options(), tmp_path)
+    assert [word for word in words if word.startswith(("--cpus", "--mem"))] == ["--cpus-per-task=6", "--mem=8192M"] * 2
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from scheduling.learning.images import (
     CROWDS,
     PRICE,
     SAVED,
+    Bounds,
     Choices,
     Placed,
     Usage,
@@ -45,6 +46,9 @@ from scheduling.simulator.outcome import Options
 from scheduling.simulator.readers import load_trace
 from scheduling.simulator.readers.own import entry_of, write
 from tests.scheduling.histories import every, history, trace_job
+
+#: So often the time there is may be asked for.
+ONCE, THRICE = Bounds(1.0, 1.0), Bounds(1.0, 3.0)
 
 # Histories ----------------------------------------------------------------------------------------------
 
@@ -216,22 +220,40 @@ def test_combinations_of_slots_are_actions() -> None:
 def test_actions_beyond_a_resource_are_masked() -> None:
     """a: a half at first, b: a half at last, c: 0.6 all the time."""
     a, b, c = (usage_of(history(levels), "series") for levels in ([0.5, 0.1], [0.1, 0.5], [0.6, 0.6]))
-    legal, *_ = legal_actions([], [Placed(a), Placed(b), Placed(c)], every(3), 1.0)
+    legal, *_ = legal_actions([], [Placed(a), Placed(b), Placed(c)], every(3), ONCE)
     assert legal.tolist() == [False, True, True, True, True, False, False, False]
-    legal, *_ = legal_actions([Placed(c)], [Placed(a, 10.0), Placed(b)], every(3), 1.0)
+    legal, *_ = legal_actions([Placed(c)], [Placed(a, 10.0), Placed(b)], every(3), ONCE)
     assert legal.tolist() == [True, True, False, False, False, False, False, False]
 
 
 def test_what_is_more_than_its_device_runs_alone() -> None:
     """By its own history 0.7 of each of two would be too much; nothing holds up a job on an empty device."""
     over = Usage(np.full((4, 2), 1.2), 10.0)
-    legal, *_ = legal_actions([], [Placed(over)], every(2), 1.0)
+    legal, *_ = legal_actions([], [Placed(over)], every(2), ONCE)
     assert legal.tolist() == [False, True, False, False]
+
+
+def test_time_may_be_asked_for_more_than_once_and_memory_may_not() -> None:
+    half, more = (usage_of(history([0.5], [0.5]), "series"), usage_of(history([0.5], [0.51]), "series"))
+    allowed = {
+        times: [legal_actions([], [Placed(half)] * 3, every(3), Bounds(1.0, times))[0][n] for n in (3, 7)]
+        for times in (1.0, 1.49, 1.5)
+    }
+    assert allowed == {1.0: [True, False], 1.49: [True, False], 1.5: [True, False]}  # three are too much memory
+    light = usage_of(history([0.5], [0.1]), "series")
+    for times, three in ((1.0, False), (1.49, False), (1.5, True)):
+        assert legal_actions([], [Placed(light)] * 3, every(3), Bounds(1.0, times))[0][7] == three
+    assert not legal_actions([Placed(half)], [Placed(more)], every(1), Bounds(1.0, 1.5))[0][1]
+    for resource in (2, 3):  # cores go with the device's time, PCIe does not
+        levels = np.full((4, 1), 0.1)
+        levels[resource] = 0.7
+        both = [Placed(Usage(levels, 10.0))] * 2
+        assert legal_actions([], both, every(2), Bounds(1.0, 1.5))[0][3] == (resource == 2)
 
 
 def sighted(placed: list[Placed], slots: list[Placed]) -> np.ndarray:
     """[combination of the slots: saved in run lengths of 100 s, crowded]"""
-    seen = sight(placed, slots, 0, every(len(slots)), 1.0, 0.2, 100.0)
+    seen = sight(placed, slots, 0, every(len(slots)), THRICE, 0.2, 100.0)
     assert seen.inputs[:, PRICE] == pytest.approx(0.2 * seen.inputs[:, CROWDS])
     return np.asarray(seen.inputs[:, [SAVED, CROWDS]])
 
@@ -250,6 +272,17 @@ def test_what_sharing_saves_and_whom_it_crowds(samples: int) -> None:
     assert sighted([Placed(long)], [Placed(light)])[1] == pytest.approx([1.0, 0.25 + 0.25 / 4])
 
 
+@pytest.mark.parametrize("samples", [1, 20])
+def test_what_is_asked_for_beyond_the_time_there_is_saves_nothing(samples: int) -> None:
+    """Three quarters of the time for 100 s: two take 150 s together, three as long as one after the other."""
+    one = constant(0.75, 100.0, samples)
+    _, two, other, all_three = sighted([Placed(one)], [Placed(one), Placed(one)])[:, 0]
+    assert (two, other, all_three) == pytest.approx((0.5, 0.5, 0.75))
+    assert sighted([Placed(one, 40.0)], [Placed(one)])[1, 0] == pytest.approx(0.3)  # beside each other for 60 s
+    _, *alone = sighted([Placed(one), Placed(one)], [Placed(constant(0.0, 100.0))])[:, 0]
+    assert alone == pytest.approx([1.0])  # whoever asks for nothing is late for nobody
+
+
 @pytest.mark.parametrize("age_s", [60.0, 86_400.0, 10 * 86_400.0])
 @pytest.mark.parametrize("samples", [1, 20])
 def test_short_jobs_are_crowded_by_whoever_runs_for_long(age_s: float, samples: int) -> None:
@@ -264,15 +297,15 @@ def test_what_is_weighed_is_what_is_best_at_once_and_holding(seed: int, running:
     placed = [Placed(constant(0.05 * rng.random(), 100.0 * rng.random() + 1), 0.5) for _ in range(running)]
     slots = [Placed(constant(0.05 * rng.random(), 100.0 * rng.random() + 1)) for _ in range(12)]
     choices = Choices(12, together)
-    found = sight(placed, slots, 0, choices, 1.0, 0.3, 50.0)
-    assert found.legal.tolist() == np.flatnonzero(legal_actions(placed, slots, choices, 1.0)[0]).tolist()
+    found = sight(placed, slots, 0, choices, ONCE, 0.3, 50.0)
+    assert found.legal.tolist() == np.flatnonzero(legal_actions(placed, slots, choices, ONCE)[0]).tolist()
     earned = dict(zip(found.actions.tolist(), found.inputs[:, SAVED] - found.inputs[:, PRICE], strict=True))
     assert (0 in earned) == bool(running)
     assert len(earned) == min(len(found.legal), CONSIDERED + bool(running))
     others = set(found.legal.tolist()) - earned.keys() if running else ()
     for action in others:  # what it earns when it is shown alone
         chosen = [slots[n] for n in np.flatnonzero(choices.members()[action])]
-        alone = sight(placed, chosen, 0, every(len(chosen)), 1.0, 0.3, 50.0)
+        alone = sight(placed, chosen, 0, every(len(chosen)), ONCE, 0.3, 50.0)
         at_once = (alone.inputs[:, SAVED] - alone.inputs[:, PRICE])[-1]
         assert at_once <= sorted(earned.values())[-CONSIDERED] + 1e-9
 

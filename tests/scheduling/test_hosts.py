@@ -204,13 +204,54 @@ def _with(job: Job, gpus: tuple[int, ...]) -> Job:
 
 
 @pytest.mark.parametrize("name", ["first_fit", "dqn_gpu"])
-def test_a_gang_over_nodes_that_packing_divides_its_processors_among_is_not_said_never_to_start(name: str) -> None:
+def test_a_gang_over_nodes_asks_for_its_processors_on_each_of_them_under_packing_too(name: str) -> None:
     nodes = tuple(replace(node, cpu_milli=32_000, memory_mib=None) for node in hosts(4, 4))
-    gang = make_job(gpus=8, cpu_milli=48_000, curve=make_curve(*range(1, 9)))
+    large = make_job(gpus=8, cpu_milli=32_001, curve=make_curve(*range(1, 9)))
+    assert plan_round(make_snapshot(large, nodes=nodes), load_policy(name)).reasons[large.id].token == "never"
+    gang = make_job(gpus=8, cpu_milli=32_000, curve=make_curve(*range(1, 9)))
     idle, busy = make_snapshot(gang, nodes=nodes), make_snapshot(gang, make_job(gpus=1, holds=[0]), nodes=nodes)
     assert started(plan_round(idle, load_policy(name))) == {gang.id}
     assert plan_round(busy, load_policy(name)).reasons[gang.id].token == "resources"
     assert Reach(busy).why_not(gang) == ""
+
+
+@pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
+def test_too_few_nodes_with_the_processors_of_a_gang_are_said_to_be_never_enough(name: str) -> None:
+    """One of the two, of eight GPUs each, has as many as it asks for of each."""
+    small, large = hosts(8, 8)
+    nodes = (small, replace(large, cpu_milli=64_000))
+    gang, fits = (make_job(gpus=n, cpu_milli=32_000, curve=make_curve(*range(1, 17))) for n in (16, 8))
+    told = plan_round(make_snapshot(gang, nodes=nodes), load_policy(name)).reasons[gang.id]
+    assert told.token == "never"
+    assert "It needs at least 16 × titan_xp, and nodes with what it asks for of each have 8" in told.text
+    assert Reach(make_snapshot(gang, nodes=nodes)).why_not(gang) == "never"
+    assert started(plan_round(make_snapshot(fits, nodes=nodes), load_policy(name))) == {fits.id}
+
+
+@pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
+def test_a_node_that_is_too_small_for_a_gang_keeps_it_from_no_others(name: str) -> None:
+    """The largest has GPUs for all of it, but few processors."""
+    large, *others = hosts(16, 8, 8)
+    nodes = (large, *(replace(node, cpu_milli=64_000) for node in others))
+    gang = make_job(gpus=16, cpu_milli=32_000, curve=make_curve(*range(1, 17)))
+    [move] = plan_round(make_snapshot(gang, nodes=nodes), load_policy(name)).moves
+    assert set(move.gpu_ids) == {gpu for node in others for gpu in node.gpu_ids}
+
+
+@pytest.mark.parametrize("name", ["first_fit", "dqn_gpu"])
+def test_a_gang_over_nodes_is_told_what_they_have_free_together(name: str) -> None:
+    nodes = hosts(8, 8)
+    gang, busy = make_job(gpus=12, cpu_milli=4_000, curve=make_curve(*range(1, 17))), make_job(gpus=1, holds=[8])
+    hungry = replace(busy, cpu_milli=6_000)
+    said = [
+        plan_round(make_snapshot(gang, one, *more, nodes=nodes), load_policy(name)).reasons.get(gang.id)
+        for one, more in ((hungry, ()), (busy, [make_job(gpus=4, holds=range(4))]))
+    ]
+    free = [8, 11]
+    for reason, count in zip(said, free, strict=True):
+        assert reason is not None
+        assert reason.token == "resources"
+        assert f"nodes with the processors and the memory that it asks for of each have {count} of one" in reason.text
 
 
 @pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Job, Limit, Move, Plan, Reason, Window
-from scheduling.learning.images import Placed, legal_actions, usage_of
+from scheduling.learning.images import Bounds, Placed, legal_actions, usage_of
 from scheduling.policies import load_policy
 from scheduling.policies._backfill import span
 from scheduling.rounds import plan_round
@@ -30,7 +30,7 @@ def test_the_series_tells_what_fits_together_where_peaks_do_not(name: str) -> No
     jobs = [seen(1, [0.9, 0.9, 0.05, 0.05, 0.05]), seen(2, [0.05, 0.05, 0.05, 0.9, 0.9])]
     snapshot = make_snapshot(*jobs, nodes=make_nodes(1))
     runs = {job.id: Placed(usage_of(job.history, load_policy(name).profile)) for job in jobs if job.history}  # type: ignore[attr-defined]
-    legal, *_ = legal_actions([], list(runs.values()), every(2), 1.0)
+    legal, *_ = legal_actions([], list(runs.values()), every(2), Bounds(1.0, 1.0))
     assert bool(legal[3]) == (name != "deeprm_max")
     assert {move.gpu_ids for move in plan_round(snapshot, load_policy(name)).moves} == {(0,)}
 
@@ -64,7 +64,7 @@ def test_an_empty_gpu_is_not_kept_empty(name: str) -> None:
 def stream(patience_s: float) -> list[float]:
     """When each of 60 small jobs ends of which one comes every 10 s, and one that needs the whole GPU, the second."""
     small = [trace_job(number, history([0.1] * 10), 10.0 * number) for number in range(3, 63)]
-    large = replace(trace_job(2, history([0.99] * 10)), arrival_s=20.0)
+    large = replace(trace_job(2, history([0.99] * 10, [0.95] * 10)), arrival_s=20.0)
     first = trace_job(1, history([0.1] * 10))
     policy = load_policy("dqn_gpu", {"patience_s": patience_s, "unslowed_worth": 0.0})
     outcome = Engine([first, large, *small], replace(one_gpu(), launch_s=0.0), policy).run()
@@ -182,6 +182,14 @@ def test_gpus_are_kept_for_a_gang_that_has_waited_for_long() -> None:
     single = make_snapshot(first, other, gang, whole(7, 1), nodes=nodes)  # by itself it would go to the first node
     [move] = plan_round(single, load_policy("dqn_gpu", {"patience_s": 5_000.0})).moves
     assert move.gpu_ids == (3,)
+
+
+def test_a_gpu_whose_jobs_take_turns_is_empty_later() -> None:
+    """Two of three fifths for ten minutes each take a fifth longer together."""
+    runs = [seen(n, [0.6] * 60, holds=(0,), done_steps=1.0, remaining_steps=599.0) for n in (1, 2)]
+    gang = whole(3, 1, submitted_at=-10_000.0)
+    reason = said(*runs, gang, patience_s=5_000.0)[gang.id]
+    assert "to be empty in about 12 min." in reason.text
 
 
 def test_what_is_kept_for_a_gang_is_given_to_no_whole_gpu_either() -> None:
@@ -356,10 +364,19 @@ def mixes(draw: st.DrawFn) -> list[TraceJob]:
     return jobs
 
 
+def test_memory_suffices_though_some_wait_for_turns_and_others_do_not() -> None:
+    """Beside two that take turns and so 1.8 times as long, one that needs no time comes to its peak of memory."""
+    phased = trace_job(1, history([0.0] * 22, [0.1] * 19 + [0.75] * 3))
+    busy = [trace_job(number, history([0.9] * 11, [0.2] * 11)) for number in (2, 3)]
+    wishes = {"oversubscription": 2.0, "unslowed_worth": 0.0, "stretch": 1.0}
+    outcome = Engine([phased, *busy], replace(one_gpu(), launch_s=0.0), load_policy("dqn_gpu", wishes)).run()
+    assert outcome.usage.out_of_memory == 0
+
+
 @settings(max_examples=25, deadline=None)
 @given(jobs=mixes())
 def test_dqn_never_runs_out_of_memory(jobs: list[TraceJob]) -> None:
-    outcome = Engine(jobs, one_gpu(), load_policy("dqn_gpu", {"stretch": 10.0})).run()
+    outcome = Engine(jobs, one_gpu(), load_policy("dqn_gpu", {"stretch": 10.0, "oversubscription": 2.0})).run()
     assert outcome.usage.out_of_memory == 0
     assert all(run.finished_at is not None for run in outcome.runs)
 

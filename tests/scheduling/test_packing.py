@@ -279,12 +279,16 @@ def test_best_fit_leaves_the_least_of_the_nodes_own_capacity() -> None:
     assert placed("best_fit", make_snapshot(*busy, job, nodes=[large, small])) == {job.id: (9,)}
 
 
-def test_a_gang_wider_than_every_node_takes_of_each_in_proportion() -> None:
+def test_a_gang_wider_than_every_node_takes_of_each_what_it_asks_for() -> None:
     nodes = [node("a", 8, 0, cpu_milli=64_000), node("b", 8, 8, cpu_milli=64_000)]
-    wide = make_job(gpus=16, cpu_milli=96_000)
-    assert placed("first_fit", make_snapshot(wide, nodes=nodes)) == {wide.id: tuple(range(16))}
-    hungry = make_job(gpus=16, cpu_milli=130_000)
+    wide = make_job(gpus=14, cpu_milli=40_000)
+    assert placed("first_fit", make_snapshot(wide, nodes=nodes)) == {wide.id: tuple(range(14))}
+    hungry = make_job(gpus=16, cpu_milli=65_000)
     assert placed("first_fit", make_snapshot(hungry, nodes=nodes)) == {}
+    runs = make_job(gpus=14, cpu_milli=40_000, holds=tuple(range(14)))
+    small, large = make_job(gpus=1, cpu_milli=24_000), make_job(gpus=1, cpu_milli=24_001)
+    assert placed("first_fit", make_snapshot(runs, small, nodes=nodes)) == {small.id: (14,)}
+    assert placed("first_fit", make_snapshot(runs, large, nodes=nodes)) == {}
 
 
 def test_a_gang_waits_for_a_node_that_is_large_enough() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from scheduling.errors import InvalidInput, InvalidParameters
 from scheduling.learning.emulator import SLOWDOWN, Choose, Episode, Rules, cost, play
-from scheduling.learning.images import CROWDS, INPUTS, PRICE, SAVED, Profile, Sight, Usage, usage_of
+from scheduling.learning.images import CROWDS, INPUTS, PRICE, SAVED, Bounds, Profile, Sight, Usage, usage_of
 from scheduling.learning.network import load, save
 from scheduling.policies import load_policy
 from scheduling.policies._learned import MODELS
@@ -39,16 +39,26 @@ def by_chance(seed: int) -> Choose:
 
 def test_one_at_a_time_in_the_emulator_is_the_sum_of_lengths() -> None:
     jobs = usages(1)
-    episode = play(Episode.of(jobs), lambda *_: 0, Rules(every(3), 2.0, 0.2))  # holds wherever it may
+    episode = play(Episode.of(jobs), lambda *_: 0, Rules(every(3), Bounds(2.0, 1.25), 0.2))  # holds wherever it may
     assert episode.makespan_s == pytest.approx(sum(job.duration_s for job in jobs))
     assert max(episode.crowding) == 0.0
+
+
+def test_who_asks_for_more_time_than_there_is_waits_in_turn() -> None:
+    """Two of which each would use 0.75 of the time for 100 s alone, and one that takes 0.1 for 20 s."""
+    two, light = (Usage(np.array([[gpu], [0.1], [gpu], [0.0]]), length) for gpu, length in ((0.75, 100.0), (0.1, 20.0)))
+    rules = Rules(every(3), Bounds(1.0, 2.0), 0.0)
+    episode = Episode.of([two, two, light])
+    episode.act(rules, 7)
+    assert episode.ends_s == pytest.approx([20 * 1.6 + 80 * 1.5, 20 * 1.6 + 80 * 1.5, 20 * 1.6])
+    assert episode.crowding == pytest.approx([(75 * 20 * 0.85 + 75 * 80 * 0.75) / 1e4] * 2 + [0.1 * 1.5])
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_every_job_of_an_episode_runs_to_its_end_in_no_more_than_the_serial_time(seed: int) -> None:
     jobs = usages(seed % 50)
-    episode = play(Episode.of(jobs), by_chance(seed), Rules(every(3), 2.0, 0.2))
+    episode = play(Episode.of(jobs), by_chance(seed), Rules(every(3), Bounds(2.0, 1.25), 0.2))
     assert all(end >= job.duration_s - 1e-6 for end, job in zip(episode.ends_s, jobs, strict=True))
     assert episode.makespan_s <= sum(job.duration_s for job in jobs) + 30.0 * len(jobs)
     slow = float(np.mean([end / job.duration_s for end, job in zip(episode.ends_s, jobs, strict=True)]))
@@ -60,7 +70,7 @@ def test_every_job_of_an_episode_runs_to_its_end_in_no_more_than_the_serial_time
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_an_episode_goes_on_from_a_copy_and_leaves_what_was_copied(seed: int) -> None:
-    jobs, rules, copies = usages(seed % 50), Rules(every(3), 2.0, 0.2), list[tuple[Episode, int]]()
+    jobs, rules, copies = usages(seed % 50), Rules(every(3), Bounds(2.0, 1.25), 0.2), list[tuple[Episode, int]]()
 
     def choose(episode: Episode, sight: Sight) -> int:
         copies.append((episode.copy(), place := len(copies) % len(sight.actions)))
@@ -142,7 +152,7 @@ def test_what_is_shipped_is_better_than_what_is_earned_at_once(name: str) -> Non
     from scheduling.learning.training import job_sets
 
     policy: Any = load_policy(name)
-    rules = Rules(policy.model.choices, policy.parameters.stretch, policy.parameters.unslowed_worth)
+    rules = Rules(policy.model.choices, policy.bounds, policy.parameters.unslowed_worth)
     sets = [[usage_of(one, policy.profile) for one in jobs] for jobs in job_sets(3_000_000, 30, 30)]
 
     def mean_cost(scores: Callable[[Sight], Any]) -> float:

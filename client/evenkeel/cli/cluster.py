@@ -167,7 +167,8 @@ def _type(node: schemas.Node | schemas.NodeDetail) -> str:
 
 def _node(node: schemas.Node) -> list[object]:
     free = sum(gpu["state"] == "free" for gpu in node["accelerators"])
-    parts = [100 - sum(part["share_percent"] for part in gpu["parts"]) for gpu in node["accelerators"] if gpu["parts"]]
+    usable = node["accelerators"] if node["schedulable"] and not node["lost"] else []
+    parts = [100 - sum(part["share_percent"] for part in gpu["parts"]) for gpu in usable if gpu["parts"]]
     holders = sorted({part["job"]["number"] for gpu in node["accelerators"] for part in gpu["parts"]})
     return [
         node["name"],

@@ -48,11 +48,9 @@ class Part:
         )
         return ",".join(named)
 
-    def cpus(self, request: LaunchRequest, nodes: int) -> int:
-        """As the job asks, divided among its nodes; otherwise what falls to its GPUs."""
-        if request.cpus:
-            return max(1, -(-request.cpus // nodes))
-        return max(1, self.node.info.cpus * self.workers // len(self.node.gpu_types))
+    def cpus(self, request: LaunchRequest) -> int:
+        """As the job asks, of each node; otherwise what falls to its GPUs."""
+        return request.cpus or max(1, self.node.info.cpus * self.workers // len(self.node.gpu_types))
 
     def memory_mib(self, request: LaunchRequest) -> int:
         return request.memory_mib or self.node.info.memory_mib * self.workers // len(self.node.gpu_types)
@@ -75,7 +73,7 @@ def parts_of(request: LaunchRequest, nodes: Mapping[str, SlurmNode]) -> list[lis
             raise ExecutorError(f"node {name!r} has no accelerator {missing[0]}", permanent=True)
         part = Part(node, tuple(indexes))
         if indexes:
-            shape = (part.gres, part.cpus(request, len(request.placement)), part.memory_mib(request))
+            shape = (part.gres, part.cpus(request), part.memory_mib(request))
             groups.setdefault(shape, []).append(part)
     if not groups:
         raise ExecutorError("the placement names no accelerator", permanent=True)
@@ -111,7 +109,7 @@ def _amended(
     environment["PATH"] = f"{Path(options.python).parent}:{STANDARD_PATH}"
     nodes = [{"name": part.node.info.name, "address": part.node.address, "workers": part.workers} for part in parts]
     if "OMP_NUM_THREADS" not in request.env and not options.emulated:
-        environment["OMP_NUM_THREADS"] = str(max(1, parts[0].cpus(request, len(parts)) // parts[0].workers))
+        environment["OMP_NUM_THREADS"] = str(max(1, parts[0].cpus(request) // parts[0].workers))
     if "GLOO_SOCKET_IFNAME" not in request.env and not all(_is_loopback(part.node.address) for part in parts):
         environment.pop("GLOO_SOCKET_IFNAME", None)
     return {
@@ -136,14 +134,13 @@ def _is_loopback(address: str) -> bool:
 
 def arguments(request: LaunchRequest, groups: Sequence[Sequence[Part]], options: Options, epoch_dir: Path) -> list[str]:
     """Of sbatch. Nothing of them is a secret: everybody on the cluster can read a job's command line."""
-    nodes = sum(len(group) for group in groups)
     words = [f"--job-name={job_name(request.run_id, request.epoch)}", "--no-requeue", "--export=NONE",
              f"--output={os.fspath(epoch_dir / 'logs' / 'slurm.log')}", "--open-mode=append", "--chdir=/",
              f"--signal=B:TERM@{options.end_signal_s}"]  # fmt: skip
     for number, group in enumerate(groups):
         words += [":", f"--job-name={job_name(request.run_id, request.epoch)}"] if number else []
         words += [*options.arguments(), f"--nodes={len(group)}", "--ntasks-per-node=1", f"--gres={group[0].gres}"]
-        words += [f"--cpus-per-task={group[0].cpus(request, nodes)}", f"--mem={group[0].memory_mib(request)}M"]
+        words += [f"--cpus-per-task={group[0].cpus(request)}", f"--mem={group[0].memory_mib(request)}M"]
         if options.placement == "nodes":
             words.append("--nodelist=" + ",".join(part.node.info.name for part in group))
     return [*words, os.fspath(SCRIPT), os.fspath(epoch_dir), options.python, options.placement]
