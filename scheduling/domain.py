@@ -245,6 +245,11 @@ class Snapshot:
     #: Still occupied by processes that are on their way out; nobody may be given these now.
     blocked_gpu_ids: frozenset[int] = frozenset()
 
+    @property
+    def multi_node(self) -> bool:
+        """Whether a gang may be on several nodes."""
+        return bool(self.settings.get("multi_node", True))
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

@@ -181,11 +181,11 @@ class LearnedPolicy(PackingPolicy):
         return int(seen.actions[np.argmax(self.model.scores(seen.inputs))])
 
     def _place(
-        self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any, *, wide: bool
+        self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
         if planned is None and is_part(demand):
             return None
-        return super()._place(yard, demand, planned, memory, wide=wide)
+        return super()._place(yard, demand, planned, memory)
 
     def why_not(self, yard: Yard, demand: Demand) -> Reason:
         if not is_part(demand) or not len(yard.fitting(demand)):

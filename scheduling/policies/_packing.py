@@ -89,7 +89,7 @@ class PackingPolicy(ABC):
             for demand in round_.wanted(job):
                 if demand in round_.failed:
                     continue
-                gpus = self._place(yard, demand, planned.gpus.get(job.id), memory, wide=field.multi_node)
+                gpus = self._place(yard, demand, planned.gpus.get(job.id), memory)
                 if gpus is not None:
                     round_.start(job, demand, gpus)
                     break
@@ -100,7 +100,7 @@ class PackingPolicy(ABC):
         round_.memory = self.end(memory)
 
     def _place(
-        self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any, *, wide: bool
+        self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
         """As planned, where there still is room; else on one node; what no node is large enough for, on several."""
         rows = yard.fitting(demand)
@@ -109,7 +109,7 @@ class PackingPolicy(ABC):
             return planned
         if len(rows):
             return self.choose(yard, demand, rows, memory)
-        return yard.across(demand) if wide and demand.count > 1 else None
+        return yard.across(demand) if demand.count > 1 else None
 
     def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
         """For jobs of the queue, in its order; `choose` has the others.
@@ -263,8 +263,11 @@ def no_room(yard: Yard, demand: Demand) -> Reason:
 def _no_room_across(yard: Yard, demand: Demand, large: Mask, gpu: str) -> Reason:
     """`large`: the nodes that are large enough for what it asks for of each, by row."""
     what = f"{demand.count} {_TIMES} {gpu}"
-    if max(yard.size[large & (yard.kind == kind)].sum() for kind in range(len(yard.types))) < demand.count:
-        text = f"The nodes that have what it asks for of each have fewer than {what}."
+    if (
+        not yard.multi_node
+        or max(yard.size[large & (yard.kind == kind)].sum() for kind in range(len(yard.types))) < demand.count
+    ):
+        text = f"No node that has what it asks for of each has {what}, nor have they together."
         return Reason(TOO_LARGE, text, {"gpus": demand.count})
     beside = " with the processors and the memory that it asks for of each" if demand.cpu or demand.memory else ""
     ready = large & (yard.cpu >= demand.cpu) & (yard.memory >= demand.memory)

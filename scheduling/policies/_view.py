@@ -155,7 +155,7 @@ def view(snapshot: Snapshot) -> View:
 def _view(snapshot: Snapshot) -> View:
     nodes = fleet(snapshot.nodes)
     total, largest, types = nodes.total, nodes.largest, nodes.types
-    multi_node = bool(snapshot.settings.get("multi_node", True))
+    multi_node = snapshot.multi_node
     shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
     base = View(
         types,

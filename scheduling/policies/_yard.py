@@ -54,6 +54,7 @@ class Yard:
         ground = _ground(fleet(snapshot.nodes))
         self.nodes, self.types, self.kind, self.size = ground.nodes, ground.types, ground.kind, ground.size
         self.capacity, self.place, self.of_each = ground.capacity, ground.place, ground.of_each
+        self.multi_node = snapshot.multi_node
         self.cpu, self.memory = ground.capacity[:, 0].copy(), ground.capacity[:, 1].copy()
         self.gpu, self.gpu_memory = ground.gpu.copy(), ground.gpu_memory.copy()
         self.booked: list[int] = []  # rows, in the order in which something was booked there
@@ -150,7 +151,9 @@ class Yard:
 
     def across(self, demand: Demand) -> tuple[int, ...] | None:
         """Ids of devices on several nodes of one type, as few as can be; None where a node is large enough, if it were
-        empty, or where there is no room."""
+        empty, where there is no room, or where no gang may be on several."""
+        if not self.multi_node:
+            return None
         allowed = self.allowed(demand) & self.holds_when_empty(demand)
         if self.size[allowed].max(initial=0) >= demand.count:
             return None

@@ -219,13 +219,19 @@ def test_a_gang_over_nodes_asks_for_its_processors_on_each_of_them_under_packing
 def test_too_few_nodes_with_the_processors_of_a_gang_are_said_to_be_never_enough(name: str) -> None:
     """One of the two, of eight GPUs each, has as many as it asks for of each."""
     small, large = hosts(8, 8)
-    nodes = (small, replace(large, cpu_milli=64_000))
+    nodes: tuple[Node, ...] = (small, replace(large, cpu_milli=64_000))
     gang, fits = (make_job(gpus=n, cpu_milli=32_000, curve=make_curve(*range(1, 17))) for n in (16, 8))
     told = plan_round(make_snapshot(gang, nodes=nodes), load_policy(name)).reasons[gang.id]
     assert told.token == "never"
     assert "It needs at least 16 × titan_xp, and nodes with what it asks for of each have 8" in told.text
     assert Reach(make_snapshot(gang, nodes=nodes)).why_not(gang) == "never"
     assert started(plan_round(make_snapshot(fits, nodes=nodes), load_policy(name))) == {fits.id}
+    first, *others = hosts(8, 4, 4)
+    nodes = (first, *(replace(node, cpu_milli=64_000) for node in others))
+    single = make_snapshot(fits, nodes=nodes, settings={"multi_node": False})
+    told = plan_round(single, load_policy(name)).reasons[fits.id]
+    assert "8 × titan_xp on one node, and nodes with what it asks for of each have 4" in told.text
+    assert Reach(single).why_not(fits) == "never"
 
 
 @pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
