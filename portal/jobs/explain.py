@@ -127,7 +127,9 @@ def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str |
     if obstacle == "priority" and cluster.policy_parameters.get("backfill") == "none":
         return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
     if obstacle == "resources" and "needs" not in detail:
-        return "It starts when a job ends and leaves enough on one node; asking for less lets it start sooner."
+        return (
+            "It starts when a job ends and leaves enough of what it is short of; asking for less lets it start sooner."
+        )
     try:
         return _one_gpu(_WAYS_OUT[obstacle].format(**detail))
     except KeyError:

@@ -53,8 +53,8 @@ class Parameters(BaseParameters):
         default=1.25,
         ge=1.0,
         le=MOST_OVERSUBSCRIPTION,
-        description="Jobs on one GPU may ask together for so many times its time, in which they take turns; for its "
-        "memory never more than it has.",
+        description="What jobs on one GPU are expected to use of its time, in which they take turns, may come to so "
+        "many times what there is; of its memory never to more. Parts that they ask for never come to more than a GPU.",
     )
     unslowed_worth: float = Field(
         default=0.4,
