@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -40,12 +41,14 @@ def waits_for_gpus(job: Job, now: datetime) -> bool:
 
 
 class Places:
-    """The nodes in service that each job may use: by partition, types, known throughput and windows in force."""
+    """The nodes in service that each job may use: by partition, types (of which there are enough GPUs for it), known
+    throughput and windows in force."""
 
     def __init__(self, cluster: Cluster, now: datetime) -> None:
         nodes = nodes_of(cluster)
         self._parts, self._name_of = partitions_of(cluster, nodes)
         self._types = {node.name: node.type for node in nodes if node.schedulable}
+        self._gpus = {node.name: len(node.gpu_ids) for node in nodes}
         self._in_parts = frozenset[str]().union(*(part.nodes for part in self._parts.values()))
         self._windows = [window for window in windows_of(cluster.pk, nodes, now) if window.start <= now.timestamp()]
         self._known: dict[tuple[Any, ...], frozenset[str]] = {}
@@ -55,21 +58,25 @@ class Places:
         part = self._name_of.get(job.partition_id, "")
         project, user = job.project.key, user_key(job.owner_id)
         others = (n for n, one in enumerate(self._windows) if project not in one.projects and user not in one.users)
-        key = part, frozenset(job.accelerator_types), frozenset(curves), tuple(others)
+        key = part, job.min_gpus, frozenset(job.accelerator_types), frozenset(curves), tuple(others)
         if key not in self._known:
             self._known[key] = self._find(*key)
         return self._known[key]
 
     def _find(
-        self, part: str, types: frozenset[str], curves: frozenset[str], closed: tuple[int, ...]
+        self, part: str, gpus: int, types: frozenset[str], curves: frozenset[str], closed: tuple[int, ...]
     ) -> frozenset[str]:
         barred = frozenset[str]().union(*(self._windows[n].nodes for n in closed))
         inside = self._parts[part].nodes if part in self._parts else self._types.keys() - self._in_parts
-        return frozenset(
-            name
+        found = {
+            name: kind
             for name, kind in self._types.items()
             if name in inside and name not in barred and (not types or kind in types) and (not curves or kind in curves)
-        )
+        }
+        there = Counter[str]()
+        for name, kind in found.items():
+            there[kind] += self._gpus[name]
+        return frozenset(name for name, kind in found.items() if there[kind] >= gpus)
 
 
 def first_by_node(

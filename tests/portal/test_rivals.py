@@ -75,6 +75,24 @@ def test_jobs_with_known_throughput_on_other_types_are_not_ahead(world: World) -
     assert before(world, job) == ([], 1)
 
 
+def test_gangs_are_not_ahead_where_no_type_that_it_could_have_has_as_many(world: World) -> None:
+    Accelerator.objects.filter(node__name="c").update(present=False)
+    world.cluster.nodes.filter(name="b").update(accelerator_type="k2")
+    Accelerator.objects.filter(node__name="b", index__gt=1).update(present=False)
+    both = {"k1": [1.0, 2.0, 3.0, 4.0], "k2": [1.0, 2.0, 3.0, 4.0]}
+    world.train(world.submit(gpus=FOUR))
+    world.train(world.submit(gpus={"min": 2, "max": 2}, throughput={"k2": [1.0, 2.0]}))
+    wide, small = world.submit(gpus=FOUR, throughput=both), world.submit(gpus={"min": 1}, throughput=both)
+    job = world.submit(gpus={"min": 2, "max": 2}, throughput={"k2": [1.0, 2.0]})
+    first = world.submit(gpus=FOUR)
+    never = world.submit(gpus=FOUR)
+    Job.objects.filter(pk=never.pk).update(min_gpus=9, max_gpus=9)
+    world.round()
+    assert before(world, job) == ([small.number], 1)
+    assert before(world, first)[0] == [wide.number, small.number]
+    assert before(world, never)[0] == []
+
+
 def test_a_node_names_the_first_that_waits_for_gpus_and_could_have_some_there(world: World) -> None:
     partition("left", "a")
     partition("right", "b")
