@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling._never import could_hold
 from scheduling.domain import WHOLE, Curve, Guarantee, Job, Limit, Node, Snapshot, Window
 from scheduling.errors import InvalidParameters
 from scheduling.policies import load_policy
@@ -68,17 +68,19 @@ def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: S
     gpus = placed(name, snapshot)
     jobs, place = {job.id: job for job in snapshot.jobs}, {g: n for n in snapshot.nodes for g in n.gpu_ids}
     shares, memory = Counter[int](), Counter[int]()
-    cpu, ram = defaultdict[str, Fraction](Fraction), defaultdict[str, Fraction](Fraction)
+    cpu, ram = Counter[str](), Counter[str]()
     for key, ids in gpus.items():
         job = jobs[key]
         assert len(ids) == len(set(ids)) == job.min_gpus
-        widest = max(len(one.gpu_ids) for one in snapshot.nodes)
-        assert len({place[gpu].name for gpu in ids}) == 1 or job.min_gpus > widest
+        widest = max(len(one.gpu_ids) for one in snapshot.nodes if could_hold(job, one))
+        there = {place[gpu].name for gpu in ids}
+        assert len(there) == 1 or job.min_gpus > widest
         for gpu in ids:
             shares[gpu] += job.gpu_milli
             memory[gpu] += job.gpu_memory_mib
-            cpu[place[gpu].name] += Fraction(job.cpu_milli, len(ids))
-            ram[place[gpu].name] += Fraction(job.memory_mib, len(ids))
+        for host in there:
+            cpu[host] += job.cpu_milli
+            ram[host] += job.memory_mib
     assert all(share <= WHOLE for share in shares.values())
     for one in snapshot.nodes:
         assert one.cpu_milli is None or cpu[one.name] <= one.cpu_milli
