@@ -236,7 +236,7 @@ def test_a_part_of_a_gpu_is_asked_for_drawn_and_explained(page: Page, live_porta
     page.get_by_label("Steps", exact=True).fill("50,000")
     page.get_by_text("Part of one GPU").click()
     page.get_by_role("textbox", name="Share of one GPU").fill("120")
-    expect(page.get_by_text("A whole number from 1 to 99.")).to_be_visible()
+    expect(page.get_by_text(re.compile("^A whole number of percent, from 1 to 99"))).to_be_visible()
     page.get_by_role("textbox", name="Share of one GPU").fill("50")
     page.get_by_label("GPU memory").fill("900GiB")
     expect(page.get_by_text(re.compile("no type of GPU that the job may use has"))).to_be_visible()
