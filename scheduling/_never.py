@@ -92,10 +92,10 @@ class _Part:
     def _too_few(self, job: Job, types: list[str]) -> Reason | None:
         """Of the nodes that have what it asks for of each."""
         nodes = [node for node in self._there.usable if node.type in types and could_hold(job, node)]
-        if could_hold_gang(job, nodes, multi_node=self._whole.multi_node):
-            return None
         large = fleet(tuple(nodes))
         most = max((large.total if self._whole.multi_node else large.largest).values())
+        if most >= job.min_gpus:
+            return None
         where = "" if self._whole.multi_node else " on one node"
         text = (
             f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(types)}{where}, and nodes with what it asks for "

@@ -159,8 +159,12 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
     rivals = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
     shown = [
         others_job(other, mine)
-        | {"array": array_place(other), "gpus": other.min_gpus, "share_percent": other.gpu_share_percent}
-        | {"state": people_state(other.run)}
+        | {
+            "array": array_place(other),
+            "gpus": other.min_gpus,
+            "share_percent": other.gpu_share_percent,
+            "state": people_state(other.run),
+        }
         for other in rivals[:MAX_AHEAD]
         if other.run
     ]
