@@ -156,8 +156,20 @@ def test_a_daemon_where_anybody_may_write_is_none(tmp_path: Path, daemon: dict[s
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     assert sharing.mps_directory({"CUDA_MPS_PIPE_DIRECTORY": str(link)}) is None
-    tmp_path.chmod(0o777)
+    assert "symbolic link" in sharing.examine({"CUDA_MPS_PIPE_DIRECTORY": str(link)}).seen
+    tmp_path.chmod(0o777)  # as the daemon itself makes it
     assert sharing.mps_directory(daemon) is None
+    found = sharing.examine(daemon)
+    assert not found.ok
+    assert "everybody may write there" in found.seen
+    assert f"install -d -m 0755 {tmp_path}" in found.fix
+
+
+def test_an_examination_says_how_parts_are_held_to(tmp_path: Path, daemon: dict[str, str]) -> None:
+    nowhere = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "nowhere")}
+    for environ, words in ((daemon, "by MPS"), (nowhere, "by time slicing: no MPS daemon listens")):
+        found = sharing.examine(environ)
+        assert (found.ok, found.seen.startswith(words)) == (True, True)
 
 
 def test_a_job_names_no_daemon_of_its_own(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from portal.jobs.models import Accelerator, Assignment, Hold, Job, JobEvent, Met
 from portal.jobs.schema import Problems, parse_job_file
 from portal.jobs.selectors import described_jobs
 from portal.jobs.services import administration, measurement
+from portal.jobs.services.observation import explain_exit
 from portal.jobs.services.submission import cancel_job
+from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import State
 from tests.portal.world import World, check_invariants
 
@@ -294,6 +296,14 @@ def test_the_stream_shows_the_parts_of_a_gpu(world: World) -> None:
     ]
     assert cluster["jobs"][str(second.number)]["share_percent"] == 30
     assert cluster["tiles"]["gpus_busy"] == 1
+
+
+def test_who_exceeds_its_part_of_the_memory_is_told_how_much_that_is() -> None:
+    message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB."
+    told = explain_exit(ExitInfo("out_of_memory", message=message), gpu_memory_mib=3_072)
+    assert told.startswith("It ran out of the 3,072 MiB that it may use of its GPU. More of it (gpus.memory) or")
+    for other in (explain_exit(ExitInfo("out_of_memory", message=message)), explain_exit(ExitInfo("out_of_memory"), 9)):
+        assert other.startswith("It ran out of memory. A smaller batch or more GPUs may help.")
 
 
 def test_a_cancelled_part_leaves_the_other_alone(world: World) -> None:

@@ -161,7 +161,7 @@ def _stopped(run: Run, at: datetime, name: str) -> None:
 def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     """End this run, and queue another attempt where the job's limit allows it."""
     job = run.job
-    why = explain_exit(info)
+    why = explain_exit(info, job.gpu_memory_mib)
     end_assignments(run, at)
     end_processes(run, at)
     move(
@@ -203,8 +203,8 @@ def note_failed_launch(command: Command, text: str) -> None:
     run.update(reason_token="LAUNCH_FAILED", reason_text=text[:500])
 
 
-def explain_exit(info: ExitInfo) -> str:
-    """One sentence for people."""
+def explain_exit(info: ExitInfo, gpu_memory_mib: int = 0) -> str:
+    """One sentence for people. `gpu_memory_mib`: what it may use of each GPU; 0: all of it."""
     said = f" It said: {info.message}" if info.message else ""
     match info.reason:
         case "user_error":
@@ -212,6 +212,9 @@ def explain_exit(info: ExitInfo) -> str:
         case "signal":
             return f"A process was ended by signal {info.signal}.{said}"
         case "out_of_memory":
+            if gpu_memory_mib and "CUDA" in info.message:
+                limit = f"the {gpu_memory_mib:,} MiB that it may use of its GPU"
+                return f"It ran out of {limit}. More of it (gpus.memory) or a smaller batch may help.{said}"
             return f"It ran out of memory. A smaller batch or more GPUs may help.{said}"
         case "time_limit":
             return f"It trained for as long as its max_duration allows. Resubmit it with resume_from to go on.{said}"

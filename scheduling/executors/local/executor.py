@@ -34,7 +34,7 @@ from scheduling.executors.base import (
     Renewals,
     Software,
 )
-from scheduling.executors.local import facts, launching, preparing
+from scheduling.executors.local import facts, launching, preparing, sharing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
 from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
@@ -200,13 +200,16 @@ class LocalExecutor(SiteSoftware):
     def examine(self, api_url: str) -> Iterable[Finding]:
         yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
         try:
-            counts = Counter(device.type for node in self.inventory() for device in node.accelerators)
+            devices = [device for node in self.inventory() for device in node.accelerators]
         except ExecutorError as error:
             yield Finding("accelerators", False, str(error), "check the NVIDIA driver")
             return
+        counts = Counter(device.type for device in devices)
         words = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
         fix = "install the NVIDIA driver, or declare virtual ones: EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6"
         yield Finding("accelerators", bool(counts), words or "there are none", fix)
+        if not all(device.emulated for device in devices):
+            yield sharing.examine()
         yield from offer_findings(offers(self._data_cache_dir, socket.gethostname()), self._software)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:

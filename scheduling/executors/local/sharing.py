@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scheduling.executors.base import AcceleratorInfo, LaunchRequest
+from scheduling.executors.base import AcceleratorInfo, Finding, LaunchRequest
 
 MPS_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108  # nosec B108 (where NVIDIA's daemon listens unless told otherwise)
 NO_MPS = "no-mps"  # in the epoch's directory nothing has this name, so that no daemon listens there
@@ -56,15 +56,41 @@ def in_words(request: LaunchRequest, devices: Sequence[AcceleratorInfo], given: 
 def mps_directory(environ: Mapping[str, str]) -> str | None:
     """Where NVIDIA's MPS control daemon listens. Asked with the job's rights: one that the job cannot reach is none
     for it. Connecting would prove that the daemon still runs, but each attempt leaves a complaint in its log; and
-    where it is gone, the driver goes on without it. Only root's or our own counts: in /tmp anybody, a job too, can
-    make one of that name."""
+    where it is gone, the driver goes on without it."""
+    directory, problem = _daemon(environ)
+    return directory if problem == "" else None
+
+
+def examine(environ: Mapping[str, str] = os.environ) -> Finding:
+    """By what means parts of real devices are held to here."""
+    subject = "parts of GPUs"
+    directory, problem = _daemon(environ)
+    if problem is None:
+        return Finding(subject, True, f"by time slicing: no MPS daemon listens in {directory}")
+    if not problem:
+        return Finding(subject, True, f"by MPS, whose daemon listens in {directory}")
+    fix = f"stop the daemon, remove {directory}, `install -d -m 0755 {directory}`, and start it again"
+    return Finding(subject, False, f"by time slicing: an MPS daemon listens in {directory}, but {problem}", fix)
+
+
+def _daemon(environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """Its directory, and why it is not trusted; empty: it is, None: there is none."""
     directory = environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
     with contextlib.suppress(OSError):
         place, control = Path(directory).lstat(), Path(directory, "control").lstat()
-        ours = {place.st_uid, control.st_uid} <= {0, os.geteuid()} and not place.st_mode & stat.S_IWOTH
-        listens = stat.S_ISSOCK(control.st_mode) or stat.S_ISFIFO(control.st_mode)
-        return directory if ours and listens else None
-    return None
+        if stat.S_ISSOCK(control.st_mode) or stat.S_ISFIFO(control.st_mode):
+            return directory, _distrusted(place, control)
+    return directory, None
+
+
+def _distrusted(place: os.stat_result, control: os.stat_result) -> str:
+    """Only root's or our own counts: in /tmp anybody, a job too, can make one of that name. Left to itself the daemon
+    makes its directory writable for everybody."""
+    if stat.S_ISLNK(place.st_mode):
+        return "that is a symbolic link"
+    if not {place.st_uid, control.st_uid} <= {0, os.geteuid()}:
+        return "it belongs to another account"
+    return "everybody may write there" if place.st_mode & stat.S_IWOTH else ""
 
 
 def _emulated(devices: Sequence[AcceleratorInfo]) -> bool:
