@@ -244,11 +244,20 @@ class TestLooking:
 
     def test_show_what_was_set_of_a_job(self, run: Run, portal: Portal) -> None:
         bounds = {"deadline_at": "2030-01-02T12:00:00Z", "nice": 7, "max_cost": "5", "max_duration_s": 5_400.0}
-        portal.jobs = {1: make_job(1, labels={"team": "x", "run": "2"}, **bounds), 2: make_job(2)}
+        spec = {"cpus": 4, "memory": 16_384}
+        portal.jobs = {1: make_job(1, labels={"team": "x", "run": "2"}, spec=spec, **bounds), 2: make_job(2)}
         said = run("show", "1").stdout
-        for part in ("2030-01-02", "  7\n", "5 USD", "1h 30m in training", "run=2, team=x"):
+        for part in (
+            "4 of each node",
+            "16,384 MiB of each node",
+            "2030-01-02",
+            "  7\n",
+            "5 USD",
+            "1h 30m in training",
+            "run=2, team=x",
+        ):
             assert part in said
-        for name in ("Deadline", "Nice", "Labels", "Max cost", "Max duration"):
+        for name in ("Processors", "Memory", "Deadline", "Nice", "Labels", "Max cost", "Max duration"):
             assert name in said
             assert name not in run("show", "2").stdout
 

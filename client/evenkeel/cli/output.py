@@ -166,7 +166,10 @@ def gpus_text(job: schemas.Job) -> str:
 def asked_rows(job: schemas.JobDetail) -> list[tuple[str, object]]:
     """What its user set of it beyond the program and its size; what was left open is empty."""
     longest_s, cost = job["max_duration_s"], job["max_cost"]
+    cpus, memory_mib = job["spec"].get("cpus"), job["spec"].get("memory")
     return [
+        ("Processors", f"{cpus} of each node" if cpus else ""),
+        ("Memory", f"{memory_mib:,} MiB of each node" if memory_mib else ""),
         ("Deadline", moment(job["deadline_at"])),
         ("Max duration", "" if longest_s is None else f"{span_text(longest_s)} in training"),
         ("Max cost", "" if cost is None else f"{cost} {job['cost']['currency']}"),

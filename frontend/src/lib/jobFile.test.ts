@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { dataOf, gpusOf, halfOf, parseData, parseDependencies, parsePairs, parseYaml, partAsked, readPath, showData, showDependencies, showPairs, toYaml, wholeOf, writePath } from "./jobFile";
+import { besideGpus, dataOf, gpusOf, halfOf, parseData, parseDependencies, parsePairs, parseYaml, partAsked, readPath, showData, showDependencies, showPairs, toYaml, wholeOf, writePath } from "./jobFile";
 
 describe("a job file", () => {
   it("goes through YAML and back unchanged", () => {
@@ -13,6 +13,10 @@ describe("a job file", () => {
     expect(writePath({ name: "a", checkpoint: { every_steps: 5 } }, "checkpoint.every_steps", undefined)).toEqual({ name: "a" });
     expect(readPath(writePath({}, "gpus.min", 2), "gpus.min")).toBe(2);
   });
+});
+
+it("says what a job asks for of its nodes beside GPUs", () => {
+  expect([{}, { cpus: null, memory: null }, { cpus: 1 }, { cpus: 4, memory: 16384 }].map(besideGpus)).toEqual(["", "", "1 processor", "4 processors and 16\u2009GiB"]);
 });
 
 describe("GPUs of a job file", () => {

@@ -1,4 +1,5 @@
 import { LineCounter, parseDocument, stringify } from "yaml";
+import { count, gibibytes } from "./format";
 
 /** A job file as the portal takes it; both the form and the YAML tab edit this one object. */
 export type JobFile = { [key: string]: unknown };
@@ -49,6 +50,15 @@ export function halfOf({ min: _min, max: _max, ...gpus }: JobFile): JobFile {
 
 export function wholeOf({ share: _share, memory: _memory, ...gpus }: JobFile): JobFile {
   return gpus;
+}
+
+/** Memory as it is typed: digits alone are MiB. */
+export const memoryOf = (text: string) => (/^\d+$/.test(text) ? Number(text) : text);
+
+/** What a job asks for of each node beside its GPUs: `4 processors and 16 GiB`; empty where it asks for nothing. */
+export function besideGpus({ cpus, memory }: JobFile): string {
+  const asked = [typeof cpus === "number" ? count(cpus, "processor") : "", typeof memory === "number" ? gibibytes(memory) : ""];
+  return asked.filter(Boolean).join(" and ");
 }
 
 export const ORDER = [

@@ -4,6 +4,7 @@ import type { JobDetail } from "../../api/types";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { dateTime, gibibytes, integer, moment, partOf, range, relative, THIN, typeName } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
+import { besideGpus } from "../../lib/jobFile";
 import { reasonSentence } from "../../lib/jobView";
 import { IdleNote } from "./IdleNote";
 import { JobActions } from "./JobActions";
@@ -46,6 +47,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       <span className="ell" style={{ maxWidth: "min(420px, 100%)" }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{partOf(job.gpus.share_percent, `${range(job.gpus.min, job.gpus.max)}${THIN}×${THIN}${types}`)}</b>{job.gpus.memory_mib != null && <> with <b>{gibibytes(job.gpus.memory_mib)}</b> of GPU memory</>}</span>
+      {besideGpus(job.spec) && <span>Of each node <b>{besideGpus(job.spec)}</b></span>}
       {(job.cluster.choice || clusters > 1) && <span title={job.cluster.choice ?? undefined}>Cluster <b>{job.cluster.name}</b></span>}
       {job.cluster.choice && <span>{job.cluster.choice}</span>}
       {job.partition && <span>Partition <b>{job.partition}</b></span>}

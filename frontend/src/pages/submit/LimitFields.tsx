@@ -4,14 +4,14 @@ import { useProjects } from "../../api/hooks";
 import { useCluster } from "../../lib/liveContext";
 import { timeZone } from "../../lib/format";
 import { levelsOf } from "../../lib/levels";
-import { parseData, parseDependencies, parsePairs, showArray, showData, showDependencies, showPairs } from "../../lib/jobFile";
+import { memoryOf, parseData, parseDependencies, parsePairs, showArray, showData, showDependencies, showPairs } from "../../lib/jobFile";
 import { CodeFields } from "./CodeFields";
 import { errorAt, Field, NumberField, TextField, type FieldError } from "./fields";
 import { SoftwareFields } from "./SoftwareFields";
 import type { Draft } from "./useDraft";
 
 /** What most jobs leave as it is. */
-const FOLDED = ["array", "code", "max_duration", "environment", "data", "env"];
+const FOLDED = ["array", "cpus", "memory", "code", "max_duration", "environment", "data", "env"];
 
 interface Props {
   draft: Draft;
@@ -46,11 +46,15 @@ export function LimitFields({ draft, errors }: Props) {
         </div>
       </div>
       <details className="block" style={{ display: "block" }} open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, software, data, variables, longest duration</summary>
+        <summary style={{ cursor: "pointer", color: "var(--ink-2)" }}>Array, code, software, data, variables, longest duration, processors and memory</summary>
         <div style={{ display: "grid", gap: 14, marginTop: 14 }}>
           <div className="g2">
             <ArrayField draft={draft} errors={errors} />
             <TextField draft={draft} errors={errors} label="Longest duration" path="max_duration" placeholder="6h30m" />
+          </div>
+          <div className="g2">
+            <NumberField draft={draft} errors={errors} label="Processors" path="cpus" placeholder="as many as there are" hint="Of each node; as many threads are shared among its workers there." />
+            <MemoryField draft={draft} errors={errors} />
           </div>
           <CodeFields draft={draft} errors={errors} />
           <SoftwareFields draft={draft} errors={errors} />
@@ -103,6 +107,14 @@ function ArrayField({ draft, errors }: Props) {
   return (
     <Field label="Array" path="array" errors={errors} hint="One job for each index; after % how many run at once. A job finds its own in EVENKEEL_ARRAY_INDEX.">
       {(props) => <input {...props} name="array" className="in" placeholder="one job; or 0-15%4" value={showArray(draft.get("array"))} onChange={(event) => draft.set("array", event.target.value)} />}
+    </Field>
+  );
+}
+
+function MemoryField({ draft, errors }: Props) {
+  return (
+    <Field label="Memory" path="memory" errors={errors} hint="Of each node, for all its processes there: whoever uses more is ended.">
+      {(props) => <input {...props} name="memory" className="in" placeholder="16GiB; no limit" value={String(draft.get("memory") ?? "")} onChange={(event) => draft.set("memory", memoryOf(event.target.value))} />}
     </Field>
   );
 }

@@ -1,6 +1,6 @@
 import { Slider } from "@mantine/core";
 import { useState } from "react";
-import { partAsked, writePath, type JobFile } from "../../lib/jobFile";
+import { memoryOf, partAsked, writePath, type JobFile } from "../../lib/jobFile";
 import { Field, type FieldError } from "./fields";
 import { SLIDER } from "./slider";
 import css from "./submit.module.css";
@@ -54,6 +54,3 @@ export function PartFields({ gpus, onChange, errors }: Props) {
     </>
   );
 }
-
-/** Digits alone are MiB. */
-const memoryOf = (text: string) => (/^\d+$/.test(text) ? Number(text) : text);
