@@ -99,7 +99,7 @@ class _Part:
         where = "" if self._whole.multi_node else " on one node"
         text = (
             f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(types)}{where}, and nodes with what it asks for "
-            f"of each have {most}, drained and lost ones included: it never starts."
+            f"of each have {most}{_of_one(types)}, drained and lost ones included: it never starts."
         )
         return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
@@ -108,8 +108,8 @@ class _Part:
         most = max(reach[name] for name in allowed)
         where = "" if self._whole.multi_node else " on one node"
         text = (
-            f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(allowed)}{where} and there are {most}, "
-            "drained and lost nodes included: it never starts."
+            f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(allowed)}{where} and there are {most}"
+            f"{_of_one(allowed)}, drained and lost nodes included: it never starts."
         )
         return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
@@ -123,10 +123,14 @@ class _Part:
         more = f" and {len(away) - 5} more" if len(away) > 5 else ""
         left = max(fleet(tuple(nodes)).total.get(name, 0) for name in types)
         text = (
-            f"It needs at least {needs} {_TIMES} {' or '.join(types)} and {left} are in service; "
+            f"It needs at least {needs} {_TIMES} {' or '.join(types)} and {left}{_of_one(types)} are in service; "
             f"out of service: {shown}{more}. It starts when enough of them are back."
         )
         return Reason("node_unavailable", text, {"needs": needs, "nodes": [node.name for node in away[:20]]})
+
+
+def _of_one(types: list[str]) -> str:
+    return " of one type" if len(types) > 1 else ""
 
 
 def could_hold(job: Job, node: Node) -> bool:

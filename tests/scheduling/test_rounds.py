@@ -191,7 +191,7 @@ def test_a_job_that_nothing_here_can_run_says_which_it_is(name: str) -> None:
     never = make_job(gpus=1, types=("h100",), type="h100")
     reasons = plan_round(make_snapshot(*cases.values(), never, nodes=nodes), load_policy(name)).reasons
     assert {token: reasons[job.id].token for token, job in cases.items()} == {token: token for token in cases}
-    assert "at least 5 × titan_xp or v100 and there are 4" in reasons[cases["never"].id].text
+    assert "at least 5 × titan_xp or v100 and there are 4 of one type, drained" in reasons[cases["never"].id].text
     assert "only on h100" in reasons[cases["no_profile"].id].text
     assert "0 are in service; out of service: v100-0 (drained)" in reasons[cases["node_unavailable"].id].text
     assert (reasons[never.id].token, reasons[never.id].detail["types"]) == ("never", ["h100"])
