@@ -1,13 +1,14 @@
 """Parts of GPUs on OpenB's pods and nodes: what each policy fills, how long jobs take, what a decision costs.
 
-    python -m benchmarks.bench_packing [--only day,load,window,small,coplacement,interference] [--policies NAMES]
+    python -m benchmarks.bench_packing [--only day,load,window,small,coplacement,ahead,interference] [--policies NAMES]
 
 Alibaba's OpenB (gpu-v2023) is read from EVENKEEL_SHARED (default ../shared); where it is absent that is printed. It
 stands in for the two months of PAI that the paper used. OpenB brings some 20 GPU-days of work a day for 6,212 GPUs, so
 that no policy would matter: `day` lays the arrivals of every second day over each other into one, on every 54th node.
 Even days are for tuning, odd ones are shown (`--days`). `load` asks all nodes for pods drawn at random until more is
 asked for than there is, as the FGD paper does. `window`: 200 pods at once. `small` compares with the integer program.
-`coplacement`, `interference`: benchmarks/coplacement.py, without data. `--machines pai` takes PAI's machines for nodes.
+`coplacement`, `ahead`, `interference`: benchmarks/coplacement.py, without data. `--machines pai` takes PAI's machines
+for nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.coplacement import coplacement, interference  # noqa: E402
+from benchmarks.coplacement import ahead, coplacement, interference  # noqa: E402
 from scheduling.domain import WHOLE, Gang, Job, Snapshot  # noqa: E402
 from scheduling.lifecycle import State  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
@@ -75,13 +76,13 @@ Given = tuple[str, dict[str, Any]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", default="day,load,window,small,coplacement,interference", help="parts, separated by commas"
+        "--only", default="day,load,window,small,coplacement,ahead,interference", help="parts, separated by commas"
     )
     parser.add_argument("--policies", default=" ".join(POLICIES), help="NAME[:key=value,...], separated by spaces")
     parser.add_argument("--days", choices=["even", "odd"], default="odd", help="even ones are for tuning")
     parser.add_argument("--seeds", type=int, default=5, help="of `load` and `small`")
     parser.add_argument("--samples", type=int, default=3, help="of the nodes, for `day`; figures are means over them")
-    parser.add_argument("--sets", type=int, default=10, help="job sets of each workload of `coplacement`")
+    parser.add_argument("--sets", type=int, default=10, help="job sets of each workload of `coplacement` and `ahead`")
     parser.add_argument("--machines", choices=sorted(MACHINES), default="openb")
     options = parser.parse_args()
     parts = options.only.split(",")
@@ -89,6 +90,8 @@ def main() -> None:
         interference()
     if "coplacement" in parts:
         coplacement(options.sets)
+    if "ahead" in parts:
+        ahead(options.sets)
     if {"day", "load", "window", "small"} & set(parts):
         _on_traces(options, parts)
 

@@ -161,8 +161,9 @@ export function usePreview(file: Record<string, unknown>) {
 }
 
 /** What the next round would do by another policy than the one of `since`; it changes with the queue. */
-export function usePolicyPreview(name: string, parameters: Record<string, unknown>, since: string | null) {
+export function usePolicyPreview(name: string, parameters: Record<string, unknown>, since: string | null, enabled: boolean) {
   return useQuery({
+    enabled,
     queryKey: ["policy-preview", name, parameters, since],
     queryFn: ({ signal }) => request<PolicyPreview>(url("policy/preview"), { method: "POST", body: { name, parameters }, signal }),
     placeholderData: keepPreviousData,

@@ -13,7 +13,9 @@ export function ParameterField({ field, value, error, onChange }: FieldProps) {
   const id = useId();
   const [text, setText] = useState<string | null>(null);
   const shown = text ?? show(value);
-  const note = error ? <div className="h bad">{error}</div> : field.hint ? <div className="h">{field.hint}</div> : null;
+  const said = error ?? field.hint;
+  const note = said ? <div className={error ? "h bad" : "h"} id={`${id}-hint`}>{said}</div> : null;
+  const tied = { id, "aria-invalid": error !== undefined, "aria-describedby": said ? `${id}-hint` : undefined };
   const type = (typed: string) => {
     setText(typed);
     onChange(parse(field, typed));
@@ -21,7 +23,7 @@ export function ParameterField({ field, value, error, onChange }: FieldProps) {
   if (field.kind === "boolean") {
     return (
       <div className="f">
-        <label style={{ display: "flex", gap: 8, alignItems: "center", fontWeight: 500, fontSize: 12 }} htmlFor={id}><input id={id} type="checkbox" checked={value === true} onChange={(event) => onChange(event.target.checked)} />{field.label}</label>
+        <label style={{ display: "flex", gap: 8, alignItems: "center", fontWeight: 500, fontSize: 12 }} htmlFor={id}><input {...tied} type="checkbox" checked={value === true} onChange={(event) => onChange(event.target.checked)} />{field.label}</label>
         {note}
       </div>
     );
@@ -30,12 +32,12 @@ export function ParameterField({ field, value, error, onChange }: FieldProps) {
     <div className="f">
       <label htmlFor={id}>{field.label}</label>
       {field.kind === "choice" ? (
-        <select id={id} className="in" value={show(value)} onChange={(event) => onChange(parse(field, event.target.value))}>
+        <select {...tied} className="in" value={show(value)} onChange={(event) => onChange(parse(field, event.target.value))}>
           {field.nullable && <option value="">none</option>}
           {field.choices.map((choice) => <option key={choice} value={choice}>{choice}</option>)}
         </select>
       ) : (
-        <input id={id} className="in" aria-invalid={error !== undefined} inputMode={field.kind === "number" || field.kind === "integer" ? "decimal" : "text"} value={shown} onChange={(event) => type(event.target.value)} onBlur={() => setText(null)} />
+        <input {...tied} className="in" inputMode={field.kind === "number" || field.kind === "integer" ? "decimal" : "text"} value={shown} onChange={(event) => type(event.target.value)} onBlur={() => setText(null)} />
       )}
       {note}
     </div>

@@ -1,6 +1,5 @@
-import { useDebouncedValue } from "@mantine/hooks";
+import type { UseQueryResult } from "@tanstack/react-query";
 import { ApiError } from "../../api/client";
-import { usePolicyPreview } from "../../api/hooks";
 import type { PolicyPreview } from "../../api/types";
 import { EffectFoot, EffectHead, EffectRow } from "../../components/EffectRow";
 import { Fault, Panel, Skeleton } from "../../components/Panel";
@@ -8,14 +7,10 @@ import { clock } from "../../lib/format";
 import { sentence } from "../../lib/policyEffect";
 import css from "./policy.module.css";
 
-const SETTLES_MS = 500;
 const MOST = 10;
 
 /** What the next round would do by this policy and not by the one in force, before anybody applies it. */
-export function PolicyEffect({ name, parameters, since }: { name: string; parameters: Record<string, unknown>; since: string | null }) {
-  const [settled] = useDebouncedValue(parameters, SETTLES_MS);
-  const query = usePolicyPreview(name, settled, since);
-  const old = settled !== parameters || query.isPlaceholderData;
+export function PolicyEffect({ query, old }: { query: UseQueryResult<PolicyPreview>; old: boolean }) {
   const wrong = query.error instanceof ApiError && query.error.errors.length > 0 ? query.error : null;
   return (
     <Panel title="Effect on the present queue" meta="the next round, against the policy in force" right={query.data && <span className="sub">as of {clock(new Date(query.data.as_of), true)}</span>}>

@@ -1,6 +1,7 @@
+import { useDebouncedValue } from "@mantine/hooks";
 import { useState } from "react";
 import { ApiError } from "../../api/client";
-import { useApplyPolicy } from "../../api/hooks";
+import { useApplyPolicy, usePolicyPreview } from "../../api/hooks";
 import type { PolicyInForce, PolicyInfo } from "../../api/types";
 import { Panel } from "../../components/Panel";
 import { ParameterField } from "../../components/ParameterField";
@@ -8,6 +9,7 @@ import { fieldsOf, show } from "../../lib/schemaForm";
 import { PolicyEffect } from "./PolicyEffect";
 import css from "./policy.module.css";
 
+const SETTLES_MS = 500;
 const PRESETS: Record<string, string> = { neuron: "KISTI Neuron", slurm: "Slurm's defaults" };
 
 interface Props {
@@ -22,9 +24,12 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
   const current = kind.name === inForce.name ? inForce.parameters : {};
   const [values, setValues] = useState<Record<string, unknown>>(() => Object.fromEntries(fields.map((field) => [field.name, current[field.name] ?? field.fallback])));
   const apply = useApplyPolicy();
-  const errors = apply.error instanceof ApiError ? apply.error.errors : [];
-  const at = (name: string) => errors.find((error) => error.field.split(".").includes(name))?.message;
   const changed = kind.name !== inForce.name || fields.some((field) => show(values[field.name]) !== show(current[field.name] ?? field.fallback));
+  const [settled] = useDebouncedValue(values, SETTLES_MS);
+  const preview = usePolicyPreview(kind.name, settled, inForce.changed_at, changed);
+  const old = settled !== values || preview.isPlaceholderData;
+  const errors = [old ? null : preview.error, apply.error].flatMap((error) => (error instanceof ApiError ? error.errors : []));
+  const at = (name: string) => errors.find((error) => error.field.split(".").includes(name))?.message;
   const submit = () => apply.mutate({ name: kind.name, parameters: values }, { onSuccess: onApplied });
   return (
     <>
@@ -50,7 +55,7 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
         </div>
       </form>
     </Panel>
-    {changed && <PolicyEffect name={kind.name} parameters={values} since={inForce.changed_at} />}
+    {changed && <PolicyEffect query={preview} old={old} />}
     </>
   );
 }
