@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduling.executors.base import AcceleratorInfo, LaunchRequest
+from scheduling.executors.base import AcceleratorInfo, LaunchRequest, NodeInfo
 from scheduling.executors.local import launching, sharing
 from scheduling.executors.local.executor import LocalExecutor
 from tests.executors.contract import ended, reason
@@ -150,6 +150,7 @@ def test_a_daemon_that_the_job_cannot_reach_is_none(tmp_path: Path, daemon: dict
 def test_a_daemon_of_another_account_is_none(tmp_path: Path, daemon: dict[str, str], name: str) -> None:
     os.chown(tmp_path / name, 2_100_099, 2_100_099)
     assert sharing.mps_directory(daemon) is None
+    assert "belongs to another account" in sharing.examine(daemon).seen
 
 
 def test_a_daemon_where_anybody_may_write_is_none(tmp_path: Path, daemon: dict[str, str]) -> None:
@@ -170,6 +171,31 @@ def test_an_examination_says_how_parts_are_held_to(tmp_path: Path, daemon: dict[
     for environ, words in ((daemon, "by MPS"), (nowhere, "by time slicing: no MPS daemon listens")):
         found = sharing.examine(environ)
         assert (found.ok, found.seen.startswith(words)) == (True, True)
+
+
+def test_an_examination_knows_whom_jobs_run_as(tmp_path: Path, daemon: dict[str, str]) -> None:
+    tmp_path.chmod(0o700)
+    assert sharing.examine(daemon).ok
+    assert "the accounts of projects cannot reach it" in sharing.examine(daemon, accounts=True).seen
+    tmp_path.chmod(0o755)
+    (tmp_path / "control").chmod(0o666)  # as the daemon makes it
+    assert sharing.examine(daemon, accounts=True).seen.startswith("by MPS")
+    if os.geteuid() == 0:
+        from scheduling.executors.local.accounts import Account
+
+        tmp_path.chmod(0o700)
+        with Account(2_100_099).files():
+            assert "cannot be reached from here" in sharing.examine(daemon).seen
+
+
+@pytest.mark.parametrize("devices", [REAL, VIRTUAL])
+def test_an_executor_with_real_devices_says_how_parts_are_held_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: tuple[AcceleratorInfo, ...]
+) -> None:
+    executor = LocalExecutor(tmp_path, isolation="none", warm_start=False)
+    monkeypatch.setattr(executor, "inventory", lambda: [NodeInfo("a", devices, cpus=1, memory_mib=1)])
+    subjects = [finding.subject for finding in executor.examine("http://127.0.0.1:9")]
+    assert ("parts of GPUs" in subjects) == (devices is REAL)
 
 
 def test_a_job_names_no_daemon_of_its_own(tmp_path: Path) -> None:

@@ -299,10 +299,12 @@ def test_the_stream_shows_the_parts_of_a_gpu(world: World) -> None:
 
 
 def test_who_exceeds_its_part_of_the_memory_is_told_how_much_that_is() -> None:
-    message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB."
-    told = explain_exit(ExitInfo("out_of_memory", message=message), gpu_memory_mib=3_072)
-    assert told.startswith("It ran out of the 3,072 MiB that it may use of its GPU. More of it (gpus.memory) or")
-    for other in (explain_exit(ExitInfo("out_of_memory", message=message)), explain_exit(ExitInfo("out_of_memory"), 9)):
+    full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB."
+    limited = f"{full} GPU 0 has a total capacity of 79.18 GiB of which 78.65 GiB is free. 2.50 GiB allowed; Of the"
+    told = explain_exit(ExitInfo("out_of_memory", message=limited), gpu_memory_mib=3_072)
+    assert told.startswith("It ran out of the 3,072 MiB that it may use of a GPU. More of it (gpus.memory) or")
+    for message, mib in ((limited, 0), (full, 3_072), ("", 3_072)):  # without a limit, or others filled the device
+        other = explain_exit(ExitInfo("out_of_memory", message=message), mib)
         assert other.startswith("It ran out of memory. A smaller batch or more GPUs may help.")
 
 

@@ -1,5 +1,5 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { get, request, send, url } from "./client";
+import { ApiError, get, request, send, url } from "./client";
 import type {
   AcceleratorType, ApiToken, Artifacts, BrowserSession, BuildLog, ClusterTimeline, Explanation, History, IdleRule, Job, JobArray, JobArrayDetail, JobCost, JobDetail, JobPreview, JobPriority, JobTimeline, Metrics, Resources, ModelType, NewToken, OpenInvitation, Page, PolicyChange, PolicyInfo, PolicyInForce, PolicyPreview, PreviewForecast, Priorities, Project, Session, ShareHistory, Shares, Usage, UsageGroup,
 } from "./types";
@@ -167,7 +167,7 @@ export function usePolicyPreview(name: string, parameters: Record<string, unknow
     queryKey: ["policy-preview", name, parameters, since],
     queryFn: ({ signal }) => request<PolicyPreview>(url("policy/preview"), { method: "POST", body: { name, parameters }, signal }),
     placeholderData: keepPreviousData,
-    refetchInterval: 30_000,
+    refetchInterval: (query) => (query.state.error instanceof ApiError && query.state.error.errors.length > 0 ? false : 30_000), // what was refused stays so
   });
 }
 

@@ -203,6 +203,10 @@ def note_failed_launch(command: Command, text: str) -> None:
     run.update(reason_token="LAUNCH_FAILED", reason_text=text[:500])
 
 
+#: PyTorch says so where its allocator was limited, as the SDK does; other jobs may fill the device, too.
+_BY_ITS_LIMIT = "allowed; "
+
+
 def explain_exit(info: ExitInfo, gpu_memory_mib: int = 0) -> str:
     """One sentence for people. `gpu_memory_mib`: what it may use of each GPU; 0: all of it."""
     said = f" It said: {info.message}" if info.message else ""
@@ -212,8 +216,8 @@ def explain_exit(info: ExitInfo, gpu_memory_mib: int = 0) -> str:
         case "signal":
             return f"A process was ended by signal {info.signal}.{said}"
         case "out_of_memory":
-            if gpu_memory_mib and "CUDA" in info.message:
-                limit = f"the {gpu_memory_mib:,} MiB that it may use of its GPU"
+            if gpu_memory_mib and _BY_ITS_LIMIT in info.message:
+                limit = f"the {gpu_memory_mib:,} MiB that it may use of a GPU"
                 return f"It ran out of {limit}. More of it (gpus.memory) or a smaller batch may help.{said}"
             return f"It ran out of memory. A smaller batch or more GPUs may help.{said}"
         case "time_limit":

@@ -209,7 +209,7 @@ class LocalExecutor(SiteSoftware):
         fix = "install the NVIDIA driver, or declare virtual ones: EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6"
         yield Finding("accelerators", bool(counts), words or "there are none", fix)
         if not all(device.emulated for device in devices):
-            yield sharing.examine()
+            yield sharing.examine(accounts=self._accounts.separate)
         yield from offer_findings(offers(self._data_cache_dir, socket.gethostname()), self._software)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:

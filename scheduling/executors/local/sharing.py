@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -61,26 +60,32 @@ def mps_directory(environ: Mapping[str, str]) -> str | None:
     return directory if problem == "" else None
 
 
-def examine(environ: Mapping[str, str] = os.environ) -> Finding:
-    """By what means parts of real devices are held to here."""
+def examine(environ: Mapping[str, str] = os.environ, *, accounts: bool = False) -> Finding:
+    """By what means parts of real devices are held to here. `accounts`: jobs run under others than ours."""
     subject = "parts of GPUs"
-    directory, problem = _daemon(environ)
+    directory, problem = _daemon(environ, accounts=accounts)
     if problem is None:
         return Finding(subject, True, f"by time slicing: no MPS daemon listens in {directory}")
     if not problem:
         return Finding(subject, True, f"by MPS, whose daemon listens in {directory}")
     fix = f"stop the daemon, remove {directory}, `install -d -m 0755 {directory}`, and start it again"
-    return Finding(subject, False, f"by time slicing: an MPS daemon listens in {directory}, but {problem}", fix)
+    return Finding(subject, False, f"by time slicing, not by the MPS daemon in {directory}: {problem}", fix)
 
 
-def _daemon(environ: Mapping[str, str]) -> tuple[str, str | None]:
-    """Its directory, and why it is not trusted; empty: it is, None: there is none."""
+def _daemon(environ: Mapping[str, str], *, accounts: bool = False) -> tuple[str, str | None]:
+    """Its directory, and why it is not used; empty: it is, None: there is none."""
     directory = environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
-    with contextlib.suppress(OSError):
+    try:
         place, control = Path(directory).lstat(), Path(directory, "control").lstat()
-        if stat.S_ISSOCK(control.st_mode) or stat.S_ISFIFO(control.st_mode):
-            return directory, _distrusted(place, control)
-    return directory, None
+    except PermissionError:
+        return directory, "it cannot be reached from here"
+    except OSError:
+        return directory, None
+    if not (stat.S_ISSOCK(control.st_mode) or stat.S_ISFIFO(control.st_mode)):
+        return directory, None
+    if accounts and not (place.st_mode & stat.S_IXOTH and control.st_mode & stat.S_IWOTH):
+        return directory, "the accounts of projects cannot reach it"
+    return directory, _distrusted(place, control)
 
 
 def _distrusted(place: os.stat_result, control: os.stat_result) -> str:

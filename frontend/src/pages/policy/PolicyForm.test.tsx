@@ -32,4 +32,16 @@ it("says at its field what is wrong with a parameter before it is applied, and n
   await page.fill("Oversubscription", "1.5");
   await page.settle(300);
   expect(page.wrong("Oversubscription")).not.toContain("at most 2");
+  expect(page.sent.map(asked)).toEqual([3, 1.5]); // and never what is in force
+});
+
+it("forgets what was refused when it was applied once something else stands there", async () => {
+  page = new TestPage(answers);
+  await page.show(<PolicyForm kind={KIND} inForce={IN_FORCE} onApplied={() => {}} />);
+  await page.fill("Oversubscription", "3");
+  await page.press("Apply");
+  expect([page.wrong("Oversubscription"), page.text.includes("parameters.oversubscription at most 2")]).toEqual(["at most 2", true]);
+  await page.fill("Oversubscription", "1.5");
+  await page.settle(300);
+  expect([page.wrong("Oversubscription"), page.text.includes("at most 2")]).toEqual(["1 to 2.", false]);
 });

@@ -24,11 +24,13 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
   const current = kind.name === inForce.name ? inForce.parameters : {};
   const [values, setValues] = useState<Record<string, unknown>>(() => Object.fromEntries(fields.map((field) => [field.name, current[field.name] ?? field.fallback])));
   const apply = useApplyPolicy();
-  const changed = kind.name !== inForce.name || fields.some((field) => show(values[field.name]) !== show(current[field.name] ?? field.fallback));
+  const differs = (these: Record<string, unknown>) => kind.name !== inForce.name || fields.some((field) => show(these[field.name]) !== show(current[field.name] ?? field.fallback));
+  const changed = differs(values);
   const [settled] = useDebouncedValue(values, SETTLES_MS);
-  const preview = usePolicyPreview(kind.name, settled, inForce.changed_at, changed);
+  const preview = usePolicyPreview(kind.name, settled, inForce.changed_at, changed && differs(settled));
   const old = settled !== values || preview.isPlaceholderData;
-  const errors = [old ? null : preview.error, apply.error].flatMap((error) => (error instanceof ApiError ? error.errors : []));
+  const refused = apply.variables?.parameters === values ? apply.error : null; // of other values it says nothing
+  const errors = [old ? null : preview.error, refused].flatMap((error) => (error instanceof ApiError ? error.errors : []));
   const at = (name: string) => errors.find((error) => error.field.split(".").includes(name))?.message;
   const submit = () => apply.mutate({ name: kind.name, parameters: values }, { onSuccess: onApplied });
   return (
@@ -48,7 +50,7 @@ export function PolicyForm({ kind, inForce, onApplied }: Props) {
             {fields.map((field) => <ParameterField key={field.name} field={field} value={values[field.name]} error={at(field.name)} onChange={(value) => setValues({ ...values, [field.name]: value })} />)}
           </div>
         )}
-        {apply.error && <div className="fault" role="alert">{apply.error.message}</div>}
+        {refused && <div className="fault" role="alert">{refused.message}</div>}
         <div className={css.foot}>
           <span className="sub grow">{apply.isSuccess && !changed ? "In force from the next round on." : changed ? "Not applied yet." : "As it is in force."}</span>
           <button type="submit" className="btn pri" disabled={!changed || apply.isPending}>{apply.isPending ? "Applying" : kind.name === inForce.name ? "Apply" : `Change to ${kind.title}`}</button>

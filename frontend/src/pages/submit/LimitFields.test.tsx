@@ -9,7 +9,7 @@ let page: DraftPage;
 afterEach(() => page.end());
 
 async function show(file: JobFile, errors: FieldError[] = []) {
-  page = new DraftPage(LimitFields, () => ({ body: [] }));
+  page = new DraftPage(LimitFields);
   await page.showDraft(file, errors);
 }
 

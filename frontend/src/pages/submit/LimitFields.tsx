@@ -53,7 +53,7 @@ export function LimitFields({ draft, errors }: Props) {
             <TextField draft={draft} errors={errors} label="Longest duration" path="max_duration" placeholder="6h30m" />
           </div>
           <div className="g2">
-            <NumberField draft={draft} errors={errors} label="Processors" path="cpus" placeholder="as many as there are" hint="Of each node; as many threads are shared among its workers there." />
+            <NumberField draft={draft} errors={errors} label="Processors" path="cpus" placeholder="not set" hint="Of each node; its workers there share as many threads. Empty: one thread each." />
             <MemoryField draft={draft} errors={errors} />
           </div>
           <CodeFields draft={draft} errors={errors} />
@@ -113,8 +113,8 @@ function ArrayField({ draft, errors }: Props) {
 
 function MemoryField({ draft, errors }: Props) {
   return (
-    <Field label="Memory" path="memory" errors={errors} hint="Of each node, for all its processes there: whoever uses more is ended.">
-      {(props) => <input {...props} name="memory" className="in" placeholder="16GiB; no limit" value={String(draft.get("memory") ?? "")} onChange={(event) => draft.set("memory", memoryOf(event.target.value))} />}
+    <Field label="Memory" path="memory" errors={errors} hint="Of each node, for all its processes there; a job that uses more is ended.">
+      {(props) => <input {...props} name="memory" className="in" placeholder="16GiB" value={String(draft.get("memory") ?? "")} onChange={(event) => draft.set("memory", memoryOf(event.target.value))} />}
     </Field>
   );
 }
