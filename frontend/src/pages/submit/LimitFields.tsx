@@ -54,7 +54,7 @@ export function LimitFields({ draft, errors }: Props) {
           </div>
           <div className="g2">
             <NumberField draft={draft} errors={errors} label="Processors" path="cpus" placeholder="not set" hint="Of each node; its workers there share as many threads. Empty: one thread each." />
-            <MemoryField draft={draft} errors={errors} />
+            <TextField draft={draft} errors={errors} label="Memory" path="memory" placeholder="16GiB" hint="Of each node, for all its processes there; a job that uses more is ended." read={memoryOf} />
           </div>
           <CodeFields draft={draft} errors={errors} />
           <SoftwareFields draft={draft} errors={errors} />
@@ -107,14 +107,6 @@ function ArrayField({ draft, errors }: Props) {
   return (
     <Field label="Array" path="array" errors={errors} hint="One job for each index; after % how many run at once. A job finds its own in EVENKEEL_ARRAY_INDEX.">
       {(props) => <input {...props} name="array" className="in" placeholder="one job; or 0-15%4" value={showArray(draft.get("array"))} onChange={(event) => draft.set("array", event.target.value)} />}
-    </Field>
-  );
-}
-
-function MemoryField({ draft, errors }: Props) {
-  return (
-    <Field label="Memory" path="memory" errors={errors} hint="Of each node, for all its processes there; a job that uses more is ended.">
-      {(props) => <input {...props} name="memory" className="in" placeholder="16GiB" value={String(draft.get("memory") ?? "")} onChange={(event) => draft.set("memory", memoryOf(event.target.value))} />}
     </Field>
   );
 }

@@ -40,11 +40,15 @@ interface InputProps {
   placeholder?: string;
 }
 
-export function TextField({ draft, errors, label, path, hint, placeholder }: InputProps) {
+interface TextProps extends InputProps {
+  read?: (typed: string) => unknown;
+}
+
+export function TextField({ draft, errors, label, path, hint, placeholder, read = (typed) => typed }: TextProps) {
   const value = draft.get(path);
   return (
     <Field label={label} path={path} errors={errors} hint={hint}>
-      {(props) => <input {...props} name={path} className="in" placeholder={placeholder} value={value === undefined ? "" : String(value)} onChange={(event) => draft.set(path, event.target.value)} />}
+      {(props) => <input {...props} name={path} className="in" placeholder={placeholder} value={value === undefined ? "" : String(value)} onChange={(event) => draft.set(path, read(event.target.value))} />}
     </Field>
   );
 }
