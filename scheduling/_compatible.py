@@ -130,17 +130,18 @@ def _recompute(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, poli
     elapsed = 0.0 if math.isinf(ledger.computed_at) else ledger.at - ledger.computed_at
     deficits: dict[str, dict[str, float]] = {}
     for job in snapshot.jobs:
-        due, had = ledger.shares.get(job.id, {}), now.had.get(job.id, {})
+        had = now.had.get(job.id, {})
         before = now.deficits.get(job.id, {})
         deficits[job.id] = {
-            kind: before.get(kind, 0.0) + (due.get(kind, 0.0) * elapsed - (had.get(kind, credit_s) - credit_s))
+            kind: before.get(kind, 0.0)
+            + (ledger.books.share(job.id, kind) * elapsed - (had.get(kind, credit_s) - credit_s))
             for kind in field.types
         }
     now.deficits, now.had = deficits, {}
     now.worked = dict.fromkeys(field.types, credit_s * len(snapshot.jobs))
     compute(ledger, snapshot, policy, signature)
     ledger.computed_at = ledger.at
-    ledger.had.clear()  # it has deficits instead
+    ledger.books = ledger.books.forgetting()  # it has deficits instead
 
 
 def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hands:
@@ -157,7 +158,7 @@ def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hand
         ranks = {job.id: _rank(ledger, now, job, kind, settings.round_seconds / 2.0) for job in jobs}
         for job in sorted(jobs, key=lambda job: ranks[job.id], reverse=True):
             gang = Gang(kind, job.min_gpus)
-            if waits and not ledger.shares.get(job.id, {}).get(kind):
+            if waits and not ledger.books.share(job.id, kind):
                 continue
             if job.id not in hands.counts and field.steps_per_s(job, gang) > 0 and hands.fits(job, gang):
                 hands.give(job, gang)
@@ -169,7 +170,7 @@ def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hand
 
 
 def _rank(ledger: Ledger, now: Round, job: Job, kind: str, credit_s: float) -> tuple[float, float, float]:
-    share, worked = ledger.shares.get(job.id, {}).get(kind, 0.0), now.worked.get(kind, 0.0)
+    share, worked = ledger.books.share(job.id, kind), now.worked.get(kind, 0.0)
     part = now.had.get(job.id, {}).get(kind, credit_s) / worked if worked > 0 else 0.0
     priority = share / part if part > 0 else share * _FIRST
     return priority, now.deficits.get(job.id, {}).get(kind, 0.0), share

@@ -36,7 +36,7 @@ def reasons_of(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) ->
         job = jobs.get(key)
         if job is None:
             return field.reasons.get(key) or ledger.reasons[key]
-        share = sum(ledger.shares.get(key, {}).values())
+        share = ledger.books.promised(key)
         part = f"{min(1.0, share):.0%} of the time"
         if ledger.problem:
             part += f" (the last valid answer, since {ledger.problem})"

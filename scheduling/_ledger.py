@@ -9,9 +9,12 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+
 from scheduling.domain import Job, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
+from scheduling.policies._books import Books
 from scheduling.policies._fractions import steps_per_s
 from scheduling.policies._memory import MEMORY
 from scheduling.policies._view import View
@@ -24,8 +27,6 @@ EDGE_S = 1e-6
 #: Debts and surpluses beyond this are not carried from one computation to the next.
 FORGOTTEN_S = 4 * 3_600.0
 
-ByType = Mapping[str, float]
-
 
 @dataclass
 class Ledger:
@@ -36,8 +37,7 @@ class Ledger:
     computed_at: float = -math.inf
     round_end: float = -math.inf
     at: float = 0.0  # what was had is counted up to here
-    shares: Mapping[str, ByType] = field(default_factory=dict)
-    had: dict[str, ByType] = field(default_factory=dict)
+    books: Books = field(default_factory=Books)
     began: dict[str, float] = field(default_factory=dict)  # when who holds GPUs was given them
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -47,38 +47,28 @@ class Ledger:
     @classmethod
     def load(cls, memory: Mapping[str, Any]) -> Ledger:
         kept = memory.get(MEMORY)
-        if not kept or "began" not in kept:
+        if not kept or "books" not in kept:
             return cls()
         reasons = {key: Reason(*reason) for key, reason in kept["reasons"].items()}
-        own = {"had": dict(kept["had"]), "began": dict(kept["began"]), "reasons": reasons}
+        own = {"books": Books.load(kept["books"]), "began": dict(kept["began"]), "reasons": reasons}
         return cls(**{**kept, **own})
 
     def dump(self) -> dict[str, Any]:
         """Nothing that is dumped is changed afterwards, so rounds may share it."""
         reasons = {key: [r.token, r.text, dict(r.detail)] for key, r in self.reasons.items()}
-        return {**self.__dict__, "reasons": reasons}
-
-    def credit(self, job: str, kind: str, seconds: float) -> None:
-        had = self.had.get(job, {})
-        self.had[job] = {**had, kind: had.get(kind, 0.0) + seconds}
+        return {**self.__dict__, "books": self.books.dump(), "reasons": reasons}
 
 
 def account(ledger: Ledger, snapshot: Snapshot) -> None:
     """Credit what jobs held since the last look."""
-    at, now, began, had = ledger.at, snapshot.now, ledger.began, ledger.had
-    for job in snapshot.jobs:  # the innermost loop of long simulations
-        gang = job.gang
-        if gang is None or not job.gpu_ids or job.state is State.STANDBY:
-            continue
-        key, since = job.id, job.submitted_at
-        since = at if at > since else since
-        given = began.get(key, since)
-        since = given if given > since else since
-        if now > since:
-            before = had.get(key)
-            mine = had[key] = {} if before is None else {**before}
-            mine[gang.type] = mine.get(gang.type, 0.0) + now - since
-    ledger.at = now
+    jobs, began = snapshot.jobs, ledger.began
+    kinds = [job.gang.type if job.gang and job.gpu_ids and job.state is not State.STANDBY else "" for job in jobs]
+    books = ledger.books.of([job.id for job in jobs], set(kinds) - {""})
+    columns = np.array([books.columns.get(kind, -1) for kind in kinds], dtype=np.int64)
+    (rows,) = np.nonzero(columns >= 0)
+    since = np.array([began.get(job.id, job.submitted_at) for job in jobs], dtype=float)[rows]
+    since = np.minimum(np.maximum(since, ledger.at), snapshot.now)
+    ledger.books, ledger.at = books.credited(rows, columns[rows], since, snapshot.now), snapshot.now
 
 
 # When to compute ------------------------------------------------------------------------------------
@@ -128,14 +118,14 @@ def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) 
     try:
         answer = policy.allocate(snapshot)
     except SolverError as error:
-        if not ledger.shares:
+        if not ledger.books.shares.any():
             raise
         # The last valid fractions stay; who came since waits for idle GPUs.
         ledger.figures = {**ledger.figures, "solver_failed": ledger.figures.get("solver_failed", 0.0) + 1.0}
         ledger.problem = str(error)
         return
     ledger.problem = ""
-    ledger.shares = _in_turns(answer.shares or {})
+    ledger.books = ledger.books.promising({} if answer.shares is None else answer.shares)
     ledger.reasons, ledger.figures, ledger.policy = dict(answer.reasons), dict(answer.figures), dict(answer.memory)
 
 
@@ -144,29 +134,6 @@ def settle(ledger: Ledger, snapshot: Snapshot) -> None:
 
     At most FORGOTTEN_S of either: some promises cannot be kept, and what was given away for idle is soon forgiven.
     """
-    since = max(0.0, snapshot.now - ledger.computed_at) if ledger.shares else 0.0
-    had, shares, carried = ledger.had, ledger.shares, dict[str, ByType]()
-    nothing: ByType = {}
-    for job in snapshot.jobs:
-        key = job.id
-        due, beyond = shares.get(key, nothing), {**had.get(key, nothing)}
-        for kind, share in due.items():
-            beyond[kind] = beyond.get(kind, 0.0) - share * since
-        for kind, left in beyond.items():
-            if left > FORGOTTEN_S or left < -FORGOTTEN_S:
-                beyond[kind] = math.copysign(FORGOTTEN_S, left)
-        if beyond:
-            carried[key] = beyond
-    ledger.had, ledger.computed_at = carried, snapshot.now
-
-
-def _in_turns(shares: Mapping[tuple[str, ...], ByType]) -> dict[str, ByType]:
-    """GPUs are held whole, so the members of a pair take turns in its time."""
-    turns: dict[str, ByType] = {key[0]: by_type for key, by_type in shares.items() if len(key) == 1}
-    for key, by_type in shares.items():
-        for job in key if len(key) > 1 else ():
-            own = dict(turns.get(job, ()))
-            for kind, share in by_type.items():
-                own[kind] = own.get(kind, 0.0) + share / len(key)
-            turns[job] = own
-    return turns
+    since = max(0.0, snapshot.now - ledger.computed_at) if math.isfinite(ledger.computed_at) else 0.0
+    ledger.books = ledger.books.of([job.id for job in snapshot.jobs]).settled(since, FORGOTTEN_S)
+    ledger.computed_at = snapshot.now

@@ -13,7 +13,7 @@ from typing import Any, cast
 from scheduling.domain import POOL_MARK, Allocation, Entity, Job, Snapshot
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies._fractions import participants, room_of, steps_per_s
-from scheduling.policies._memory import MEMORY
+from scheduling.policies._memory import MEMORY, promised
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
 
@@ -131,13 +131,12 @@ def _memory(problem: Snapshot, numbers: Mapping[str, int], kinds: Mapping[str, s
     if not kept:
         return {}
     own = {str(numbers.get(key, key)): value for key, value in dict(kept.get("policy", {})).items()}
-    shares = kept.get("shares", {})
-    promised = {
+    shares = {
         str(numbers[key]): {kinds[kind]: share for kind, share in by_type.items() if kind in kinds}
-        for key, by_type in (shares.items() if isinstance(shares, Mapping) else ())
+        for key, by_type in promised(problem).items()
         if key in numbers
     }
-    return {"policy": own, "shares": promised}
+    return {"policy": own, "shares": shares}
 
 
 def _left_out(problem: Snapshot, absent: int) -> list[str]:

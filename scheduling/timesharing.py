@@ -13,9 +13,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from scheduling._compatible import share_time_as_reference
 from scheduling._hands import Hands, reasons_of
-from scheduling._ledger import EDGE_S, ByType, Ledger, account, compute, rules_of, settle, signature_of
+from scheduling._ledger import EDGE_S, Ledger, account, compute, rules_of, settle, signature_of
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
@@ -87,7 +89,7 @@ def _refresh(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, *,
         compute(ledger, snapshot, policy, signature)
     elif aged:
         settle(ledger, snapshot)
-    ledger.figures = {**ledger.figures, "deviation": max(_debts(ledger, snapshot.now), default=0.0)}
+    ledger.figures = {**ledger.figures, "deviation": _most_owed(ledger, snapshot.now)}
 
 
 def _compete(field: View, hands: Hands) -> bool:
@@ -100,24 +102,26 @@ def _compete(field: View, hands: Hands) -> bool:
 
 def _on_lease(ledger: Ledger, field: View, now: float, settings: FractionParameters) -> list[Job]:
     """Who is promised time on what it has, and has had it for too short a time to be worth another restart."""
-    found, part, began, nothing = [], settings.restart_part, ledger.began, dict[str, float]()
-    for job in field.running:
-        since, gang = began.get(job.id), job.gang
-        if since is None or gang is None or (now - since + EDGE_S) * part >= job.restart_cost_s:
-            continue
-        if gang.type in ledger.shares.get(job.id, nothing):
-            found.append(job)
-    return found
+    part, began = settings.restart_part, ledger.began
+    dearest = max((job.restart_cost_s for job in field.running), default=0.0)
+    recent = {key for key, since in began.items() if (now - since + EDGE_S) * part < dearest}
+    return [
+        job
+        for job in (field.running if recent else ())
+        if job.id in recent
+        and job.gang is not None
+        and (now - began[job.id] + EDGE_S) * part < job.restart_cost_s
+        and ledger.books.share(job.id, job.gang.type) > 0
+    ]
 
 
 def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> dict[str, float]:
     """When each of those that hold GPUs now was given them."""
-    began, now = ledger.began, snapshot.now
+    began, now, counts = ledger.began, snapshot.now, hands.counts
     found = {job.id: began[job.id] for job in field.fixed if job.id in began}
-    for job in field.taking_part:
-        gang = hands.counts.get(job.id)
-        if gang is not None:
-            found[job.id] = began.get(job.id, now) if gang == job.gang else now
+    found |= {job.id: began.get(job.id, now) for job in field.taking_part if job.id in counts}
+    moved = [job for job in field.taking_part if counts.get(job.id) is not job.gang]
+    found |= {job.id: now for job in moved if job.id in counts and counts[job.id] != job.gang}
     return found
 
 
@@ -147,36 +151,28 @@ def _ranked(ledger: Ledger, now: float, jobs: list[Job], free: Mapping[str, int]
     """Jobs with each of the types that they are promised and that have room for them, by descending priority; ties by
     what is owed over all types and on this one, then by the promise, then those that hold nothing first, then by the
     queue."""
-    since, shares, all_had = max(now - ledger.computed_at, 0.0), ledger.shares, ledger.had
-    nothing: ByType = {}
-    ranked = []
-    for number, job in enumerate(jobs):
-        by_type = shares.get(job.id)
-        if by_type is None:
-            continue
-        kinds = [kind for kind in by_type if job.min_gpus <= free.get(kind, 0)]
-        if not kinds:
-            continue
-        had = all_had.get(job.id, nothing)
-        debt = sum(by_type.values()) * since - sum(had.values())
-        for kind in kinds:
-            share = by_type[kind]
-            here, due = had.get(kind, 0.0), share * since
-            priority = math.inf if here <= 0.0 else due / here
-            ranked.append((-priority, -debt, here - due, -share, job.gang is not None, number, kind))
-    ranked.sort()
-    return [(jobs[number], kind) for *_, number, kind in ranked]
+    books, since = ledger.books, max(now - ledger.computed_at, 0.0)
+    row_of = books.rows_of([job.id for job in jobs])
+    if row_of.max(initial=-1) < 0:
+        return []
+    asked = np.array([job.min_gpus for job in jobs], dtype=np.int64)
+    most = np.array([free.get(kind, 0) for kind in books.types], dtype=np.int64)
+    number, kind = np.nonzero((row_of >= 0)[:, None] & (books.shares[row_of] > 0) & (asked[:, None] <= most))
+    row = row_of[number]
+    share, here = books.shares[row, kind], books.had[row, kind]
+    due = share * since
+    priority = np.where(here > 0, due / np.where(here > 0, here, 1.0), np.inf)
+    holds = np.array([job.gang is not None for job in jobs])[number]
+    ranks = (-priority, -books.debts(row, since), here - due, -share, holds, number, kind)
+    order = np.lexsort(ranks[::-1])
+    return [(jobs[n], books.types[k]) for n, k in zip(number[order].tolist(), kind[order].tolist(), strict=True)]
 
 
-def _debts(ledger: Ledger, now: float) -> Iterable[float]:
-    """Of each job: seconds that it was promised on all types since the computation, less those that it had."""
-    since, had = max(now - ledger.computed_at, 0.0), ledger.had
-    nothing: ByType = {}
-    if not since:
-        return (-sum(had[job].values()) if job in had else 0.0 for job in ledger.shares)
-    return (
-        sum(by_type.values()) * since - sum(had.get(job, nothing).values()) for job, by_type in ledger.shares.items()
-    )
+def _most_owed(ledger: Ledger, now: float) -> float:
+    """Of all jobs: seconds that it was promised on all types since the computation, less those that it had."""
+    books = ledger.books
+    debts = books.debts(np.flatnonzero(books.shares.any(axis=1)), max(now - ledger.computed_at, 0.0))
+    return float(debts.max()) if len(debts) else 0.0
 
 
 def _fill(field: View, waiting: list[Job], hands: Hands) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduling.domain import Snapshot
+from scheduling.policies._books import Books
 
 #: The key of the rounds' memory, of which the policy's is a part.
 MEMORY = "time_sharing"
@@ -19,5 +20,8 @@ def remembered(snapshot: Snapshot) -> Mapping[str, Any]:
 
 def promised(snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
     """The last fractions of jobs: {job: {type: fraction}}."""
-    shares = snapshot.memory.get(MEMORY, {}).get("shares", {})
-    return shares if isinstance(shares, Mapping) else {}  # a list: written by an earlier release
+    kept = snapshot.memory.get(MEMORY, {})
+    if "books" in kept:
+        return Books.load(kept["books"]).by_job()
+    shares = kept.get("shares", {})  # as a case for `solve` has them
+    return shares if isinstance(shares, Mapping) else {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +13,31 @@ from scheduling.policies._within import split
 
 Shares = Mapping[tuple[str, ...], Mapping[str, float]]
 _LEAST = 1e-12
+
+
+class ByNumber(Mapping[tuple[str, ...], Mapping[str, float]]):
+    """Shares of single jobs: `parts[job, type]`, 0 for none. As a mapping once somebody asks for that."""
+
+    def __init__(self, jobs: Sequence[str], types: Sequence[str], parts: Floats) -> None:
+        self.jobs, self.types, self.parts = jobs, types, parts
+
+    @cached_property
+    def _found(self) -> dict[tuple[str, ...], dict[str, float]]:
+        found: dict[tuple[str, ...], dict[str, float]] = {}
+        numbers, kinds = np.nonzero(self.parts)
+        parts = self.parts[numbers, kinds].tolist()
+        for number, kind, share in zip(numbers.tolist(), kinds.tolist(), parts, strict=True):
+            found.setdefault((self.jobs[number],), {})[self.types[kind]] = share
+        return found
+
+    def __getitem__(self, key: tuple[str, ...]) -> Mapping[str, float]:
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = None) -> Shares:
@@ -58,11 +84,7 @@ def _equal_parts(found: Fractions, values: Floats) -> Floats:
 
 
 def _of_jobs(found: Fractions, parts: Floats) -> Shares:
-    shares: dict[tuple[str, ...], dict[str, float]] = {}
-    numbers, kinds = np.nonzero(parts.T > _LEAST)
-    for number, kind, share in zip(numbers.tolist(), kinds.tolist(), parts[kinds, numbers].tolist(), strict=True):
-        shares.setdefault((found.jobs[number].id,), {})[found.types[kind]] = share
-    return shares
+    return ByNumber([job.id for job in found.jobs], found.types, np.where(parts.T > _LEAST, parts.T, 0.0))
 
 
 def _give(
