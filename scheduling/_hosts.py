@@ -33,7 +33,7 @@ class Hosts:
         self.cpu = [UNBOUNDED if node.cpu_milli is None else node.cpu_milli for node in nodes]
         self.memory = [UNBOUNDED if node.memory_mib is None else node.memory_mib for node in nodes]
         self._at: dict[str, set[int]] = {}
-        for job in staying:
+        for job in [job for job in staying if job.cpu_milli or job.memory_mib]:  # nobody, as a rule
             self.move(job, job.gpu_ids)
 
     def move(self, job: Job, gpus: Iterable[int]) -> None:

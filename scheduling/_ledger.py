@@ -81,13 +81,14 @@ def rules_of(policy: str, parameters: Parameters) -> str:
 
 def signature_of(snapshot: Snapshot, field: View, policy: Policy) -> str:
     """Of all that a computation rests on but time: jobs, GPUs, throughputs and the policy itself."""
-    total = 0
+    total, known, nobody = 0, field.known.digests.entries, (None, 0)
     for job in snapshot.jobs:
-        if _takes_part(job, snapshot.now):
-            spans = field.spans(job)
-            if spans.row is None:
-                spans.row = _row(job, field)
-            total += _digest(job.id, job.weight, job.priority, spans.row)
+        same, digest = known.get(job.id, nobody)
+        if same is job:
+            total += digest
+        elif _takes_part(job, snapshot.now):
+            digest = _digest(job.id, job.weight, job.priority, _row(job, field))
+            total += digest if job.not_before is not None else field.known.digests.put(job, digest)
     assert isinstance(policy.parameters, Parameters)
     text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {total:x}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -102,8 +103,12 @@ def _takes_part(job: Job, now: float) -> bool:
 
 
 def _row(job: Job, field: View) -> str:
-    speeds = (steps_per_s(job, kind, field.total[kind], field.largest[kind]) for kind in field.types)
-    return ",".join(str(round(math.log(v) / _CHANGE)) if v > 0 else "-" for v in speeds)
+    """Its speeds, as far as they matter."""
+    spans = field.spans(job)
+    if spans.row is None:
+        speeds = (steps_per_s(job, kind, field.total[kind], field.largest[kind]) for kind in field.types)
+        spans.row = ",".join(str(round(math.log(v) / _CHANGE)) if v > 0 else "-" for v in speeds)
+    return spans.row
 
 
 @lru_cache(maxsize=1 << 16)

@@ -94,6 +94,8 @@ class Parts:
     def untied(self, field: View, counts: Mapping[str, Gang]) -> Parts:
         """Where the first of a bundle is given nothing (its limits may bar it) and GPUs stay idle, the others of its
         bundle are each for themselves. `field`: what the policy saw when it gave `counts`."""
+        if not self.bundles:
+            return self
         free = Counter(field.free)
         for job in field.taking_part:
             if job.id in counts:

@@ -77,7 +77,8 @@ def moves_of(
     snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
     gpus = layout.gpus
-    changed = [job for job in snapshot.jobs if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
+    changed = [job for job in snapshot.jobs if gpus.get(job.id) is not job.gpu_ids or job.id in displaced.give_back]
+    changed = [job for job in changed if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
     if not changed:
         return ()
     part, moves = {job.id for job in field.taking_part} | displaced.changed.keys(), list[Move]()

@@ -37,8 +37,9 @@ class Board:
         """`staying`: who keeps what it holds, and so its processors and memory; None: those are nobody's concern."""
         found = fleet(tuple(nodes))
         self.nodes, self.node_of = found.usable, found.node_of
-        gone = frozenset(taken)
-        self.free = [sorted([gpu for gpu in node.gpu_ids if gpu not in gone]) for node in self.nodes]
+        self.free: list[list[int]] = [[] for _ in self.nodes]
+        for gpu in sorted(found.type_of.keys() - frozenset(taken)):
+            self.free[self.node_of[gpu]].append(gpu)
         self.hosts = None if staying is None else Hosts(self.nodes, self.node_of, staying)
         self.largest = max((len(node.gpu_ids) for node in self.nodes), default=0)
         self.levels = {kind: [list[int]() for _ in range(self.largest + 1)] for kind in found.types}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from scheduling._borrowing import keep_rigid_from_borrowing
@@ -187,6 +188,9 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers
         gang = counts.get(job.id)
         if gang is None or gang.count <= 0:
             continue
+        if gang is job.gang and gang.count == len(job.gpu_ids) and not gathers:  # as most do
+            placed[job.id] = job.gpu_ids
+            continue
         same = job.gang is not None and job.gang.type == gang.type
         if same and gang.count == len(job.gpu_ids):
             placed[job.id] = job.gpu_ids
@@ -197,9 +201,8 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers
             requests.append(Request(job, gang, job.gpu_ids if same else (), span.low if span else gang.count))
     gangs = {key: counts[key] for key in placed}
     if requests or gathers:
-        taken = {gpu for job in field.fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids
-        taken |= {gpu for ids in placed.values() for gpu in ids}
-        taken |= {gpu for request in requests for gpu in request.held}
+        held = (job.gpu_ids for job in field.fixed), placed.values(), (request.held for request in requests)
+        taken = snapshot.blocked_gpu_ids.union(*chain(*held))
         board = Board(snapshot.nodes, taken, [*field.fixed, *(job for job in field.taking_part if job.id in counts)])
         gpus = lay_out(board, requests, multi_node=field.multi_node)
         placed |= gpus

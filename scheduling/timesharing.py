@@ -70,7 +70,10 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     """Fractions are of a job's least gang: where nothing here trains on that (its batch does not fit on so few), it is
     the least on which something does."""
     field = view(snapshot)
-    least = {job.id: low for job in field.taking_part if (low := field.spans(job).least) > job.min_gpus}
+    known, stranger = field.known.part.entries, (None, True)
+    seen = ((job, *known.get(job.id, stranger)) for job in field.taking_part)
+    unsure = [job for job, same, larger in seen if larger or same is not job]
+    least = {job.id: low for job in unsure if (low := field.spans(job).least) > job.min_gpus}
     if not least:
         return snapshot
     jobs = (replace(job, min_gpus=least[job.id]) if job.id in least else job for job in snapshot.jobs)
@@ -102,17 +105,9 @@ def _compete(field: View, hands: Hands) -> bool:
 
 def _on_lease(ledger: Ledger, field: View, now: float, settings: FractionParameters) -> list[Job]:
     """Who is promised time on what it has, and has had it for too short a time to be worth another restart."""
-    part, began = settings.restart_part, ledger.began
-    dearest = max((job.restart_cost_s for job in field.running), default=0.0)
-    recent = {key for key, since in began.items() if (now - since + EDGE_S) * part < dearest}
-    return [
-        job
-        for job in (field.running if recent else ())
-        if job.id in recent
-        and job.gang is not None
-        and (now - began[job.id] + EDGE_S) * part < job.restart_cost_s
-        and ledger.books.share(job.id, job.gang.type) > 0
-    ]
+    part, began, edge = settings.restart_part, ledger.began, now + EDGE_S
+    recent = [job for job in field.running if (edge - began.get(job.id, -math.inf)) * part < job.restart_cost_s]
+    return [job for job in recent if job.gang is not None and ledger.books.share(job.id, job.gang.type) > 0]
 
 
 def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> dict[str, float]:

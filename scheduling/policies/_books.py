@@ -92,16 +92,16 @@ class Books:
         """The jobs of these rows, once each, have had these types since then."""
         had = self.had.copy()
         had[rows, columns] = had[rows, columns] + now - since
-        return Books(self.jobs, self.types, self.shares, had)
+        return self._with(had=had)
 
     def settled(self, since_s: float, most_s: float) -> Books:
         """What they had beyond what they were promised in so many seconds, within `most_s` of 0."""
         beyond = np.clip(self.had - self.shares * since_s, -most_s, most_s)
-        return Books(self.jobs, self.types, self.shares, beyond)
+        return self._with(had=beyond)
 
     def forgetting(self) -> Books:
         """Nobody has had anything."""
-        return Books(self.jobs, self.types, self.shares, np.zeros_like(self.had))
+        return self._with(had=np.zeros_like(self.had))
 
     def promising(self, shares: Shares) -> Books:
         """These instead of what was promised before."""
@@ -110,7 +110,16 @@ class Books:
         promised = np.zeros_like(books.shares)
         columns = [books.columns[kind] for kind in found.types]
         promised[books.rows_of(found.jobs)[:, None], columns] = found.parts
-        return Books(books.jobs, books.types, promised, books.had)
+        return books._with(shares=promised)
+
+    def _with(self, *, shares: Floats | None = None, had: Floats | None = None) -> Books:
+        """Other figures of the same jobs."""
+        books = Books(
+            self.jobs, self.types, self.shares if shares is None else shares, self.had if had is None else had
+        )
+        if "rows" in self.__dict__:
+            books.__dict__["rows"] = self.rows
+        return books
 
 
 class _Latest:

@@ -18,7 +18,7 @@ from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
 from scheduling.policies._lp import INFINITY, Floats, Ints, LinearProgram
-from scheduling.policies._view import counted, queue_key
+from scheduling.policies._view import counted, in_queue_order
 from scheduling.throughput import effective
 
 NO_PARTNER = -1
@@ -155,15 +155,14 @@ class Fractions:
         """Valid allocations as a linear program; `extra` further variables follow the columns."""
         width = len(self.columns)
         program = LinearProgram(np.zeros(width + extra) if costs is None else costs, maximise=maximise)
-        gangs = self.gang[self.columns.group].astype(float)
-        for kind, gpus in enumerate(self.capacity):
-            (indices,) = np.nonzero(self.columns.kind == kind)
-            program.add_row(indices, gangs[indices] / max(gpus, 1.0), -INFINITY, 1.0 if gpus else 0.0)
-        entries = self.entries
+        gangs, kind, entries = self.gang[self.columns.group].astype(float), self.columns.kind, self.entries
+        by_kind = np.argsort(kind, kind="stable")
+        start = np.concatenate(([0], np.cumsum(np.bincount(kind, minlength=len(self.types)))))
+        used = (gangs / np.maximum(self.capacity, 1.0)[kind])[by_kind]
+        nothing: Floats = np.full(max(len(self.types), len(self.gang)), -INFINITY)
+        program.add_rows(start, by_kind, used, nothing[: len(self.types)], (self.capacity > 0).astype(float))
         part = entries.mass / self.count[entries.group]
-        for group in range(len(self.gang)):
-            own = entries.of(group)
-            program.add_row(entries.column[own], part[own], -INFINITY, 1.0)
+        program.add_rows(entries.start, entries.column, part, nothing[: len(self.gang)], np.ones(len(self.gang)))
         return program
 
     def worth_of_columns(self, per_step: Floats) -> Floats:
@@ -180,21 +179,23 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     types = tuple(sorted(capacity))
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
     numbers: dict[Hashable, int] = {}  # by what is quick to look up; -1: runs nowhere
-    group_of, jobs = [], []
-    for job in taking_part:
-        workload = job.workload if variant == "packed" else ""
-        known = (id(job.curves), job.min_gpus, job.types, workload, job.id if apart else "")
-        number = numbers.get(known)
-        if number is None:
-            row = tuple(steps_per_s(job, kind, capacity[kind], largest[kind]) for kind in types)
-            row = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
-            number = groups.setdefault((row, job.min_gpus, workload, known[-1]), len(groups)) if any(row) else -1
-            numbers[known] = number
-        if number < 0:
-            absent[job.id] = _nowhere(job)
-            continue
-        group_of.append(number)
-        jobs.append(job)
+    packed = variant == "packed"
+    keys: list[Hashable] = [(id(job.curves), job.min_gpus, job.types) for job in taking_part]
+    if packed or apart:
+        own = ((job.workload if packed else "", job.id if apart else "") for job in taking_part)
+        keys = list(zip(keys, own, strict=True))
+    first = dict(zip(reversed(keys), reversed(taking_part), strict=True))
+    for key in dict.fromkeys(keys):
+        job = first[key]
+        row = tuple(steps_per_s(job, kind, capacity[kind], largest[kind]) for kind in types)
+        row = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
+        alike = row, job.min_gpus, job.workload if packed else "", job.id if apart else ""
+        numbers[key] = groups.setdefault(alike, len(groups)) if any(row) else -1
+    group_of = [numbers[key] for key in keys]
+    if -1 in group_of:
+        absent |= {job.id: _nowhere(job) for job, number in zip(taking_part, group_of, strict=True) if number < 0}
+        taking_part = [job for job, number in zip(taking_part, group_of, strict=True) if number >= 0]
+        group_of = [number for number in group_of if number >= 0]
     throughput = np.array([row for row, *_ in groups], dtype=float).reshape(len(groups), len(types))
     group, kind = np.nonzero(throughput)
     alone, zeros = throughput[group, kind], np.zeros(len(group))
@@ -202,9 +203,9 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     gang = np.array([gpus for _, gpus, *_ in groups], dtype=np.int64)
     capacities = np.array([capacity[name] for name in types], dtype=float)
     found = Fractions(
-        types, capacities, tuple(jobs), np.array(group_of, dtype=np.int64), throughput, gang, columns, absent
+        types, capacities, tuple(taking_part), np.array(group_of, dtype=np.int64), throughput, gang, columns, absent
     )
-    if variant != "packed" or not jobs:
+    if not packed or not taking_part:
         return found
     pairs = _pairs(found, [workload for _, _, workload, _ in groups], snapshot, pair_threshold)
     return replace(found, columns=columns.joined(pairs))
@@ -213,7 +214,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
 def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     """Who may be given time, in queue order, and why the others may not."""
     taking_part, absent = [], {}
-    for job in sorted(snapshot.jobs, key=queue_key):
+    for job in in_queue_order(snapshot.jobs):
         if job.state is State.WAITING_FOR_INITIAL_CONTACT:
             text = "The executor has not accepted the job yet; it queues once it has."
             absent[job.id] = Reason("waits_for_contact", text)

@@ -47,6 +47,20 @@ class ByCurves(Generic[T]):
         return value
 
 
+class ByJob(Generic[T]):
+    """By the job itself: what was found of it holds while rounds are shown the same object."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.entries: dict[str, tuple[Job, T]] = {}  # for loops in which a call a job would be the most of the work
+
+    def put(self, job: Job, value: T) -> T:
+        if len(self.entries) >= self._most:
+            self.entries.clear()
+        self.entries[job.id] = job, value
+        return value
+
+
 class ByShape(Generic[T]):
     """The same for each of a few shapes: all else that values depend on."""
 

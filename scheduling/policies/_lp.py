@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import highspy
@@ -67,6 +68,20 @@ class LinearProgram:
             row = len(self._columns[-1]), self._columns[-1].astype(np.int32), self._values[-1]
             self._highs.addRow(lower, upper, *row)
         return self.rows - 1
+
+    def add_rows(self, start: Ints, columns: Ints, values: Floats, lower: Floats, upper: Floats) -> range:
+        """Several rows, whose entries follow one another: those of row n begin at `start[n]`, and one past the last.
+        Their indices."""
+        before = self.rows
+        for first, end in pairwise(start.tolist()):
+            self._columns.append(columns[first:end])
+            self._values.append(values[first:end])
+        self._lower += lower.tolist()
+        self._upper += upper.tolist()
+        if self._highs is not None and len(lower):
+            where = start[:-1].astype(np.int32), columns.astype(np.int32)
+            self._highs.addRows(len(lower), lower, upper, len(columns), *where, values)
+        return range(before, self.rows)
 
     def truncate(self, rows: int) -> None:
         """Take away the rows from number `rows` on."""

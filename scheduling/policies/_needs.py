@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -80,12 +81,22 @@ class Tangents:
         short = (total - self._given(values)) / np.maximum(size, 1e-300)[levels.group]
         (missing,) = np.nonzero(matters & (short > self.tolerance))
         worst = {int(levels.group[n]): int(n) for n in missing[np.argsort(short[missing], kind="stable")]}
-        for group, n in sorted(worst.items()):
-            own, level = found.entries.of(group), float(levels.steps_per_s[n])
-            offers = np.maximum(found.entries.steps_per_s[own] - level, 0.0) * found.entries.mass[own]
-            place = self._add_row(group, offers, float(total[n]), float(rate[n]), theta)
-            self.rows.append(Row(*place, found.members[group], np.ones(found.count[group]), level))
-        return bool(worst)
+        if not worst:
+            return False
+        own = np.array([n for _, n in sorted(worst.items())], dtype=np.int64)
+        short_of, level = levels.group[own], levels.steps_per_s[own]
+        entries, sizes = found.entries, np.diff(found.entries.start)[short_of]
+        start = np.concatenate(([0], np.cumsum(sizes)))
+        at = np.arange(start[-1]) + np.repeat(entries.start[short_of] - start[:-1], sizes)
+        offers = np.maximum(entries.steps_per_s[at] - np.repeat(level, sizes), 0.0) * entries.mass[at]
+        added = self._add_rows(start, entries.column[at], offers, total[own], rate[own], theta)
+        for (index, scale), group, least in zip(added, short_of.tolist(), level.tolist(), strict=True):
+            self.rows.append(Row(index, scale, found.members[group], self._ones[: found.count[group]], least))
+        return True
+
+    @cached_property
+    def _ones(self) -> Floats:
+        return np.ones(int(self.found.count.max(initial=0)))
 
     def renew(self, needs: Needs, theta: float) -> None:
         """Rows for other needs in the place of those that there are."""
@@ -131,20 +142,27 @@ class Tangents:
             _, cut = split(found, group, values, wanted[members], max(1e-7, self.tolerance))
             if cut is not None and cut.weight.any():
                 total = float(cut.weight @ wanted[members]) - cut.constant
-                place = self._add_row(group, cut.price, total, float(cut.weight @ slope[members]), theta)
+                rate = float(cut.weight @ slope[members])
+                start, columns = np.array([0, len(cut.price)]), entries.column[entries.of(group)]
+                (place,) = self._add_rows(start, columns, cut.price, np.array([total]), np.array([rate]), theta)
                 held = cut.weight > 0
                 self.rows.append(Row(*place, members[held], cut.weight[held], constant=cut.constant))
         return self.program.rows > before
 
-    def _add_row(self, group: int, offers: Floats, total: float, rate: float, theta: float) -> tuple[int, float]:
-        """offers * values >= total + rate * (theta' - theta), scaled so that its numbers are near 1: (index, scale)."""
+    def _add_rows(
+        self, start: Ints, columns: Ints, offers: Floats, total: Floats, rate: Floats, theta: float
+    ) -> list[tuple[int, float]]:
+        """offers * values >= total + rate * (theta' - theta) for each stretch of the columns, scaled so that its
+        numbers are near 1: (index, scale)."""
         last = len(self.program.costs) - 1
-        columns = np.concatenate((self.found.entries.column[self.found.entries.of(group)], [last]))
-        scale = max(abs(total), abs(rate) * max(abs(theta), self.unit))
-        largest = float(np.abs(offers).max())
-        scale = scale if scale > 1e-9 * largest else largest  # a cut may say no more than that a column stays empty
-        values = np.concatenate((offers, [-rate * self.unit])) / scale
-        return self.program.add_row(columns, values, (total - rate * theta) / scale, INFINITY), scale
+        scale = np.maximum(np.abs(total), np.abs(rate) * max(abs(theta), self.unit))
+        largest = np.maximum.reduceat(np.abs(offers), start[:-1])
+        scale = np.where(scale > 1e-9 * largest, scale, largest)  # a cut may say no more than that a column stays empty
+        values = np.insert(offers / np.repeat(scale, np.diff(start)), start[1:], -rate * self.unit / scale)
+        lower = (total - rate * theta) / scale
+        where = start + np.arange(len(start)), np.insert(columns, start[1:], last)
+        added = self.program.add_rows(*where, values, lower, np.full(len(lower), INFINITY))
+        return list(zip(added, scale.tolist(), strict=True))
 
 
 def _unsorted(group: Ints, wanted: Floats) -> bool:

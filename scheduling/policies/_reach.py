@@ -13,9 +13,10 @@ import numpy as np
 from scheduling.errors import SolverError
 from scheduling.policies._choices import MOST_TYPES, Alike, Choices
 from scheduling.policies._fractions import ByJob, Fractions
-from scheduling.policies._lp import INFINITY, Engine, Floats, Ints
+from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgram
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._prices import Market, optimise_market
+from scheduling.policies._shares import even
 
 #: From so many columns on prices are faster than rows.
 _MANY = 1_000
@@ -86,11 +87,29 @@ def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float)
         priced = _by_prices(*_market(found, climb, maximise=True), engine, time_limit_s)
         if priced is not None:
             return priced
-    costs = np.zeros(len(found.columns) + 1)
-    costs[-1] = 1.0
-    tangents, start = Tangents(found, found.program(costs, extra=1)), climb.alone(found.fastest[found.group_of])
-    level, values, _ = optimise(tangents, climb.needs, start, engine, time_limit_s)
+    width = len(found.columns)
+    costs = np.zeros(width + 1)
+    costs[width] = 1.0
+    program, start = found.program(costs, extra=1), climb.alone(found.fastest[found.group_of])
+    if not found.paired and even(found, climb.per_level):
+        _let_all_reach(found, climb.per_level, program, start)
+        solution = program.solve(engine, time_limit_s)
+        return float(solution.values[width]), solution.values[:width]
+    level, values, _ = optimise(Tangents(found, program), climb.needs, start, engine, time_limit_s)
     return level, values
+
+
+def _let_all_reach(found: Fractions, per_level: Floats, program: LinearProgram, start: float) -> None:
+    """A row for every group whose members need the same: what they get is at least what the level takes. `start`, a
+    level near it, is for numbers near 1."""
+    entries, scale, groups = found.entries, max(start, 1.0), len(found.gang)
+    needs: Floats = np.zeros(groups)
+    needs[found.group_of] = per_level
+    offers = entries.steps_per_s * entries.mass / (needs * found.count * scale)[entries.group]
+    ends = entries.start[1:]
+    columns, values = np.insert(entries.column, ends, len(found.columns)), np.insert(offers, ends, -1.0 / scale)
+    starts = entries.start + np.arange(groups + 1)
+    program.add_rows(starts, columns, values, np.zeros(groups), np.full(groups, INFINITY))
 
 
 def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:

@@ -45,7 +45,7 @@ def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = Non
     reaches its `demand` (steps/s by job). What is known by job stays as it is."""
     if isinstance(values, ByJob):
         return _of_jobs(found, values.shares)
-    if not found.paired and (demand is None or _even(found, demand)):
+    if not found.paired and (demand is None or even(found, demand)):
         return _of_jobs(found, _equal_parts(found, values))
     columns, entries = found.columns, found.entries
     parts: dict[tuple[int, int], Floats] = {}
@@ -70,7 +70,7 @@ def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = Non
     return shares
 
 
-def _even(found: Fractions, demand: Floats) -> bool:
+def even(found: Fractions, demand: Floats) -> bool:
     """Whether members of a group need the same."""
     first = np.zeros(len(found.gang))
     first[found.group_of] = demand

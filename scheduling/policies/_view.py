@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
-from scheduling.policies._known import ByCurves, ByShape, fleet
+from scheduling.policies._known import ByCurves, ByJob, fleet
 from scheduling.throughput import effective, trial_curve
 
 
@@ -37,6 +39,16 @@ class Spans(dict[str, Span]):
     largest: tuple[Gang, ...] = ()
 
 
+class Known:
+    """What rounds found of jobs in a cluster of one shape."""
+
+    def __init__(self, most: int = 16384) -> None:
+        self.spans = ByCurves[Spans](most)
+        #: Who takes part whatever the time is, and whether nothing here trains on its `min_gpus`.
+        self.part = ByJob[bool](most)
+        self.digests = ByJob[int](most)  # for a ledger of time
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     types: tuple[str, ...]
@@ -52,11 +64,11 @@ class View:
     limits: Mapping[str, Limit]
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
-    spans_of: ByCurves[Spans] = field(default_factory=lambda: ByCurves(0), compare=False, repr=False)
+    known: Known = field(default_factory=lambda: Known(0), compare=False, repr=False)
 
     def spans(self, job: Job) -> Spans:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
-        return self.spans_of.get(job, self._spans)
+        return self.known.spans.get(job, self._spans)
 
     def _spans(self, job: Job) -> Spans:
         spans = Spans()
@@ -102,7 +114,9 @@ class View:
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
 
 
-_SPANS: ByShape[Spans] = ByShape(most=16384, shapes=16)
+@lru_cache(64)
+def _known_of(shape: tuple[object, ...]) -> Known:
+    return Known()
 
 
 def counted(number: int, noun: str) -> str:
@@ -117,6 +131,14 @@ def words(gang: Gang) -> str:
 def queue_key(job: Job) -> tuple[int, float, int, str]:
     """Priority, then submission time, then id (the short number orders as the id does for people)."""
     return (-job.priority, job.submitted_at, job.number, job.id)
+
+
+_BY_ARRIVAL, _BY_PRIORITY = attrgetter("submitted_at", "number", "id"), attrgetter("priority")
+
+
+def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
+    """By `queue_key`, and several times as fast."""
+    return sorted(sorted(jobs, key=_BY_ARRIVAL), key=_BY_PRIORITY, reverse=True)
 
 
 def is_fixed(job: Job) -> bool:
@@ -171,9 +193,9 @@ def _view(snapshot: Snapshot) -> View:
         snapshot.limits,
         {},
         shape=shape,
-        spans_of=_SPANS.of(shape),
+        known=_known_of(shape),
     )
-    jobs = sorted(snapshot.jobs, key=queue_key)
+    jobs = in_queue_order(snapshot.jobs)
     reasons = _absences(base, jobs, snapshot.now)
     if snapshot.limits:
         queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
@@ -181,6 +203,8 @@ def _view(snapshot: Snapshot) -> View:
     fixed = tuple([job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang)])
     part = [job for job in jobs if job.id not in reasons] if reasons else jobs
     running = tuple([job for job in part if job.state is State.RUNNING])
+    queued = tuple([job for job in part if job.state in QUEUED]) if len(running) < len(part) else ()
+    whole = len(running) + len(queued) == len(part)
     free = dict(total)
     for gpu in {gpu for job in fixed for gpu in job.gpu_ids} | snapshot.blocked_gpu_ids:
         kind = nodes.type_of.get(gpu)
@@ -190,8 +214,10 @@ def _view(snapshot: Snapshot) -> View:
         base,
         free=free,
         running=running,
-        queued=tuple([job for job in part if job.state in QUEUED]),
-        taking_part=tuple([job for job in part if job.state is State.RUNNING or job.state in QUEUED]),
+        queued=queued,
+        taking_part=tuple(
+            part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
+        ),
         fixed=fixed,
         reasons=reasons,
         allowance=_allowance(snapshot, fixed, running),
@@ -268,15 +294,15 @@ def _stuck(field: View, job: Job) -> bool:
 
 def _absences(field: View, jobs: list[Job], now: float) -> dict[str, Reason]:
     reasons: dict[str, Reason] = {}
+    part, nobody = field.known.part.entries, (None, False)
     for job in jobs:
-        # As most do.
-        if job.state is State.RUNNING and job.restartable and job.resizable and not job.held and not _stuck(field, job):
-            continue
-        if job.state in QUEUED and not job.held and not job.waits_for and job.not_before is None:
+        if part.get(job.id, nobody)[0] is job:
             continue
         reason = _absent(field, job, now)
         if reason is not None:
             reasons[job.id] = reason
+        elif job.not_before is None:
+            field.known.part.put(job, field.spans(job).least > job.min_gpus)
     return reasons
 
 

@@ -41,7 +41,13 @@ class Whole:
         """The runs on these nodes, of which so many GPUs are taken; on all nodes where none are given."""
         engine, cluster, now = self.engine, self.engine.cluster, self.engine.clock.now
         checkpoint_s, stop_s = cluster.checkpoint_s, cluster.stop_s
-        jobs = tuple([run.view(now, checkpoint_s, stop_s, ages=self.ages) for run in runs])
+        ages = self.ages
+        jobs = tuple(
+            [
+                run.seen if run.seen is not None and not ages else run.view(now, checkpoint_s, stop_s, ages=ages)
+                for run in runs
+            ]
+        )
         return Snapshot(
             now=now,
             nodes=engine.nodes if nodes is None else nodes,
