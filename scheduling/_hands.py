@@ -17,12 +17,15 @@ class Hands:
     def __init__(self, field: View) -> None:
         self.free, self.rooms = dict(field.free), Rooms(field)
         self.counts: dict[str, Gang] = {}
+        self.moved: list[Job] = []  # who is given another gang than it has
 
     def fits(self, job: Job, gang: Gang) -> bool:
         return gang.count <= self.free.get(gang.type, 0) and self.rooms.over(job, gang) is None
 
     def give(self, job: Job, gang: Gang) -> None:
         self.counts[job.id] = gang
+        if gang is not job.gang and gang != job.gang:
+            self.moved.append(job)
         self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
         self.rooms.book(job, gang)
 

@@ -70,10 +70,7 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     """Fractions are of a job's least gang: where nothing here trains on that (its batch does not fit on so few), it is
     the least on which something does."""
     field = view(snapshot)
-    known, stranger = field.known.part.entries, (None, True)
-    seen = ((job, *known.get(job.id, stranger)) for job in field.taking_part)
-    unsure = [job for job, same, larger in seen if larger or same is not job]
-    least = {job.id: low for job in unsure if (low := field.spans(job).least) > job.min_gpus}
+    least = {job.id: field.spans(job).least for job in field.larger}
     if not least:
         return snapshot
     jobs = (replace(job, min_gpus=least[job.id]) if job.id in least else job for job in snapshot.jobs)
@@ -112,12 +109,10 @@ def _on_lease(ledger: Ledger, field: View, now: float, settings: FractionParamet
 
 def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> dict[str, float]:
     """When each of those that hold GPUs now was given them."""
-    began, now, counts = ledger.began, snapshot.now, hands.counts
-    found = {job.id: began[job.id] for job in field.fixed if job.id in began}
-    found |= {job.id: began.get(job.id, now) for job in field.taking_part if job.id in counts}
-    moved = [job for job in field.taking_part if counts.get(job.id) is not job.gang]
-    found |= {job.id: now for job in moved if job.id in counts and counts[job.id] != job.gang}
-    return found
+    began, now = ledger.began, snapshot.now
+    found = {key: began.get(key, now) for key in hands.counts}
+    found |= {job.id: began[job.id] for job in field.fixed if job.id in began}
+    return found | {job.id: now for job in hands.moved}
 
 
 def _keep(jobs: Iterable[Job], hands: Hands) -> None:
@@ -173,7 +168,8 @@ def _most_owed(ledger: Ledger, now: float) -> float:
 def _fill(field: View, waiting: list[Job], hands: Hands) -> None:
     """GPUs that the fractions leave idle go to whoever waits, the fastest fit first. `waiting` is in queue order."""
     for job in waiting:
-        gangs = [Gang(kind, job.min_gpus) for kind, span in field.spans(job).items() if span.low <= job.min_gpus]
+        least, free, spans = job.min_gpus, hands.free, field.spans(job)
+        gangs = [Gang(kind, least) for kind, span in spans.items() if span.low <= least <= free.get(kind, 0)]
         fits = [gang for gang in gangs if field.steps_per_s(job, gang) > 0 and hands.fits(job, gang)]
         if fits:
             hands.give(job, max(fits, key=lambda gang: (field.steps_per_s(job, gang), gang.type)))

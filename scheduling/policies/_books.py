@@ -65,7 +65,7 @@ class Books:
     def promised(self, job: str) -> float:
         """Over all types."""
         row = self.rows.get(job)
-        return 0.0 if row is None else float(self.shares[row].sum())
+        return 0.0 if row is None else sum(self.shares[row].tolist())
 
     def by_job(self) -> dict[str, dict[str, float]]:
         """{job: {type: share}}, of those that have one."""

@@ -113,7 +113,7 @@ def _counted(same: _Same) -> Fleet:
     return _count(same.nodes)
 
 
-_of_cluster, _of_excerpt = lru_cache(4)(_counted), lru_cache(64)(_counted)
+_of_cluster, _of_excerpt = lru_cache(4)(_counted), lru_cache(256)(_counted)
 
 
 def _count(nodes: tuple[Node, ...]) -> Fleet:

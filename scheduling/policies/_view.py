@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -65,6 +65,7 @@ class View:
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
     known: Known = field(default_factory=lambda: Known(0), compare=False, repr=False)
+    larger: tuple[Job, ...] = ()  # of those that take part, whoever no type here trains on its `min_gpus`
 
     def spans(self, job: Job) -> Spans:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
@@ -179,24 +180,10 @@ def _view(snapshot: Snapshot) -> View:
     total, largest, types = nodes.total, nodes.largest, nodes.types
     multi_node = snapshot.multi_node
     shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
-    base = View(
-        types,
-        total,
-        largest,
-        {},
-        (),
-        (),
-        (),
-        (),
-        {},
-        multi_node,
-        snapshot.limits,
-        {},
-        shape=shape,
-        known=_known_of(shape),
-    )
+    none = (), (), (), ()
+    base = View(types, total, largest, {}, *none, {}, multi_node, snapshot.limits, {}, shape, _known_of(shape))
     jobs = in_queue_order(snapshot.jobs)
-    reasons = _absences(base, jobs, snapshot.now)
+    reasons, larger = _absences(base, jobs, snapshot.now)
     if snapshot.limits:
         queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
         reasons |= _kept_waiting(snapshot.limits, queue)
@@ -210,18 +197,9 @@ def _view(snapshot: Snapshot) -> View:
         kind = nodes.type_of.get(gpu)
         if kind is not None:
             free[kind] -= 1
-    return replace(
-        base,
-        free=free,
-        running=running,
-        queued=queued,
-        taking_part=tuple(
-            part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
-        ),
-        fixed=fixed,
-        reasons=reasons,
-        allowance=_allowance(snapshot, fixed, running),
-    )
+    part = part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
+    told = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
+    return View(types, total, largest, free, running, queued, *told, base.known, tuple(larger))
 
 
 def limited(limit: Limit, gang: Gang) -> int:
@@ -292,18 +270,24 @@ def _stuck(field: View, job: Job) -> bool:
     return span is None or gang.count < span.low
 
 
-def _absences(field: View, jobs: list[Job], now: float) -> dict[str, Reason]:
+def _absences(field: View, jobs: list[Job], now: float) -> tuple[dict[str, Reason], list[Job]]:
+    """Of those that take no part, and of the others those of `larger`."""
     reasons: dict[str, Reason] = {}
     part, nobody = field.known.part.entries, (None, False)
+    larger = list[Job]()
     for job in jobs:
-        if part.get(job.id, nobody)[0] is job:
-            continue
-        reason = _absent(field, job, now)
-        if reason is not None:
-            reasons[job.id] = reason
-        elif job.not_before is None:
-            field.known.part.put(job, field.spans(job).least > job.min_gpus)
-    return reasons
+        same, more = part.get(job.id, nobody)
+        if same is not job:
+            reason = _absent(field, job, now)
+            if reason is not None:
+                reasons[job.id] = reason
+                continue
+            more = field.spans(job).least > job.min_gpus
+            if job.not_before is None:
+                field.known.part.put(job, more)
+        if more:
+            larger.append(job)
+    return reasons, larger
 
 
 def _absent(field: View, job: Job, now: float) -> Reason | None:

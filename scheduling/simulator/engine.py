@@ -244,7 +244,8 @@ class Engine:
             return None
         seconds = run.remaining(self.clock.now) / run.steps_per_s
         self.after(run, seconds, self._done)
-        heappush(self.ends, (self.clock.now + seconds, run.job.number, run.epoch, run))
+        if self.policy.elastic:  # others do not ask when the next is
+            heappush(self.ends, (self.clock.now + seconds, run.job.number, run.epoch, run))
         return seconds
 
     def _speed(self, run: Run) -> float:

@@ -20,6 +20,7 @@ from scheduling.simulator.run import Run
 Key = tuple[int, float, int, str]
 #: Jobs at the head of the queue that a round is shown first: the first, and the one that it holds up.
 FIRST = 2
+_EXCERPTS = 1_024
 
 
 class Queue:
@@ -79,6 +80,7 @@ class Floor:
             kind: max(indexes, key=lambda index: (len(self.nodes[index].gpu_ids), -index))
             for kind, indexes in self.members.items()
         }
+        self._nodes_of: dict[tuple[int, ...], tuple[Node, ...]] = {}  # as one object each, known by its identity
         self.take(taken)
 
     def take(self, gpus: Iterable[int]) -> None:
@@ -117,9 +119,12 @@ class Floor:
                 if free:
                     chosen.update(indexes[: _picks(gangs, free)])
             self._keep_size(kind, max(gangs, default=0), chosen)
-        indexes = sorted(chosen)
-        taken = frozenset(gpu for index in indexes for gpu in self.taken[index])
-        return tuple(self.nodes[index] for index in indexes), taken
+        indexes = tuple(sorted(chosen))
+        taken = frozenset().union(*[self.taken[index] for index in indexes])
+        if len(self._nodes_of) >= _EXCERPTS:
+            self._nodes_of.clear()
+        nodes = self._nodes_of.setdefault(indexes, tuple([self.nodes[index] for index in indexes]))
+        return nodes, taken
 
     def _keep_size(self, kind: str, reach: int, chosen: set[int]) -> None:
         """The largest node, and nodes until the type is as large as it is or as any gang needs it to be."""

@@ -54,7 +54,7 @@ class Whole:
             jobs=jobs,
             seed=engine.seed,
             memory=engine.memory,
-            next_event_s=engine.next_end_s(),
+            next_event_s=engine.next_end_s() if engine.policy.elastic else None,
             limits=self.limits,
             guarantees=cluster.guarantees,
             pairs=self.pairs.of(jobs) if self.pairs else {},
