@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduling._hands import Hands, reasons_of
 from scheduling._ledger import EDGE_S, Ledger, compute, signature_of
+from scheduling._roll import roll_of
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
@@ -123,7 +124,8 @@ def _recompute(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, poli
     """Fractions anew where jobs came or ended, but not more often than every `least_s` seconds."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
-    signature, credit_s = signature_of(snapshot, field, policy), settings.round_seconds / 2.0
+    signature = signature_of(snapshot, roll_of(snapshot, field), field, policy)
+    credit_s = settings.round_seconds / 2.0
     # It takes a computation at time 0 for none.
     if signature == ledger.signature or (0.0 < ledger.at < ledger.computed_at + least_s and ledger.computed_at > 0.0):
         return

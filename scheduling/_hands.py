@@ -27,7 +27,8 @@ class Hands:
         if gang is not job.gang and gang != job.gang:
             self.moved.append(job)
         self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
-        self.rooms.book(job, gang)
+        if job.limits:
+            self.rooms.book(job, gang)
 
 
 def reasons_of(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> Mapping[str, Reason]:

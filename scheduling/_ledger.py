@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from scheduling.domain import Job, Reason, Snapshot
+from scheduling._roll import Roll
+from scheduling.domain import Reason, Snapshot
 from scheduling.errors import SolverError
-from scheduling.lifecycle import State
 from scheduling.policies._books import Books
-from scheduling.policies._fractions import steps_per_s
 from scheduling.policies._memory import MEMORY
 from scheduling.policies._view import View
 from scheduling.policies.base import Parameters, Policy
 
-#: A throughput that changed by less than about this much is no reason to compute anew.
-_CHANGE = 0.05
 #: Rounds end this much early rather than a hair too late.
 EDGE_S = 1e-6
 #: Debts and surpluses beyond this are not carried from one computation to the next.
@@ -59,16 +56,16 @@ class Ledger:
         return {**self.__dict__, "books": self.books.dump(), "reasons": reasons}
 
 
-def account(ledger: Ledger, snapshot: Snapshot) -> None:
+def account(ledger: Ledger, roll: Roll, now: float) -> None:
     """Credit what jobs held since the last look."""
-    jobs, began = snapshot.jobs, ledger.began
-    kinds = [job.gang.type if job.gang and job.gpu_ids and job.state is not State.STANDBY else "" for job in jobs]
-    books = ledger.books.of([job.id for job in jobs], set(kinds) - {""})
-    columns = np.array([books.columns.get(kind, -1) for kind in kinds], dtype=np.int64)
-    (rows,) = np.nonzero(columns >= 0)
-    since = np.array([began.get(job.id, job.submitted_at) for job in jobs], dtype=float)[rows]
-    since = np.minimum(np.maximum(since, ledger.at), snapshot.now)
-    ledger.books, ledger.at = books.credited(rows, columns[rows], since, snapshot.now), snapshot.now
+    kinds, began = roll.kinds, ledger.began
+    (rows,) = np.nonzero(kinds >= 0)
+    books = ledger.books.of(roll.ids, {roll.types[kind] for kind in np.unique(kinds[rows]).tolist()})
+    columns = np.array([books.columns.get(kind, -1) for kind in roll.types], dtype=np.int64)[kinds[rows]]
+    given = np.array([began.get(job, -math.inf) for job in roll.ids], dtype=float)[rows]
+    since = np.where(np.isinf(given), roll.submitted_at[rows], given)
+    since = np.minimum(np.maximum(since, ledger.at), now)
+    ledger.books, ledger.at = books.credited(rows, columns, since, now), now
 
 
 # When to compute ------------------------------------------------------------------------------------
@@ -79,42 +76,11 @@ def rules_of(policy: str, parameters: Parameters) -> str:
     return f"{policy} {parameters.model_dump_json()}"
 
 
-def signature_of(snapshot: Snapshot, field: View, policy: Policy) -> str:
+def signature_of(snapshot: Snapshot, roll: Roll, field: View, policy: Policy) -> str:
     """Of all that a computation rests on but time: jobs, GPUs, throughputs and the policy itself."""
-    total, known, nobody = 0, field.known.digests.entries, (None, 0)
-    for job in snapshot.jobs:
-        same, digest = known.get(job.id, nobody)
-        if same is job:
-            total += digest
-        elif _takes_part(job, snapshot.now):
-            digest = _digest(job.id, job.weight, job.priority, _row(job, field))
-            total += digest if job.not_before is not None else field.known.digests.put(job, digest)
     assert isinstance(policy.parameters, Parameters)
-    text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {total:x}"
+    text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {roll.digest}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _takes_part(job: Job, now: float) -> bool:
-    """Whether fractions are computed for it: who joins later changes the signature."""
-    if job.gpu_ids:
-        return job.restartable and job.resizable and not job.held
-    waits = job.held or job.waits_for or job.state is State.WAITING_FOR_INITIAL_CONTACT
-    return not waits and (job.not_before is None or job.not_before <= now)
-
-
-def _row(job: Job, field: View) -> str:
-    """Its speeds, as far as they matter."""
-    spans = field.spans(job)
-    if spans.row is None:
-        speeds = (steps_per_s(job, kind, field.total[kind], field.largest[kind]) for kind in field.types)
-        spans.row = ",".join(str(round(math.log(v) / _CHANGE)) if v > 0 else "-" for v in speeds)
-    return spans.row
-
-
-@lru_cache(maxsize=1 << 16)
-def _digest(job: str, weight: float, priority: int, row: str) -> int:
-    """Of one job. Their sum stands for all, in whatever order they come."""
-    return int.from_bytes(blake2b(f"{job}:{weight:g}:{priority}:{row}".encode(), digest_size=16).digest())
 
 
 def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) -> None:

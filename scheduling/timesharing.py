@@ -18,6 +18,7 @@ import numpy as np
 from scheduling._compatible import share_time_as_reference
 from scheduling._hands import Hands, reasons_of
 from scheduling._ledger import EDGE_S, Ledger, account, compute, rules_of, settle, signature_of
+from scheduling._roll import roll_of
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
@@ -37,7 +38,7 @@ def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
     if snapshot.now >= round_end(snapshot.memory) or rules != ledger.rules:
         ledger.rules = rules
         _refresh(ledger, snapshot, field, policy, aged_after_s=settings.recompute_seconds)
-        _keep(_on_lease(ledger, field, snapshot.now, settings), hands)
+        _keep(_on_lease(ledger, snapshot, field, settings), hands)
         _give(ledger, snapshot, field, policy, hands)
         ledger.began = _beginnings(ledger, snapshot, field, hands)
         ledger.round_end = snapshot.now + settings.round_seconds
@@ -79,11 +80,12 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
 
 def _refresh(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, *, aged_after_s: float) -> None:
     """Fractions anew where jobs, GPUs or throughputs changed, or where they are old and time changes them."""
-    signature = signature_of(snapshot, field, policy)
+    roll = roll_of(snapshot, field)
+    signature = signature_of(snapshot, roll, field, policy)
     aged = snapshot.now >= ledger.computed_at + aged_after_s
     if signature == ledger.signature and math.isinf(aged_after_s):
         return
-    account(ledger, snapshot)
+    account(ledger, roll, snapshot.now)
     changes = getattr(policy, "ages", True) or getattr(policy, "packs", False) or ledger.problem
     if signature != ledger.signature or (aged and changes):
         compute(ledger, snapshot, policy, signature)
@@ -100,11 +102,15 @@ def _compete(field: View, hands: Hands) -> bool:
     return sum(1 for _ in islice(fits, 2)) == 2
 
 
-def _on_lease(ledger: Ledger, field: View, now: float, settings: FractionParameters) -> list[Job]:
+def _on_lease(ledger: Ledger, snapshot: Snapshot, field: View, settings: FractionParameters) -> list[Job]:
     """Who is promised time on what it has, and has had it for too short a time to be worth another restart."""
-    part, began, edge = settings.restart_part, ledger.began, now + EDGE_S
-    recent = [job for job in field.running if (edge - began.get(job.id, -math.inf)) * part < job.restart_cost_s]
-    return [job for job in recent if job.gang is not None and ledger.books.share(job.id, job.gang.type) > 0]
+    roll, books = roll_of(snapshot, field), ledger.books
+    began = np.array([ledger.began.get(job, -math.inf) for job in roll.ids], dtype=float)
+    short = (snapshot.now - began + EDGE_S) * settings.restart_part < roll.restart_cost_s
+    recent = (roll.jobs[n] for n in np.nonzero(short)[0].tolist())
+    return [
+        job for job in recent if job.id not in field.reasons and job.gang and books.share(job.id, job.gang.type) > 0
+    ]
 
 
 def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> dict[str, float]:
@@ -128,10 +134,11 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
     counts, free = hands.counts, hands.free
     waiting = [job for job in field.taking_part if job.id not in counts]
     for job, kind in _ranked(ledger, snapshot.now, waiting, free):
-        if job.min_gpus <= free[kind] and job.id not in counts:
-            same = job.gang is not None and job.gang.type == kind and job.gang.count == job.min_gpus
-            gang = job.gang if same and job.gang else Gang(kind, job.min_gpus)
-            if hands.fits(job, gang):
+        least = job.min_gpus
+        if least <= free[kind] and job.id not in counts:
+            held = job.gang
+            gang = held if held and held.type == kind and held.count == least else Gang(kind, least)
+            if not job.limits or hands.fits(job, gang):
                 hands.give(job, gang)
     if getattr(policy, "fills", True) and any(free > 0 for free in hands.free.values()):
         _fill(field, [job for job in waiting if job.id not in hands.counts], hands)

@@ -46,7 +46,6 @@ class Known:
         self.spans = ByCurves[Spans](most)
         #: Who takes part whatever the time is, and whether nothing here trains on its `min_gpus`.
         self.part = ByJob[bool](most)
-        self.digests = ByJob[int](most)  # for a ledger of time
 
 
 @dataclass(frozen=True, slots=True)

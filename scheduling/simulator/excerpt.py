@@ -119,11 +119,11 @@ class Floor:
                 if free:
                     chosen.update(indexes[: _picks(gangs, free)])
             self._keep_size(kind, max(gangs, default=0), chosen)
-        indexes = tuple(sorted(chosen))
-        taken = frozenset().union(*[self.taken[index] for index in indexes])
+        picked = tuple(sorted(chosen))
+        taken = frozenset[int]().union(*[self.taken[index] for index in picked])
         if len(self._nodes_of) >= _EXCERPTS:
             self._nodes_of.clear()
-        nodes = self._nodes_of.setdefault(indexes, tuple([self.nodes[index] for index in indexes]))
+        nodes = self._nodes_of.setdefault(picked, tuple([self.nodes[index] for index in picked]))
         return nodes, taken
 
     def _keep_size(self, kind: str, reach: int, chosen: set[int]) -> None:

@@ -1,0 +1,120 @@
+"""What rounds of fractions look up of every job, in columns.
+
+Jobs that are the same objects as in the round before keep what was found of them, so a round works only on those that
+changed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduling.domain import Job, Snapshot
+from scheduling.lifecycle import State
+from scheduling.policies._fractions import steps_per_s
+from scheduling.policies._lp import Floats, Ints
+from scheduling.policies._view import View
+
+#: A throughput that changed by less than about this much is no reason to compute anew.
+_CHANGE = 0.05
+_Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Roll:
+    """By place in `jobs`."""
+
+    jobs: tuple[Job, ...]
+    types: tuple[str, ...]  # of which somebody held GPUs
+    kinds: Ints  # the place of the type of the GPUs that it has; -1: it has none, or waits for them
+    submitted_at: Floats
+    restart_cost_s: Floats  # -1: it is not to be moved now
+    digests: _Words  # [2, job], 0 where fractions are not computed for it
+    identities: Ints  # -1: its part depends on the time
+    shape: tuple[object, ...]
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple([job.id for job in self.jobs])
+
+    @property
+    def digest(self) -> str:
+        """Of all for whom fractions are computed, in whatever order they come."""
+        return "".join(f"{total:016x}" for total in self.digests.sum(axis=1, dtype=np.uint64).tolist())
+
+    @cached_property
+    def lasts(self) -> bool:
+        return bool((self.identities >= 0).all())
+
+    def find(self, identities: Ints) -> Ints:
+        """Where these very objects are; -1: nowhere."""
+        if not len(self.identities):
+            return np.full(len(identities), -1)
+        order = np.argsort(self.identities)
+        known = self.identities[order]
+        at = np.minimum(np.searchsorted(known, identities), len(order) - 1)
+        return np.where(known[at] == identities, order[at], -1)
+
+
+def _empty(jobs: int) -> tuple[Ints, Floats, Floats, _Words]:
+    return np.full(jobs, -1), np.zeros(jobs), np.full(jobs, -1.0), np.zeros((2, jobs), dtype=np.uint64)
+
+
+class _Latest:
+    roll = Roll((), (), *_empty(0), np.empty(0, np.int64), ())
+
+
+def roll_of(snapshot: Snapshot, field: View) -> Roll:
+    before, jobs = _Latest.roll, snapshot.jobs
+    if before.jobs is jobs and before.shape == field.shape and before.lasts:
+        return before
+    identities = np.fromiter(map(id, jobs), np.int64, len(jobs))
+    place = before.find(identities) if before.shape == field.shape else np.full(len(jobs), -1)
+    (same,) = np.nonzero(place >= 0)
+    kinds, submitted_at, restart_cost_s, digests = _empty(len(jobs))
+    kinds[same], submitted_at[same] = before.kinds[place[same]], before.submitted_at[place[same]]
+    restart_cost_s[same], digests[:, same] = before.restart_cost_s[place[same]], before.digests[:, place[same]]
+    types = {kind: n for n, kind in enumerate(before.types)}
+    for n in np.nonzero(place < 0)[0].tolist():
+        job = jobs[n]
+        submitted_at[n] = job.submitted_at
+        if job.gang is not None and job.gpu_ids and job.state is not State.STANDBY:
+            kinds[n] = types.setdefault(job.gang.type, len(types))
+        if job.state is State.RUNNING:
+            restart_cost_s[n] = job.restart_cost_s
+        if _takes_part(job, snapshot.now):
+            digests[:, n] = _digest(job.id, job.weight, job.priority, _row(job, field))
+        if job.not_before is not None:
+            identities[n] = -1
+    found = kinds, submitted_at, restart_cost_s, digests, identities
+    _Latest.roll = Roll(jobs, tuple(types), *found, field.shape)
+    return _Latest.roll
+
+
+def _takes_part(job: Job, now: float) -> bool:
+    """Whether fractions are computed for it: who joins later changes the signature."""
+    if job.gpu_ids:
+        return job.restartable and job.resizable and not job.held
+    waits = job.held or job.waits_for or job.state is State.WAITING_FOR_INITIAL_CONTACT
+    return not waits and (job.not_before is None or job.not_before <= now)
+
+
+def _row(job: Job, field: View) -> str:
+    """Its speeds, as far as they matter."""
+    spans = field.spans(job)
+    if spans.row is None:
+        speeds = (steps_per_s(job, kind, field.total[kind], field.largest[kind]) for kind in field.types)
+        spans.row = ",".join(str(round(math.log(v) / _CHANGE)) if v > 0 else "-" for v in speeds)
+    return spans.row
+
+
+@lru_cache(maxsize=1 << 16)
+def _digest(job: str, weight: float, priority: int, row: str) -> tuple[int, int]:
+    """Of one job."""
+    both = blake2b(f"{job}:{weight:g}:{priority}:{row}".encode(), digest_size=16).digest()
+    return int.from_bytes(both[:8]), int.from_bytes(both[8:])
