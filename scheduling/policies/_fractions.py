@@ -18,7 +18,7 @@ from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
 from scheduling.policies._lp import INFINITY, Floats, Ints, LinearProgram
-from scheduling.policies._view import counted, in_queue_order
+from scheduling.policies._view import counted, queue_of
 from scheduling.throughput import effective
 
 NO_PARTNER = -1
@@ -213,8 +213,21 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
 
 def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     """Who may be given time, in queue order, and why the others may not."""
-    taking_part, absent = [], {}
-    for job in in_queue_order(snapshot.jobs):
+    taking_part, absent, queue = [], {}, queue_of(snapshot)
+    contact = State.WAITING_FOR_INITIAL_CONTACT
+    odd = [
+        job
+        for job in queue
+        if job.held
+        or job.waits_for
+        or job.not_before is not None
+        or job.state is contact
+        or not job.restartable
+        or not job.resizable
+    ]
+    if not odd:
+        return list(queue), {}
+    for job in queue:
         if job.state is State.WAITING_FOR_INITIAL_CONTACT:
             text = "The executor has not accepted the job yet; it queues once it has."
             absent[job.id] = Reason("waits_for_contact", text)
@@ -240,7 +253,8 @@ def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict
     """The largest node by type, and the GPUs that those that take part may share."""
     found = fleet(snapshot.nodes)
     capacity = dict(found.total)
-    for gpu in {gpu for job in snapshot.jobs if job.id not in part for gpu in job.gpu_ids}:
+    others = [job for job in snapshot.jobs if job.id not in part] if len(part) < len(snapshot.jobs) else ()
+    for gpu in {gpu for job in others for gpu in job.gpu_ids}:
         kind = found.type_of.get(gpu)
         if kind is not None:
             capacity[kind] -= 1

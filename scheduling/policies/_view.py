@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
@@ -141,6 +141,18 @@ def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
     return sorted(sorted(jobs, key=_BY_ARRIVAL), key=_BY_PRIORITY, reverse=True)
 
 
+class _Ordered:
+    snapshot: Snapshot | None = None
+    jobs: tuple[Job, ...] = ()
+
+
+def queue_of(snapshot: Snapshot) -> tuple[Job, ...]:
+    """All its jobs in queue order."""
+    if _Ordered.snapshot is not snapshot:
+        _Ordered.jobs, _Ordered.snapshot = tuple(in_queue_order(snapshot.jobs)), snapshot
+    return _Ordered.jobs
+
+
 def is_fixed(job: Job) -> bool:
     """Its GPUs are not schedulable and it may get no others (spec, application states)."""
     if job.state in LOCKED:
@@ -181,13 +193,13 @@ def _view(snapshot: Snapshot) -> View:
     shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
     none = (), (), (), ()
     base = View(types, total, largest, {}, *none, {}, multi_node, snapshot.limits, {}, shape, _known_of(shape))
-    jobs = in_queue_order(snapshot.jobs)
+    jobs = queue_of(snapshot)
     reasons, larger = _absences(base, jobs, snapshot.now)
     if snapshot.limits:
         queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
         reasons |= _kept_waiting(snapshot.limits, queue)
     fixed = tuple([job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang)])
-    part = [job for job in jobs if job.id not in reasons] if reasons else jobs
+    part: Sequence[Job] = [job for job in jobs if job.id not in reasons] if reasons else jobs
     running = tuple([job for job in part if job.state is State.RUNNING])
     queued = tuple([job for job in part if job.state in QUEUED]) if len(running) < len(part) else ()
     whole = len(running) + len(queued) == len(part)
@@ -269,7 +281,7 @@ def _stuck(field: View, job: Job) -> bool:
     return span is None or gang.count < span.low
 
 
-def _absences(field: View, jobs: list[Job], now: float) -> tuple[dict[str, Reason], list[Job]]:
+def _absences(field: View, jobs: Iterable[Job], now: float) -> tuple[dict[str, Reason], list[Job]]:
     """Of those that take no part, and of the others those of `larger`."""
     reasons: dict[str, Reason] = {}
     part, nobody = field.known.part.entries, (None, False)
