@@ -49,7 +49,7 @@ class Bounding:
         self.found, self.alike, self.limits = found, alike, (engine, time_limit_s)
         width = len(found.columns)
         self.program = found.program((np.arange(width + 1) == width).astype(float), extra=1)
-        self.program.presolve = False
+        self.program.options = {"presolve": "off"}  # it is solved again and again from its last basis
         self.program.add_row([width], [1.0], -INFINITY, 1.0)
         self.fixed = self.program.rows
         self.tangents = Tangents(found, self.program)

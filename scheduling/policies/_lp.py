@@ -44,7 +44,7 @@ class LinearProgram:
     def __init__(self, costs: Floats, *, maximise: bool, bounds: Floats | None = None) -> None:
         self.costs = np.asarray(costs, dtype=float).copy()
         self.maximise = maximise
-        self.presolve = True  # of no use to a small program that is solved again and again from its last basis
+        self.options: dict[str, str] = {}  # of HiGHS, beside those that all programs have
         self.bounds = np.full(len(self.costs), INFINITY) if bounds is None else np.asarray(bounds, dtype=float)
         self._columns: list[Ints] = []
         self._values: list[Floats] = []
@@ -159,8 +159,8 @@ class LinearProgram:
         highs = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
             highs.setOptionValue(option, value)
-        if not self.presolve:
-            highs.setOptionValue("presolve", "off")
+        for name, word in self.options.items():
+            highs.setOptionValue(name, word)
         if lp.num_col_ > _MANY:
             highs.setOptionValue("solver", "ipm")
         highs.setOptionValue("primal_feasibility_tolerance", 1e-9)
