@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from scheduling.domain import Job, Node, Reason, Snapshot
 from scheduling.policies._known import fleet
@@ -29,12 +30,18 @@ class Hosts:
     """What nodes have free of both beside those who stay; by index of the node."""
 
     def __init__(self, nodes: Sequence[Node], node_of: Mapping[int, int], staying: Iterable[Job]) -> None:
-        self._node_of = node_of
-        self.cpu = [UNBOUNDED if node.cpu_milli is None else node.cpu_milli for node in nodes]
-        self.memory = [UNBOUNDED if node.memory_mib is None else node.memory_mib for node in nodes]
+        self._nodes, self._node_of = nodes, node_of
         self._at: dict[str, set[int]] = {}
         for job in [job for job in staying if job.cpu_milli or job.memory_mib]:  # nobody, as a rule
             self.move(job, job.gpu_ids)
+
+    @cached_property
+    def cpu(self) -> list[int]:
+        return [UNBOUNDED if node.cpu_milli is None else node.cpu_milli for node in self._nodes]
+
+    @cached_property
+    def memory(self) -> list[int]:
+        return [UNBOUNDED if node.memory_mib is None else node.memory_mib for node in self._nodes]
 
     def move(self, job: Job, gpus: Iterable[int]) -> None:
         """It is on the nodes of these GPUs now, and on no others."""

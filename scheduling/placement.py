@@ -42,9 +42,10 @@ class Board:
             self.free[self.node_of[gpu]].append(gpu)
         self.hosts = None if staying is None else Hosts(self.nodes, self.node_of, staying)
         self.largest = max((len(node.gpu_ids) for node in self.nodes), default=0)
-        self.levels = {kind: [list[int]() for _ in range(self.largest + 1)] for kind in found.types}
-        for index, node in enumerate(self.nodes):
-            self.levels[node.type][len(self.free[index])].append(index)  # ascending, so each is a heap
+        self.levels: dict[str, list[list[int]]] = {kind: [[] for _ in range(self.largest + 1)] for kind in found.types}
+        for index, (node, free) in enumerate(zip(self.nodes, self.free, strict=True)):
+            if free:
+                self.levels[node.type][len(free)].append(index)  # ascending, so each is a heap
 
     def take(self, gpus: Sequence[int]) -> None:
         for gpu in gpus:

@@ -1,10 +1,11 @@
 """Who was promised which part of time on which accelerator type, and how long they had it: arrays of jobs by types.
 
-A round looks at all live jobs several times over, so their figures are columns; in the plan's memory they are lists.
+A round looks at all live jobs several times over, so their figures are columns; in the plan's memory they are text.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,8 @@ import numpy as np
 
 from scheduling.policies._lp import Floats, Ints
 from scheduling.policies._shares import ByNumber, Shares
+
+_DOUBLE = np.dtype("<f8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +34,18 @@ class Books:
         latest, books = _Latest.entry
         if latest is not kept:
             wide = len(kept["jobs"]), len(kept["types"])
-            figures = [np.array(kept[name], dtype=float).reshape(wide) for name in ("shares", "had")]
+            figures = [np.frombuffer(b64decode(kept[name]), dtype=_DOUBLE).reshape(wide) for name in ("shares", "had")]
             books = cls(tuple(kept["jobs"]), tuple(kept["types"]), *figures)
             _Latest.entry = kept, books
         return books
 
     def dump(self) -> dict[str, Any]:
-        """JSON values, made once, so that who is shown them again has these books at once."""
+        """JSON values, made once, so that who is shown them again has these books at once: thousands of figures as
+        base64 of doubles, exact and in a tenth of the time of numbers."""
         kept, latest = _Latest.entry
         if latest is not self:
-            figures = {name: getattr(self, name).ravel().tolist() for name in ("shares", "had")}
+            arrays = {"shares": self.shares, "had": self.had}
+            figures = {name: b64encode(array.astype(_DOUBLE).tobytes()).decode() for name, array in arrays.items()}
             kept = {"jobs": list(self.jobs), "types": list(self.types), **figures}
             _Latest.entry = kept, self
         return kept
