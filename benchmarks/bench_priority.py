@@ -157,7 +157,8 @@ def speed() -> list[str]:
         filling = load_policy("multifactor", {"backfill": kind, "backfill_depth": 100_000})
 
         def decide(policy: Any = filling) -> None:
-            _view._Latest.snapshot = None  # as if the round were the first to look
+            _view._Latest.queue = None, ()  # as if the round were the first to look
+            _view._Latest.view = None
             policy.allocate(snapshot)
 
         seconds = best(decide)

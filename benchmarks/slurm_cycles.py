@@ -152,7 +152,8 @@ def decision_s(queue: list[Wish], nodes: int, kind: str) -> float:
     policy = load_policy("multifactor", {"backfill": kind, "backfill_depth": 100_000})
 
     def decide() -> None:
-        _view._Latest.snapshot = None  # as if the round were the first to look
+        _view._Latest.queue = None, ()  # as if the round were the first to look
+        _view._Latest.view = None
         policy.allocate(snapshot)
 
     return best(decide)

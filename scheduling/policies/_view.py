@@ -146,16 +146,13 @@ def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
     return queue
 
 
-class _Ordered:
-    snapshot: Snapshot | None = None
-    jobs: tuple[Job, ...] = ()
-
-
 def queue_of(snapshot: Snapshot) -> tuple[Job, ...]:
     """All its jobs in queue order."""
-    if _Ordered.snapshot is not snapshot:
-        _Ordered.jobs, _Ordered.snapshot = tuple(in_queue_order(snapshot.jobs)), snapshot
-    return _Ordered.jobs
+    known, queue = _Latest.queue
+    if known is not snapshot:
+        queue = tuple(in_queue_order(snapshot.jobs))
+        _Latest.queue = snapshot, queue
+    return queue
 
 
 def is_fixed(job: Job) -> bool:
@@ -179,16 +176,18 @@ def fixed_gangs(snapshot: Snapshot, field: View) -> dict[str, Gang]:
 
 
 class _Latest:
-    """The newest view: within a round the policy and the round itself look at one snapshot."""
+    """The newest of both: within a round the policy and the round itself look at one snapshot. Threads may replace
+    them at any time, so each is read and written as one."""
 
-    snapshot: Snapshot | None = None
-    view: View | None = None
+    queue: tuple[Snapshot | None, tuple[Job, ...]] = None, ()
+    view: tuple[Snapshot, View] | None = None
 
 
 def view(snapshot: Snapshot) -> View:
-    if _Latest.snapshot is not snapshot or _Latest.view is None:
-        _Latest.view, _Latest.snapshot = _view(snapshot), snapshot
-    return _Latest.view
+    latest = _Latest.view
+    if latest is None or latest[0] is not snapshot:
+        latest = _Latest.view = snapshot, _view(snapshot)
+    return latest[1]
 
 
 def _view(snapshot: Snapshot) -> View:

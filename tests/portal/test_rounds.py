@@ -17,6 +17,7 @@ from portal.jobs.models import Decision, Job
 from portal.jobs.services.administration import set_policy
 from portal.lab import replays
 from portal.lab.rounds import export_case
+from scheduling.policies._books import Books
 from scheduling.policies._memory import MEMORY
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -182,7 +183,7 @@ def test_a_case_is_solved_to_the_shares_of_its_round(policy: str, tmp_path: Path
     answer = solve(case, policy, decision.policy_parameters, tmp_path)
     assert answer["status"] == "optimal"
     numbers = {str(job.pk): job.number for job in Job.objects.all()}
-    promised = decision.plan["memory"][MEMORY]["shares"]
+    promised = Books.load(decision.plan["memory"][MEMORY]["books"]).by_job()
     wanted = {numbers[key]: by_type for key, by_type in promised.items()}
     assert len(wanted) > 1
     assert {job: shares for job, _, shares in answer["allocation"]} == {
@@ -204,7 +205,7 @@ def test_a_later_round_of_such_a_policy_knows_what_was_remembered(tmp_path: Path
     assert case["memory"]["policy"]
     answer = solve(case, "finish_time_fairness", decision.policy_parameters, tmp_path)
     numbers = {str(job.pk): job.number for job in Job.objects.all()}
-    promised = decision.plan["memory"][MEMORY]["shares"]
+    promised = Books.load(decision.plan["memory"][MEMORY]["books"]).by_job()
     wanted = {numbers[key]: pytest.approx(by_type, abs=1e-6) for key, by_type in promised.items()}
     assert {job: shares for job, _, shares in answer["allocation"]} == wanted
 

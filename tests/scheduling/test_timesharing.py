@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -243,11 +244,22 @@ class Recorded(MaxMinFairness):
         return super().allocate(snapshot)
 
 
-def test_memory_of_an_earlier_release_is_no_obstacle() -> None:
+def pairs_of_shares(job: Job) -> Any:
+    return [[[job.id], {"a": 1.0}]]
+
+
+def shares_by_job(job: Job) -> Any:
+    return {job.id: {"a": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("shares", "kept"), [(pairs_of_shares, {}), (shares_by_job, {"had": {}, "began": {}, "reasons": {}, "figures": {}})]
+)
+def test_memory_of_an_earlier_release_is_no_obstacle(shares: Callable[[Job], Any], kept: dict[str, Any]) -> None:
     (one,) = jobs_of(1, a=1.0)
     cluster = Cluster(one, a=1)
-    old = {"signature": "", "computed_at": 0.0, "round_end": 9e9, "at": 0.0, "shares": [[[one.id], {"a": 1.0}]]}
-    cluster.snapshot = replace(cluster.snapshot, memory={"time_sharing": old})
+    old = {"signature": "", "computed_at": 0.0, "round_end": 9e9, "at": 0.0, **kept}
+    cluster.snapshot = replace(cluster.snapshot, memory={"time_sharing": {**old, "shares": shares(one)}})
     cluster.step()
     assert cluster.holds(one) == (0,)
 
