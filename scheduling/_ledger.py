@@ -60,7 +60,7 @@ def account(ledger: Ledger, roll: Roll, now: float) -> None:
     """Credit what jobs held since the last look."""
     kinds, began = roll.kinds, ledger.began
     (rows,) = np.nonzero(kinds >= 0)
-    books = ledger.books.of(roll.ids, {roll.types[kind] for kind in np.unique(kinds[rows]).tolist()})
+    books = ledger.books.of(roll.ids, {roll.types[kind] for kind in set(kinds[rows].tolist())})
     columns = np.array([books.columns.get(kind, -1) for kind in roll.types], dtype=np.int64)[kinds[rows]]
     given = np.array([began.get(job, -math.inf) for job in roll.ids], dtype=float)[rows]
     since = np.where(np.isinf(given), roll.submitted_at[rows], given)

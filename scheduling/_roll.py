@@ -7,9 +7,11 @@ changed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +37,7 @@ class Roll:
     submitted_at: Floats
     restart_cost_s: Floats  # -1: it is not to be moved now
     digests: _Words  # [2, job], 0 where fractions are not computed for it
-    identities: Ints  # -1: its part depends on the time
+    lasts: bool  # nobody's part depends on the time
     shape: tuple[object, ...]
 
     @cached_property
@@ -47,18 +49,10 @@ class Roll:
         """Of all for whom fractions are computed, in whatever order they come."""
         return "".join(f"{total:016x}" for total in self.digests.sum(axis=1, dtype=np.uint64).tolist())
 
-    @cached_property
-    def lasts(self) -> bool:
-        return bool((self.identities >= 0).all())
-
-    def find(self, identities: Ints) -> Ints:
-        """Where these very objects are; -1: nowhere."""
-        if not len(self.identities):
-            return np.full(len(identities), -1)
-        order = np.argsort(self.identities)
-        known = self.identities[order]
-        at = np.minimum(np.searchsorted(known, identities), len(order) - 1)
-        return np.where(known[at] == identities, order[at], -1)
+    def find(self, jobs: Iterable[Job]) -> Ints:
+        """Where these very objects are; -1: nowhere, or what is said of it depends on the time."""
+        places = {id(job): n for n, job in enumerate(self.jobs) if job.not_before is None}
+        return np.array([places.get(id(job), -1) for job in jobs], dtype=np.int64)
 
 
 def _empty(jobs: int) -> tuple[Ints, Floats, Floats, _Words]:
@@ -66,15 +60,15 @@ def _empty(jobs: int) -> tuple[Ints, Floats, Floats, _Words]:
 
 
 class _Latest:
-    roll = Roll((), (), *_empty(0), np.empty(0, np.int64), ())
+    roll = Roll((), (), *_empty(0), True, ())
 
 
 def roll_of(snapshot: Snapshot, field: View) -> Roll:
     before, jobs = _Latest.roll, snapshot.jobs
-    if before.jobs is jobs and before.shape == field.shape and before.lasts:
+    alike = before.shape == field.shape
+    if alike and before.lasts and len(jobs) == len(before.jobs) and all(map(is_, jobs, before.jobs)):
         return before
-    identities = np.fromiter(map(id, jobs), np.int64, len(jobs))
-    place = before.find(identities) if before.shape == field.shape else np.full(len(jobs), -1)
+    place = before.find(jobs) if alike else np.full(len(jobs), -1)
     (same,) = np.nonzero(place >= 0)
     kinds, submitted_at, restart_cost_s, digests = _empty(len(jobs))
     kinds[same], submitted_at[same] = before.kinds[place[same]], before.submitted_at[place[same]]
@@ -89,11 +83,10 @@ def roll_of(snapshot: Snapshot, field: View) -> Roll:
             restart_cost_s[n] = job.restart_cost_s
         if _takes_part(job, snapshot.now):
             digests[:, n] = _digest(job.id, job.weight, job.priority, _row(job, field))
-        if job.not_before is not None:
-            identities[n] = -1
-    found = kinds, submitted_at, restart_cost_s, digests, identities
-    _Latest.roll = Roll(jobs, tuple(types), *found, field.shape)
-    return _Latest.roll
+    lasts = all(job.not_before is None for job in jobs)
+    roll = Roll(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
+    _Latest.roll = roll
+    return roll
 
 
 def _takes_part(job: Job, now: float) -> bool:

@@ -168,8 +168,8 @@ def _ranked(ledger: Ledger, now: float, jobs: list[Job], free: Mapping[str, int]
 def _most_owed(ledger: Ledger, now: float) -> float:
     """Of all jobs: seconds that it was promised on all types since the computation, less those that it had."""
     books = ledger.books
-    debts = books.debts(np.flatnonzero(books.shares.any(axis=1)), max(now - ledger.computed_at, 0.0))
-    return float(debts.max()) if len(debts) else 0.0
+    (rows,) = np.nonzero(books.shares.any(axis=1))
+    return float(books.debts(rows, max(now - ledger.computed_at, 0.0)).max()) if len(rows) else 0.0
 
 
 def _fill(field: View, waiting: list[Job], hands: Hands) -> None:

@@ -131,7 +131,7 @@ def as_plain(roll: Roll) -> tuple[object, ...]:
 
 def afresh(snapshot: Snapshot) -> Roll:
     before = _roll._Latest.roll
-    _roll._Latest.roll = Roll((), (), *_roll._empty(0), np.empty(0, np.int64), ())
+    _roll._Latest.roll = Roll((), (), *_roll._empty(0), True, ())
     try:
         return roll_of(snapshot, view(snapshot))
     finally:
