@@ -174,9 +174,12 @@ def _most_owed(ledger: Ledger, now: float) -> float:
 
 def _fill(field: View, waiting: list[Job], hands: Hands) -> None:
     """GPUs that the fractions leave idle go to whoever waits, the fastest fit first. `waiting` is in queue order."""
+    free = hands.free
     for job in waiting:
-        least, free, spans = job.min_gpus, hands.free, field.spans(job)
-        gangs = [Gang(kind, least) for kind, span in spans.items() if span.low <= least <= free.get(kind, 0)]
-        fits = [gang for gang in gangs if field.steps_per_s(job, gang) > 0 and hands.fits(job, gang)]
-        if fits:
-            hands.give(job, max(fits, key=lambda gang: (field.steps_per_s(job, gang), gang.type)))
+        least = job.min_gpus
+        able = [(kind, span) for kind, span in field.spans(job).items() if span.low <= least <= free.get(kind, 0)]
+        for speed, kind in sorted([(span.at(least), kind) for kind, span in able], reverse=True):
+            gang = Gang(kind, least)
+            if speed > 0 and hands.fits(job, gang):
+                hands.give(job, gang)
+                break
