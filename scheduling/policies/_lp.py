@@ -44,7 +44,7 @@ class LinearProgram:
     def __init__(self, costs: Floats, *, maximise: bool, bounds: Floats | None = None) -> None:
         self.costs = np.asarray(costs, dtype=float).copy()
         self.maximise = maximise
-        self.options: dict[str, str | int] = {}  # of HiGHS, beside those that all programs have
+        self.options: dict[str, str] = {}  # of HiGHS, beside those that all programs have
         self.bounds = np.full(len(self.costs), INFINITY) if bounds is None else np.asarray(bounds, dtype=float)
         self._columns: list[Ints] = []
         self._values: list[Floats] = []

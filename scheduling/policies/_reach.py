@@ -21,12 +21,6 @@ from scheduling.policies._shares import even
 #: From so many columns on prices are faster than rows.
 _MANY = 1_000
 _ROUGH, _SAME = 1e-3, 1e-12
-#: A small program whose numbers are near 1 is solved (by Devex) sooner than presolved and scaled.
-_AS_IT_IS: dict[str, str | int] = {
-    "presolve": "off",
-    "simplex_scale_strategy": 0,
-    "simplex_dual_edge_weight_strategy": 1,
-}
 
 
 class Demand(Protocol):
@@ -99,7 +93,6 @@ def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float)
     program, start = found.program(costs, extra=1), climb.alone(found.fastest[found.group_of])
     if not found.paired and even(found, climb.per_level):
         _let_all_reach(found, climb.per_level, program, start)
-        program.options = {**_AS_IT_IS}
         solution = program.solve(engine, time_limit_s)
         return float(solution.values[width]), solution.values[:width]
     level, values, _ = optimise(Tangents(found, program), climb.needs, start, engine, time_limit_s)
