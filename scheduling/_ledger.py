@@ -39,13 +39,14 @@ class Ledger:
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)  # what the policy wants to find again
+    answered: bool = False  # somebody was promised something by the last valid computation
     problem: str = ""  # why the last computation failed
 
     @classmethod
     def load(cls, memory: Mapping[str, Any]) -> Ledger:
         kept = memory.get(MEMORY)
-        if not kept or "books" not in kept:
-            return cls()
+        if not kept or "books" not in kept:  # of an earlier release: everything is computed anew, leases go on
+            return cls(began=dict(kept.get("began", {}) if kept else {}))
         reasons = {key: Reason(*reason) for key, reason in kept["reasons"].items()}
         own = {"books": Books.load(kept["books"]), "began": dict(kept["began"]), "reasons": reasons}
         return cls(**{**kept, **own})
@@ -89,7 +90,7 @@ def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) 
     try:
         answer = policy.allocate(snapshot)
     except SolverError as error:
-        if not ledger.books.shares.any():
+        if not ledger.answered:
             raise
         # The last valid fractions stay; who came since waits for idle GPUs.
         ledger.figures = {**ledger.figures, "solver_failed": ledger.figures.get("solver_failed", 0.0) + 1.0}
@@ -97,6 +98,7 @@ def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) 
         return
     ledger.problem = ""
     ledger.books = ledger.books.promising({} if answer.shares is None else answer.shares)
+    ledger.answered = bool(ledger.books.shares.any())
     ledger.reasons, ledger.figures, ledger.policy = dict(answer.reasons), dict(answer.figures), dict(answer.memory)
 
 

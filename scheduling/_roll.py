@@ -73,7 +73,7 @@ def roll_of(snapshot: Snapshot, field: View) -> Roll:
     kinds, submitted_at, restart_cost_s, digests = _empty(len(jobs))
     kinds[same], submitted_at[same] = before.kinds[place[same]], before.submitted_at[place[same]]
     restart_cost_s[same], digests[:, same] = before.restart_cost_s[place[same]], before.digests[:, place[same]]
-    types = {kind: n for n, kind in enumerate(before.types)}
+    types = {kind: n for n, kind in enumerate(before.types if alike else ())}
     for n in np.nonzero(place < 0)[0].tolist():
         job = jobs[n]
         submitted_at[n] = job.submitted_at

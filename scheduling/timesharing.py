@@ -71,7 +71,12 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     """Fractions are of a job's least gang: where nothing here trains on that (its batch does not fit on so few), it is
     the least on which something does."""
     field = view(snapshot)
-    least = {job.id: field.spans(job).least for job in field.larger}
+    least, known = dict[str, int](), field.known.trains_on_least
+    for job in [job for job in field.taking_part if known.jobs.get(job.id) is not job]:
+        if (low := field.spans(job).least) > job.min_gpus:
+            least[job.id] = low
+        else:
+            known.add(job)
     if not least:
         return snapshot
     jobs = (replace(job, min_gpus=least[job.id]) if job.id in least else job for job in snapshot.jobs)

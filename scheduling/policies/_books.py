@@ -102,7 +102,11 @@ class Books:
     def settled(self, since_s: float, most_s: float) -> Books:
         """What they had beyond what they were promised in so many seconds, within `most_s` of 0."""
         beyond = np.clip(self.had - self.shares * since_s, -most_s, most_s)
-        return self._with(had=beyond)
+        (used,) = np.nonzero(self.shares.any(axis=0) | beyond.any(axis=0))
+        if len(used) == len(self.types):
+            return self._with(had=beyond)
+        types = tuple(self.types[column] for column in used.tolist())  # pools come and go
+        return Books(self.jobs, types, self.shares[:, used], beyond[:, used])
 
     def forgetting(self) -> Books:
         """Nobody has had anything."""

@@ -47,18 +47,17 @@ class ByCurves(Generic[T]):
         return value
 
 
-class ByJob(Generic[T]):
-    """By the job itself: what was found of it holds while rounds are shown the same object."""
+class Seen:
+    """Jobs of which something was found that holds while rounds are shown the same object."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.entries: dict[str, tuple[Job, T]] = {}  # for loops in which a call a job would be the most of the work
+        self.jobs: dict[str, Job] = {}  # for loops in which a call a job would be the most of the work
 
-    def put(self, job: Job, value: T) -> T:
-        if len(self.entries) >= self._most:
-            self.entries.clear()
-        self.entries[job.id] = job, value
-        return value
+    def add(self, job: Job) -> None:
+        if len(self.jobs) >= self._most:
+            self.jobs.clear()
+        self.jobs[job.id] = job
 
 
 class ByShape(Generic[T]):

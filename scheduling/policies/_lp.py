@@ -72,7 +72,7 @@ class LinearProgram:
 
     def add_rows(self, start: Ints, columns: Ints, values: Floats, lower: Floats, upper: Floats) -> range:
         """Several rows, whose entries follow one another: those of row n begin at `start[n]`, and one past the last.
-        Their indices."""
+        Their indices. `values` are the program's from then on."""
         before = self.rows
         for first, end in pairwise(start.tolist()):
             self._columns.append(columns[first:end])

@@ -152,8 +152,8 @@ class Tangents:
     def _add_rows(
         self, start: Ints, columns: Ints, offers: Floats, total: Floats, rate: Floats, theta: float
     ) -> list[tuple[int, float]]:
-        """offers * values >= total + rate * (theta' - theta) for each stretch of the columns, scaled so that its
-        numbers are near 1: (index, scale)."""
+        """offers * values >= total + rate * (theta' - theta) for each stretch of the columns, of which none is empty,
+        scaled so that its numbers are near 1: (index, scale)."""
         last = len(self.program.costs) - 1
         scale = np.maximum(np.abs(total), np.abs(rate) * max(abs(theta), self.unit))
         largest = np.maximum.reduceat(np.abs(offers), start[:-1])

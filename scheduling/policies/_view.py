@@ -10,7 +10,7 @@ from typing import Any
 
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
-from scheduling.policies._known import ByCurves, ByJob, fleet
+from scheduling.policies._known import ByCurves, Seen, fleet
 from scheduling.throughput import effective, trial_curve
 
 
@@ -44,8 +44,8 @@ class Known:
 
     def __init__(self, most: int = 16384) -> None:
         self.spans = ByCurves[Spans](most)
-        #: Who takes part whatever the time is, and whether nothing here trains on its `min_gpus`.
-        self.part = ByJob[bool](most)
+        self.takes_part = Seen(most)  # whatever the time is
+        self.trains_on_least = Seen(most)  # something here does on its `min_gpus`, or nothing on any
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,6 @@ class View:
     allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
     shape: tuple[object, ...] = ()  # all that spans depend on beside the job
     known: Known = field(default_factory=lambda: Known(0), compare=False, repr=False)
-    larger: tuple[Job, ...] = ()  # of those that take part, whoever no type here trains on its `min_gpus`
 
     def spans(self, job: Job) -> Spans:
         """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
@@ -114,7 +113,7 @@ class View:
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
 
 
-@lru_cache(64)
+@lru_cache(16)
 def _known_of(shape: tuple[object, ...]) -> Known:
     return Known()
 
@@ -198,7 +197,7 @@ def _view(snapshot: Snapshot) -> View:
     none = (), (), (), ()
     base = View(types, total, largest, {}, *none, {}, multi_node, snapshot.limits, {}, shape, _known_of(shape))
     jobs = queue_of(snapshot)
-    reasons, larger = _absences(base, jobs, snapshot.now)
+    reasons = _absences(base, jobs, snapshot.now)
     if snapshot.limits:
         queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
         reasons |= _kept_waiting(snapshot.limits, queue)
@@ -214,7 +213,7 @@ def _view(snapshot: Snapshot) -> View:
             free[kind] -= 1
     part = part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
     told = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
-    return View(types, total, largest, free, running, queued, *told, base.known, tuple(larger))
+    return View(types, total, largest, free, running, queued, *told, base.known)
 
 
 def limited(limit: Limit, gang: Gang) -> int:
@@ -285,24 +284,17 @@ def _stuck(field: View, job: Job) -> bool:
     return span is None or gang.count < span.low
 
 
-def _absences(field: View, jobs: Iterable[Job], now: float) -> tuple[dict[str, Reason], list[Job]]:
-    """Of those that take no part, and of the others those of `larger`."""
+def _absences(field: View, jobs: Iterable[Job], now: float) -> dict[str, Reason]:
     reasons: dict[str, Reason] = {}
-    part, nobody = field.known.part.entries, (None, False)
-    larger = list[Job]()
+    known = field.known.takes_part
     for job in jobs:
-        same, more = part.get(job.id, nobody)
-        if same is not job:
+        if known.jobs.get(job.id) is not job:
             reason = _absent(field, job, now)
             if reason is not None:
                 reasons[job.id] = reason
-                continue
-            more = field.spans(job).least > job.min_gpus
-            if job.not_before is None:
-                field.known.part.put(job, more)
-        if more:
-            larger.append(job)
-    return reasons, larger
+            elif job.not_before is None:
+                known.add(job)
+    return reasons
 
 
 def _absent(field: View, job: Job, now: float) -> Reason | None:

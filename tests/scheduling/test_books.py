@@ -110,6 +110,13 @@ def test_nobody_is_promised_what_a_later_answer_does_not_say() -> None:
     assert books.by_job() == {"y": {"a": 0.5}}
 
 
+def test_types_of_which_nobody_has_or_is_owed_anything_are_forgotten() -> None:
+    books = Books()
+    for n in range(5):  # as windows give pools new names
+        books = books.promising({("x",): {f"a of window {n}": 1.0}}).settled(0.0, 100.0)
+    assert books.types == ("a of window 4",)
+
+
 def test_time_counts_from_when_the_gpus_were_given_or_the_last_look() -> None:
     one = make_job(number=1, holds=[0], type="a", submitted_at=100.0)
     other = make_job(number=2, holds=[1], type="a", submitted_at=100.0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Allocation, Curve, Job, Plan, Snapshot
+from scheduling.domain import Allocation, Curve, Job, Limit, Plan, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
@@ -273,3 +273,37 @@ def test_a_job_that_does_not_train_on_its_minimum_gets_the_least_on_which_it_doe
     needs_two = make_job(curve=make_curve(0.0, 1.5, 2.0), max_gpus=3)
     plan = plan_round(make_snapshot(needs_two, make_job(max_gpus=1), nodes=4), load_policy("max_min_fairness"))
     assert sorted(len(move.gpu_ids) for move in plan.moves) == [1, 2]
+
+
+def test_who_is_kept_back_by_a_limit_takes_no_time_from_others() -> None:
+    """Its least gang is larger than its minimum, which is looked at only of those that take part."""
+    one, other = jobs_of(2, a=1.0)
+    barred = make_job(curves={"a": make_curve(0.0, 2.0)}, limits=("budget",))
+    limits = {"budget": Limit("spent", text="The budget is used up.")}
+    snapshot = make_snapshot(one, other, barred, nodes=make_nodes(2, type="a"), limits=limits)
+    plan = plan_round(snapshot, load_policy("max_min_fairness", {"round_seconds": ROUND_S}))
+    assert plan.reasons[barred.id].token == "quota_period"
+    assert plan.figures["objective"] == pytest.approx(1.0)
+
+
+def test_a_solver_that_fails_once_all_who_had_a_share_are_gone_keeps_the_rounds_going() -> None:
+    first, *later = jobs_of(4, a=1.0)
+    cluster = Cluster(
+        first, a=1, policy=Failing(load_policy("max_min_fairness", {"round_seconds": ROUND_S}).parameters)
+    )
+    cluster.step()
+    now = cluster.snapshot.now + ROUND_S
+    cluster.snapshot = replace(cluster.snapshot, jobs=tuple(later), now=now)
+    cluster.had |= {job.id: Counter() for job in later}
+    plan = cluster.step()
+    assert [move.gpu_ids for move in plan.moves] == [(0,)]
+    assert (plan.figures["solver_failed"], plan.next_wake_at) == (1.0, now + ROUND_S)
+
+
+def test_leases_go_on_over_a_release_with_other_books() -> None:
+    held = make_job(curves={"a": Curve((1.0,))}, holds=[0], type="a", restart_cost_s=50.0)
+    waits = make_job(curves={"a": Curve((1.0,))})
+    snapshot = make_snapshot(held, waits, nodes=make_nodes(1, type="a"))
+    old = {"began": {held.id: snapshot.now - 1.0}, "shares": {held.id: {"a": 1.0}}, "had": {}, "round_end": 9e9}
+    policy = load_policy("max_min_fairness", {"round_seconds": ROUND_S})
+    assert plan_round(replace(snapshot, memory={"time_sharing": old}), policy).moves == ()
