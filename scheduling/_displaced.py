@@ -88,10 +88,14 @@ def window_detail(window: Window) -> dict[str, object]:
 
 
 def displace(snapshot: Snapshot) -> Displaced:
-    usable = fleet(snapshot.nodes).type_of
-    closed = _closed(snapshot)
-    if not closed and usable.keys() >= set[int]().union(*(job.gpu_ids for job in snapshot.jobs)):
-        return Displaced(snapshot, snapshot)
+    known = fleet(snapshot.nodes)
+    usable, closed = known.type_of, _closed(snapshot)
+    if not closed:
+        unseen = [job for job in snapshot.jobs if known.seated.jobs.get(job.id) is not job]
+        if usable.keys() >= set[int]().union(*(job.gpu_ids for job in unseen)):
+            for job in unseen:
+                known.seated.add(job)
+            return Displaced(snapshot, snapshot)
     drained = {gpu for node in snapshot.nodes if not node.schedulable and not node.lost for gpu in node.gpu_ids}
     must, back, cleared, on_drained = set(), set(), dict[str, Window](), list[Job]()
     for job in snapshot.jobs:

@@ -143,8 +143,9 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
         if least <= free[kind] and job.id not in counts:
             held = job.gang
             gang = held if held and held.type == kind and held.count == least else Gang(kind, least)
-            if not job.limits or hands.fits(job, gang):
-                hands.give(job, gang)
+            if job.limits and not hands.fits(job, gang):
+                continue
+            hands.give(job, gang)
     if getattr(policy, "fills", True) and any(free > 0 for free in hands.free.values()):
         _fill(field, [job for job in waiting if job.id not in hands.counts], hands)
 

@@ -7,7 +7,7 @@ identity means the same object while it is here.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -47,6 +47,16 @@ class ByCurves(Generic[T]):
         return value
 
 
+class ByShape(Generic[T]):
+    """The same for each of a few shapes: all else that values depend on."""
+
+    def __init__(self, most: int, shapes: int = 8) -> None:
+        self._known: Callable[[Hashable], ByCurves[T]] = lru_cache(shapes)(lambda _: ByCurves(most))
+
+    def of(self, shape: Hashable) -> ByCurves[T]:
+        return self._known(shape)
+
+
 class Seen:
     """Jobs of which something was found that holds while rounds are shown the same object."""
 
@@ -58,16 +68,6 @@ class Seen:
         if len(self.jobs) >= self._most:
             self.jobs.clear()
         self.jobs[job.id] = job
-
-
-class ByShape(Generic[T]):
-    """The same for each of a few shapes: all else that values depend on."""
-
-    def __init__(self, most: int, shapes: int = 8) -> None:
-        self._known: Callable[[Hashable], ByCurves[T]] = lru_cache(shapes)(lambda _: ByCurves(most))
-
-    def of(self, shape: Hashable) -> ByCurves[T]:
-        return self._known(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ class Fleet:
     present: Mapping[str, int]  # GPUs that are not lost, drained ones among them; of plain types
     usable: tuple[Node, ...]
     node_of: Mapping[int, int]  # GPU -> place of its node among these
+    seated: Seen = field(default_factory=lambda: Seen(16_384), compare=False, repr=False)  # holds no GPU but of these
 
 
 #: Clusters larger than this are remembered one by one, so that what the portal reads anew each time is soon forgotten;
