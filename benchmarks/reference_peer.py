@@ -50,8 +50,8 @@ def main() -> None:
         "finish_time_fairness": (speeds, gangs, weights, ages, steps, cluster),
         "max_min_fairness_water_filling": (speeds, gangs, weights, cluster),
     }[module]
-    if case["class"].endswith("SLOs"):
-        given = (*given, dict.fromkeys(cluster, 1.0))
+    if "ByCost" in case["class"]:
+        given = (*given, case["prices"] if case["by_cost"] else dict.fromkeys(cluster, 1.0))
     if module == "max_min_fairness_water_filling":
         members: dict[str, list[Any]] = {}
         for job in case["jobs"]:

@@ -33,9 +33,11 @@ PEERS = {
     "finish_time_fairness": ("finish_time_fairness", "FinishTimeFairnessPolicyWith"),
     "max_min_fairness_water_filling": ("max_min_fairness_water_filling", "MaxMinFairnessWaterFillingPolicyWith"),
     "hierarchical": ("max_min_fairness_water_filling", "MaxMinFairnessWaterFillingPolicyWith"),
+    "min_cost": ("max_sum_throughput", "ThroughputNormalizedByCostSumWith"),
 }
 #: The reference has the packed sum only by cost.
-PACKED_PEERS = PEERS | {"max_sum_throughput": ("max_sum_throughput", "ThroughputNormalizedByCostSumWithPackingSLOs")}
+_PACKED_SUM = ("max_sum_throughput", "ThroughputNormalizedByCostSumWithPackingSLOs")
+PACKED_PEERS = PEERS | dict.fromkeys(("max_sum_throughput", "min_cost"), _PACKED_SUM)
 #: Seconds as recorded on two cores of a shared machine (the issue's figures): 2,048 jobs, and the least of the packed
 #: policies at 512.
 RECORDED_S = {
@@ -46,7 +48,8 @@ RECORDED_S = {
     "hierarchical": 4.0,
 }
 RECORDED_PACKED_S = 50.0
-EVERY = (*PEERS, "fifo", "shortest_job_first", "min_cost", "min_cost_slo", "min_mean_jct", "isolated", "gandiva")
+EVERY = (*PEERS, "fifo", "shortest_job_first", "min_cost_slo", "min_mean_jct", "isolated", "gandiva")
+PRICES = {"v100": 2.48, "p100": 1.46, "k80": 0.45}  # per GPU and hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def problem(count: int, *, multi: bool, distinct: bool = False, gpus: int = 0, p
         jobs.append(_job(number, model, gang, speeds, rng))
     pairs = _pairs(table, kinds) if packed else {}
     entities = {f"p{n}": Entity(None, 1.0 + n % 3) for n in range(GROUPS)}
-    return Snapshot(now=1e5, nodes=nodes, jobs=tuple(jobs), pairs=pairs, entities=entities)
+    return Snapshot(now=1e5, nodes=nodes, jobs=tuple(jobs), pairs=pairs, entities=entities, prices=PRICES)
 
 
 def _kind_of(text: str) -> tuple[str, int]:
@@ -150,7 +153,8 @@ def peer(snapshot: Snapshot, name: str, *, packed: bool = False) -> Taken:
     python = Path(where).parent / "venv" / "bin" / "python"
     module, prefix = (PACKED_PEERS if packed else PEERS)[name]
     kind = prefix if packed and prefix.endswith("SLOs") else prefix + ("Packing" if packed else "Perf")
-    text = json.dumps({"module": module, "class": kind, "hierarchical": name == "hierarchical", **_plain(snapshot)})
+    own = {"module": module, "class": kind, "hierarchical": name == "hierarchical", "by_cost": name == "min_cost"}
+    text = json.dumps({**own, **_plain(snapshot)})
     before = _of_children()
     try:
         done = subprocess.run(
@@ -174,6 +178,7 @@ def _of_children() -> float:
 def _plain(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "cluster": {node.type: len(node.gpu_ids) for node in snapshot.nodes},
+        "prices": dict(snapshot.prices),
         "pairs": [
             {"of": key[:2], "gang": key[2], "speeds": {kind: list(both) for kind, both in by_type.items()}}
             for key, by_type in snapshot.pairs.items()

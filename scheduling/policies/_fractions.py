@@ -162,8 +162,14 @@ class Fractions:
         nothing: Floats = np.full(max(len(self.types), len(self.gang)), -INFINITY)
         program.add_rows(start, by_kind, used, nothing[: len(self.types)], (self.capacity > 0).astype(float))
         part = entries.mass / self.count[entries.group]
-        program.add_rows(entries.start, entries.column, part, nothing[: len(self.gang)], np.ones(len(self.gang)))
+        first = np.unique(entries.start)  # a group whose columns were all left out has none
+        some = len(first) - 1
+        program.add_rows(first, entries.column, part, nothing[:some], np.ones(some))
         return program
+
+    def only(self, columns: Ints) -> Fractions:
+        """As if there were no other columns."""
+        return replace(self, columns=Columns(*(getattr(self.columns, name)[columns] for name in Columns.__slots__)))
 
     def worth_of_columns(self, per_step: Floats) -> Floats:
         """Sum over a column's members of their steps/s times what a step of their group is worth."""

@@ -1,7 +1,9 @@
-"""The most throughput for the money: a linear-fractional program by Dinkelbach's iteration.
+"""The most throughput for the money: maximise throughput(X) / cost(X).
 
-maximise throughput(X) / cost(X): with the best ratio r so far, maximise throughput(X) - r * cost(X); where that is 0, r
-is the optimum. Each step keeps the basis of the one before. Source: Gavel (OSDI 2020), section 4.2.
+Where nothing has to run, no mix is better value than its best column: a ratio of sums lies between the ratios. Where
+something has to, it is a linear-fractional program by Dinkelbach's iteration: with the best ratio r so far, maximise
+throughput(X) - r * cost(X); where that is 0, r is the optimum. Each step keeps the basis of the one before. Source:
+Gavel (OSDI 2020), section 4.2.
 """
 
 from __future__ import annotations
@@ -20,6 +22,18 @@ def cost_of_columns(found: Fractions, prices: dict[str, float]) -> Floats:
     """Money per hour of each column; a type without a price costs 1, so that the ratio stays defined."""
     price = np.array([prices.get(kind) or 1.0 for kind in found.types])
     return np.asarray(price[found.columns.kind] * found.gang[found.columns.group])
+
+
+def best_value(
+    found: Fractions, worth: Floats, cost: Floats, engine: Engine, time_limit_s: float
+) -> tuple[float, Floats]:
+    """(ratio, values) where nothing has to run: of the columns that are the best value those with the most
+    throughput, so that GPUs are not left idle."""
+    value = worth / cost
+    ratio, values = float(value.max()), np.zeros(len(worth))
+    (best,) = np.nonzero(value >= ratio * (1 - _TOLERANCE))
+    values[best] = found.only(best).program(worth[best]).solve(engine, time_limit_s).values
+    return ratio, values
 
 
 def best_ratio(

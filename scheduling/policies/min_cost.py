@@ -14,7 +14,7 @@ from pydantic import Field
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._ratio import best_ratio, cost_of_columns
+from scheduling.policies._ratio import best_value, cost_of_columns
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies.base import Parameters as BaseParameters
 
@@ -34,6 +34,5 @@ class MinCost(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
         worth, cost = found.worth_of_columns(per_step), cost_of_columns(found, dict(snapshot.prices))
-        limits = self.limits(snapshot)
-        ratio, values = best_ratio(found.program(), worth, cost, *limits)
+        ratio, values = best_value(found, worth, cost, *self.limits(snapshot))
         return ratio, expand(found, values)

@@ -19,6 +19,7 @@ from scheduling.policies._lp import Engine, Floats
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._pouring import pour
 from scheduling.policies._prices import Market, optimise_market
+from scheduling.policies._ratio import best_ratio, best_value, cost_of_columns
 from scheduling.policies._reach import Climb, Race, highest, soonest
 from scheduling.policies._shares import achieved, expand
 from scheduling.policies._sums import Offers
@@ -203,6 +204,26 @@ def test_the_largest_sum_is_the_whole_program_s(snapshot: Snapshot, apart: bool)
     shares = np.zeros((len(found.types), len(found.gang)))
     shares[found.columns.kind, found.columns.group] = values / found.count[found.columns.group]
     check(found, shares[:, found.group_of], np.zeros(len(found.jobs)))
+
+
+@slowly
+@given(snapshot=with_few_kinds(pairs=True), apart=st.booleans(), prices=st.tuples(*[st.floats(0.1, 5.0)] * 3))
+def test_the_best_value_is_the_one_by_steps(
+    snapshot: Snapshot, apart: bool, prices: tuple[float, float, float]
+) -> None:
+    found = build(snapshot, variant="packed", apart=apart)
+    if not found.jobs:
+        return
+    cost = cost_of_columns(found, dict(zip("abc", prices, strict=True)))
+    worth = found.worth_of_columns(1.0 / found.fastest)
+    ratio, values = best_value(found, worth, cost, *LIMITS)
+    by_steps, others = best_ratio(found.program(), worth, cost, *LIMITS)
+    assert ratio == pytest.approx(by_steps, rel=1e-8)
+    assert float(worth @ values) == pytest.approx(float(worth @ others), rel=1e-6)
+    assert float(worth @ values) == pytest.approx(ratio * float(cost @ values), rel=1e-8)
+    whole = found.program()
+    for columns, row, most in zip(whole._columns, whole._values, whole._upper, strict=True):
+        assert float(row @ values[columns]) <= most + 1e-7
 
 
 def test_who_waits_behind_a_gang_in_its_project_leaves_the_others_what_they_have() -> None:
