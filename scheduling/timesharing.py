@@ -143,6 +143,10 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
         if least <= free[kind] and job.id not in counts:
             held = job.gang
             gang = held if held and held.type == kind and held.count == least else Gang(kind, least)
+            if gang is not held:  # it was promised when there may have been other nodes
+                span = field.spans(job).get(kind)
+                if span is None or span.low > least:
+                    continue
             if job.limits and not hands.fits(job, gang):
                 continue
             hands.give(job, gang)

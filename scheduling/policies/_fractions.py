@@ -183,6 +183,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     taking_part, absent = participants(snapshot)
     largest, capacity = room_of(snapshot, {job.id for job in taking_part})
     types = tuple(sorted(capacity))
+    reach = capacity if snapshot.multi_node else {kind: min(capacity[kind], largest[kind]) for kind in types}
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
     numbers: dict[Hashable, int] = {}  # by what is quick to look up; -1: runs nowhere
     packed = variant == "packed"
@@ -193,7 +194,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     first = dict(zip(reversed(keys), reversed(taking_part), strict=True))
     for key in dict.fromkeys(keys):
         job = first[key]
-        row = tuple(steps_per_s(job, kind, capacity[kind], largest[kind]) for kind in types)
+        row = tuple(steps_per_s(job, kind, reach[kind], largest[kind]) for kind in types)
         row = tuple(float(value > 0) for value in row) if variant == "agnostic" else row
         alike = row, job.min_gpus, job.workload if packed else "", job.id if apart else ""
         numbers[key] = groups.setdefault(alike, len(groups)) if any(row) else -1

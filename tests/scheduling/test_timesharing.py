@@ -307,3 +307,28 @@ def test_leases_go_on_over_a_release_with_other_books() -> None:
     old = {"began": {held.id: snapshot.now - 1.0}, "shares": {held.id: {"a": 1.0}}, "had": {}, "round_end": 9e9}
     policy = load_policy("max_min_fairness", {"round_seconds": ROUND_S})
     assert plan_round(replace(snapshot, memory={"time_sharing": old}), policy).moves == ()
+
+
+def test_nobody_is_given_fewer_gpus_than_it_trains_on_for_a_promise_that_nodes_were_lost_since() -> None:
+    """On one GPU it makes no step. It was promised two, and since then those that have two are gone."""
+    needs_two = Curve((0.0, 1.0))
+    job = make_job(curves={"a": needs_two, "b": needs_two}, max_gpus=2)
+    other = make_job(curves={"a": needs_two}, max_gpus=2)
+    nodes = (*make_nodes(2, type="a"), *make_nodes(1, 1, type="b", first_id=10))
+    policy = load_policy("max_min_fairness", {"round_seconds": ROUND_S})
+    for multi_node in (False, True):
+        snapshot = make_snapshot(job, other, nodes=nodes, settings={"multi_node": multi_node})
+        memory = plan_round(snapshot, policy).memory
+        left = tuple(replace(node, lost=node.type == "a", schedulable=node.type != "a") for node in nodes[:2])
+        later = replace(snapshot, nodes=left, memory=memory, now=snapshot.now + 1.0)
+        assert plan_round(later, policy).moves == ()
+
+
+def test_no_time_is_promised_on_gangs_that_span_nodes_where_none_may() -> None:
+    job = make_job(curves={"a": Curve((0.0, 1.0)), "b": Curve((0.0, 5.0))}, gpus=2)
+    nodes = (*make_nodes(2, type="a"), *make_nodes(1, 1, type="b", first_id=10))
+    for multi_node, kind in ((False, "a"), (True, "b")):
+        snapshot = make_snapshot(job, nodes=nodes, settings={"multi_node": multi_node})
+        (move,) = plan_round(snapshot, load_policy("max_sum_throughput", {"round_seconds": ROUND_S})).moves
+        assert move.gang is not None
+        assert move.gang.type == kind
