@@ -44,8 +44,9 @@ class ClusterView:
 
 
 def live_jobs(cluster_id: int) -> list[Job]:
-    """Jobs with a live run, each with its run, project and program."""
-    jobs = Job.objects.filter(in_states(LIVE), cluster_id=cluster_id)
+    """Jobs with a live run, each with its run, project and program; in the order in which decisions keep them, so that
+    a round that is planned again has the same ledger."""
+    jobs = Job.objects.filter(in_states(LIVE), cluster_id=cluster_id).order_by("number")
     return list(jobs.select_related("run").prefetch_related("project", "model_type", "qos", "array"))
 
 
