@@ -51,7 +51,7 @@ def main() -> None:
         "max_min_fairness_water_filling": (speeds, gangs, weights, cluster),
     }[module]
     if "ByCost" in case["class"]:
-        given = (*given, case["prices"] if case["by_cost"] else dict.fromkeys(cluster, 1.0))
+        given = (*given, case["prices"])
     if module == "max_min_fairness_water_filling":
         members: dict[str, list[Any]] = {}
         for job in case["jobs"]:

@@ -153,7 +153,8 @@ def peer(snapshot: Snapshot, name: str, *, packed: bool = False) -> Taken:
     python = Path(where).parent / "venv" / "bin" / "python"
     module, prefix = (PACKED_PEERS if packed else PEERS)[name]
     kind = prefix if packed and prefix.endswith("SLOs") else prefix + ("Packing" if packed else "Perf")
-    own = {"module": module, "class": kind, "hierarchical": name == "hierarchical", "by_cost": name == "min_cost"}
+    prices = dict(snapshot.prices) if name == "min_cost" else dict.fromkeys(snapshot.prices, 1.0)
+    own = {"module": module, "class": kind, "hierarchical": name == "hierarchical", "prices": prices}
     text = json.dumps({**own, **_plain(snapshot)})
     before = _of_children()
     try:
@@ -178,7 +179,6 @@ def _of_children() -> float:
 def _plain(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "cluster": {node.type: len(node.gpu_ids) for node in snapshot.nodes},
-        "prices": dict(snapshot.prices),
         "pairs": [
             {"of": key[:2], "gang": key[2], "speeds": {kind: list(both) for kind, both in by_type.items()}}
             for key, by_type in snapshot.pairs.items()

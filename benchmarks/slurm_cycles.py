@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from benchmarks.bench_priority import best
 from benchmarks.real_slurm import ask, missing, slurm, until
 from scheduling.domain import Curve, Entity, Gang, Job, Node, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies import _view, load_policy
+from scheduling.policies import load_policy
 
 GPUS, CPUS = 4, 16
 WHO = (("alice", "teama"), ("bob", "teama"), ("carol", "teamb"))
@@ -152,9 +152,7 @@ def decision_s(queue: list[Wish], nodes: int, kind: str) -> float:
     policy = load_policy("multifactor", {"backfill": kind, "backfill_depth": 100_000})
 
     def decide() -> None:
-        _view._Latest.queue = None, ()  # as if the round were the first to look
-        _view._Latest.view = None
-        policy.allocate(snapshot)
+        policy.allocate(replace(snapshot))  # as if the round were the first to look
 
     return best(decide)
 

@@ -32,7 +32,7 @@ class Hosts:
     def __init__(self, nodes: Sequence[Node], node_of: Mapping[int, int], staying: Iterable[Job]) -> None:
         self._nodes, self._node_of = nodes, node_of
         self._at: dict[str, set[int]] = {}
-        for job in [job for job in staying if job.cpu_milli or job.memory_mib]:  # nobody, as a rule
+        for job in filter(asks, staying):  # nobody, as a rule
             self.move(job, job.gpu_ids)
 
     @cached_property

@@ -15,6 +15,7 @@ from scheduling._roll import Roll
 from scheduling.domain import Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies._books import Books
+from scheduling.policies._lp import Floats
 from scheduling.policies._memory import MEMORY
 from scheduling.policies._view import View
 from scheduling.policies.base import Parameters, Policy
@@ -51,6 +52,11 @@ class Ledger:
         own = {"books": Books.load(kept["books"]), "began": dict(kept["began"]), "reasons": reasons}
         return cls(**{**kept, **own})
 
+    def given_at(self, roll: Roll) -> Floats:
+        """By place in the roll: when it was given its GPUs; -inf: it has none, or that is not known."""
+        began = self.began
+        return np.array([began.get(job, -math.inf) for job in roll.ids], dtype=float)
+
     def dump(self) -> dict[str, Any]:
         """Nothing that is dumped is changed afterwards, so rounds may share it."""
         reasons = {key: [r.token, r.text, dict(r.detail)] for key, r in self.reasons.items()}
@@ -59,11 +65,11 @@ class Ledger:
 
 def account(ledger: Ledger, roll: Roll, now: float) -> None:
     """Credit what jobs held since the last look."""
-    kinds, began = roll.kinds, ledger.began
+    kinds = roll.kinds
     (rows,) = np.nonzero(kinds >= 0)
     books = ledger.books.of(roll.ids, {roll.types[kind] for kind in set(kinds[rows].tolist())})
     columns = np.array([books.columns.get(kind, -1) for kind in roll.types], dtype=np.int64)[kinds[rows]]
-    given = np.array([began.get(job, -math.inf) for job in roll.ids], dtype=float)[rows]
+    given = ledger.given_at(roll)[rows]
     since = np.where(np.isinf(given), roll.submitted_at[rows], given)
     since = np.minimum(np.maximum(since, ledger.at), now)
     ledger.books, ledger.at = books.credited(rows, columns, since, now), now

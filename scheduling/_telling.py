@@ -76,9 +76,9 @@ def reasons_of(
 def moves_of(
     snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
-    gpus = layout.gpus
-    changed = [job for job in snapshot.jobs if gpus.get(job.id) is not job.gpu_ids or job.id in displaced.give_back]
-    changed = [job for job in changed if gpus.get(job.id, ()) != job.gpu_ids or job.id in displaced.give_back]
+    gpus, back = layout.gpus, displaced.give_back
+    given = ((job, gpus.get(job.id, ())) for job in snapshot.jobs)
+    changed = [job for job, ids in given if (ids is not job.gpu_ids and ids != job.gpu_ids) or job.id in back]
     if not changed:
         return ()
     part, moves = {job.id for job in field.taking_part} | displaced.changed.keys(), list[Move]()

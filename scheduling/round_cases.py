@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from scheduling.domain import POOL_MARK, Allocation, Entity, Job, Snapshot
 from scheduling.policies import POLICIES, load_policy, policy_class
-from scheduling.policies._fractions import participants, room_of, steps_per_s
+from scheduling.policies._fractions import participants, reach_of, room_of, steps_per_s
 from scheduling.policies._memory import MEMORY, promised
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
@@ -56,7 +56,8 @@ def case_of(snapshot: Snapshot, name: str, parameters: Mapping[str, Any]) -> dic
     jobs, absent = participants(problem)
     largest, capacity = room_of(problem, {job.id for job in jobs})
     kinds = {kind: _plain(kind) for kind in sorted(capacity)}
-    entries = [_job(job, problem.now, kinds, capacity, largest) for job in jobs]
+    reach = reach_of(problem, capacity, largest)
+    entries = [_job(job, problem.now, kinds, reach, largest) for job in jobs]
     return {
         "schema": "policy-case/1",
         "policies": sorted(known for known in POLICIES if policy_class(known).timed),
@@ -79,9 +80,9 @@ def _plain(kind: str) -> str:
 
 
 def _job(
-    job: Job, now: float, kinds: Mapping[str, str], capacity: Mapping[str, int], largest: Mapping[str, int]
+    job: Job, now: float, kinds: Mapping[str, str], reach: Mapping[str, int], largest: Mapping[str, int]
 ) -> dict[str, Any]:
-    speeds = {said: steps_per_s(job, kind, capacity[kind], largest[kind]) for kind, said in kinds.items()}
+    speeds = {said: steps_per_s(job, kind, reach[kind], largest[kind]) for kind, said in kinds.items()}
     entry = {
         "job_id": job.number,
         "job_type": _workload(job),

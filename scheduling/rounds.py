@@ -203,8 +203,8 @@ def _lay_out(snapshot: Snapshot, field: View, allocation: Allocation, *, gathers
     if requests or gathers:
         held = (job.gpu_ids for job in field.fixed), placed.values(), (request.held for request in requests)
         taken = snapshot.blocked_gpu_ids.union(*chain(*held))
-        asking = (job for job in field.taking_part if (job.cpu_milli or job.memory_mib) and job.id in counts)
-        board = Board(snapshot.nodes, taken, chain(field.fixed, asking))
+        staying = chain(field.fixed, (job for job in field.taking_part if job.id in counts))
+        board = Board(snapshot.nodes, taken, staying)
         gpus = lay_out(board, requests, multi_node=field.multi_node)
         placed |= gpus
         if gathers:

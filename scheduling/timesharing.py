@@ -110,8 +110,7 @@ def _compete(field: View, hands: Hands) -> bool:
 def _on_lease(ledger: Ledger, snapshot: Snapshot, field: View, settings: FractionParameters) -> list[Job]:
     """Who is promised time on what it has, and has had it for too short a time to be worth another restart."""
     roll, books = roll_of(snapshot, field), ledger.books
-    began = np.array([ledger.began.get(job, -math.inf) for job in roll.ids], dtype=float)
-    short = (snapshot.now - began + EDGE_S) * settings.restart_part < roll.restart_cost_s
+    short = (snapshot.now - ledger.given_at(roll) + EDGE_S) * settings.restart_part < roll.restart_cost_s
     recent = (roll.jobs[n] for n in np.nonzero(short)[0].tolist())
     return [
         job for job in recent if job.id not in field.reasons and job.gang and books.share(job.id, job.gang.type) > 0

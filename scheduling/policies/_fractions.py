@@ -159,12 +159,12 @@ class Fractions:
         by_kind = np.argsort(kind, kind="stable")
         start = np.concatenate(([0], np.cumsum(np.bincount(kind, minlength=len(self.types)))))
         used = (gangs / np.maximum(self.capacity, 1.0)[kind])[by_kind]
-        nothing: Floats = np.full(max(len(self.types), len(self.gang)), -INFINITY)
-        program.add_rows(start, by_kind, used, nothing[: len(self.types)], (self.capacity > 0).astype(float))
+        most = (self.capacity > 0).astype(float)
+        program.add_rows(start, by_kind, used, np.full(len(most), -INFINITY), most)
         part = entries.mass / self.count[entries.group]
         first = np.unique(entries.start)  # a group whose columns were all left out has none
-        some = len(first) - 1
-        program.add_rows(first, entries.column, part, nothing[:some], np.ones(some))
+        ones = np.ones(len(first) - 1)
+        program.add_rows(first, entries.column, part, -INFINITY * ones, ones)
         return program
 
     def only(self, columns: Ints) -> Fractions:
@@ -183,7 +183,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     taking_part, absent = participants(snapshot)
     largest, capacity = room_of(snapshot, {job.id for job in taking_part})
     types = tuple(sorted(capacity))
-    reach = capacity if snapshot.multi_node else {kind: min(capacity[kind], largest[kind]) for kind in types}
+    reach = reach_of(snapshot, capacity, largest)
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
     numbers: dict[Hashable, int] = {}  # by what is quick to look up; -1: runs nowhere
     packed = variant == "packed"
@@ -266,6 +266,11 @@ def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict
         if kind is not None:
             capacity[kind] -= 1
     return found.largest, capacity
+
+
+def reach_of(snapshot: Snapshot, capacity: Mapping[str, int], largest: Mapping[str, int]) -> Mapping[str, int]:
+    """By type: the GPUs of the largest gang that there can be."""
+    return capacity if snapshot.multi_node else {kind: min(gpus, largest[kind]) for kind, gpus in capacity.items()}
 
 
 def steps_per_s(job: Job, kind: str, gpus: int, largest: int) -> float:

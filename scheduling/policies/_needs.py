@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -91,12 +90,8 @@ class Tangents:
         offers = np.maximum(entries.steps_per_s[at] - np.repeat(level, sizes), 0.0) * entries.mass[at]
         added = self._add_rows(start, entries.column[at], offers, total[own], rate[own], theta)
         for (index, scale), group, least in zip(added, short_of.tolist(), level.tolist(), strict=True):
-            self.rows.append(Row(index, scale, found.members[group], self._ones[: found.count[group]], least))
+            self.rows.append(Row(index, scale, found.members[group], np.ones(found.count[group]), least))
         return True
-
-    @cached_property
-    def _ones(self) -> Floats:
-        return np.ones(int(self.found.count.max(initial=0)))
 
     def renew(self, needs: Needs, theta: float) -> None:
         """Rows for other needs in the place of those that there are."""
