@@ -1,9 +1,9 @@
 """Shortest remaining time first on several accelerator types: elastic, restarts paid for, slowdown bounded.
 
-Every decision maximises sum_m w_m sqrt(s_m(gang) / t_m(gang)) over one gang per job within the GPUs of each type. s_m
+Every decision maximises sum_m w_m s_m(gang)^0.6 / t_m(gang)^0.4 over one gang per job within the GPUs of each type. s_m
 is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that
 runs there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that, and
-counts a quarter more, so that jobs of about the same worth do not take turns.
+it counts somewhat more, so that jobs of about the same worth do not take turns.
 Length says best who runs (shortest remaining processing time has the least mean completion time on one machine:
 Schrage 1968), and relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m
 is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, or what
@@ -36,11 +36,12 @@ _SOME = 0.5
 #: A job is never closer to its end than this, for its weight to stay finite.
 _LEAST_S = 1.0
 #: 1: the length of a job decides all; 0: only how much faster it is on one gang than on another.
-_BY_LENGTH = 0.5
+_BY_LENGTH = 0.4
 #: By which power of its slowdown beyond the bound a job weighs more.
 _STEEPNESS = 4.0
-#: Whoever runs is worth so much more where it is, lest jobs of about the same worth take turns.
-_STAYING = 1.25
+#: Whoever runs is worth so much more where it is, lest jobs of about the same worth take turns; more if it can grow,
+#: since who comes back is small again and pays a second restart for growing.
+_STAYING, _STAYING_ELASTIC = 1.05, 1.25
 #: The bound is so many times the geometric mean of slowdowns at least: where all wait long, who waited longest counts.
 _TYPICAL = 1.75
 
@@ -157,7 +158,7 @@ class _Hands:
         if job.gang is None:
             extra_s = job.launch_s
         elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the least it may grow back
-            extra_s, staying = -job.restart_cost_s, _STAYING
+            extra_s, staying = -job.restart_cost_s, _STAYING_ELASTIC if span.high > span.low else _STAYING
         else:
             extra_s = job.restart_cost_s
         here_s = max(job.remaining_steps / span.at(count), _LEAST_S)
