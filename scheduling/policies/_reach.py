@@ -83,18 +83,19 @@ class Race:
 
 def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(level, who gets what) with the highest level that everybody reaches."""
-    if not found.paired and len(found.columns) >= _MANY and len(found.types) <= MOST_TYPES:
-        priced = _by_prices(*_market(found, climb, maximise=True), engine, time_limit_s)
-        if priced is not None:
-            return priced
+    alone = climb.alone(found.fastest[found.group_of])
+    start, priced = _unshared(found, climb, alone, engine, time_limit_s, maximise=True)
+    if priced is not None:
+        return priced
     width = len(found.columns)
     costs = np.zeros(width + 1)
     costs[width] = 1.0
-    program, start = found.program(costs, extra=1), climb.alone(found.fastest[found.group_of])
+    program = found.program(costs, extra=1)
     if not found.paired and even(found, climb.per_level):
-        _let_all_reach(found, climb.per_level, program, start)
+        _let_all_reach(found, climb.per_level, program, alone)
         solution = program.solve(engine, time_limit_s)
         return float(solution.values[width]), solution.values[:width]
+    program.add_row([width], [1.0], 0.0, alone)
     level, values, _ = optimise(Tangents(found, program), climb.needs, start, engine, time_limit_s)
     return level, values
 
@@ -114,16 +115,10 @@ def _let_all_reach(found: Fractions, per_level: Floats, program: LinearProgram, 
 
 def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(theta, who gets what) with the least theta that everybody reaches."""
-    alone = start = race.alone(found.fastest[found.group_of])
-    if (found.paired or len(found.columns) >= _MANY) and len(found.types) <= MOST_TYPES:
-        alike, market = _market(found, race, maximise=False)
-        even = np.full(market.choices.types, 1.0 / market.choices.types)
-        start = market.limit(even, market.bound, _ROUGH)[0]
-        # Sharing GPUs slows jobs down, so where one job alone decides nobody needs to.
-        if not found.paired or start <= alone * (1 + _SAME):
-            priced = _by_prices(alike, market, engine, time_limit_s)
-            if priced is not None and (not found.paired or priced[0] <= alone * (1 + _SAME)):
-                return priced
+    alone = race.alone(found.fastest[found.group_of])
+    start, priced = _unshared(found, race, alone, engine, time_limit_s, maximise=False)
+    if priced is not None:
+        return priced
     width = len(found.columns)
     costs = np.zeros(width + 1)
     costs[width] = 1.0
@@ -131,6 +126,25 @@ def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -
     program.add_row([width], [1.0], 1.0, INFINITY)
     theta, values, _ = optimise(Tangents(found, program, alone), race.needs, start, engine, time_limit_s)
     return theta, values
+
+
+def _unshared(
+    found: Fractions, demand: Demand, alone: float, engine: Engine, time_limit_s: float, *, maximise: bool
+) -> tuple[float, tuple[float, ByJob] | None]:
+    """(a theta near the best, the best by prices): None where there are few columns, or somebody gains by sharing GPUs.
+    `alone`: what nobody can pass."""
+    if not (found.paired or len(found.columns) >= _MANY) or len(found.types) > MOST_TYPES:
+        return alone, None
+    alike, market = _market(found, demand, maximise=maximise)
+    equal = np.full(market.choices.types, 1.0 / market.choices.types)
+    start = market.limit(equal, market.bound, _ROUGH)[0]
+    # Sharing slows jobs down, so where one job alone decides nobody needs to.
+    if found.paired and abs(start - alone) > _SAME * alone:
+        return start, None
+    priced = _by_prices(alike, market, engine, time_limit_s)
+    if priced is not None and found.paired and abs(priced[0] - alone) > _SAME * alone:
+        return start, None
+    return start, priced
 
 
 def _market(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[Alike, Market]:

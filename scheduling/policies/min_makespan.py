@@ -13,7 +13,7 @@ import numpy as np
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._reach import Race, soonest
+from scheduling.policies._reach import Climb, highest
 from scheduling.policies._reference import searched
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import met
@@ -25,9 +25,10 @@ class MinMakespan(FractionPolicy):
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
-        race = Race(steps, np.ones(len(steps)), np.zeros(len(steps)))
-        theta, values = soonest(found, race, *self.limits(snapshot))
+        alone = float(np.max(steps / found.fastest[found.group_of]))
+        level, values = highest(found, Climb(steps / alone), *self.limits(snapshot))
+        makespan = alone / level
         if self.parameters.compatible:
-            theta = searched(theta)
-            return theta, met(found, race.needs(theta)[0])
-        return theta, expand(found, values, race.needs(theta)[0])
+            makespan = searched(makespan)
+            return makespan, met(found, steps / makespan)
+        return makespan, expand(found, values, steps / makespan)
