@@ -30,6 +30,8 @@ class Resting(Whole):
         super().__init__(engine)
         self.ages = bool(getattr(engine.policy, "ages", True))
         self.waiting: dict[str, Run] = {}
+        self.sizes: dict[str, Sizes] = {}  # of those that wait
+        self.classes = Counter[Sizes]()
         self.floor = Floor(engine.nodes)
         self.all = False
 
@@ -37,9 +39,9 @@ class Resting(Whole):
         engine = self.engine
         if self.all or self._is_over:
             return self._plan_all()
-        shown = [run for run in self.waiting.values() if self._fits(run)]
-        if not shown:
+        if not self._somebody_fits():
             return None
+        shown = [run for run in self.waiting.values() if self._room_for(self.sizes[run.job.id])]
         if len(shown) > 1:
             return self._plan_all()
         excerpt = self.snapshot(shown, *self.floor.excerpt([most_gpus(run) for run in shown]))
@@ -51,13 +53,16 @@ class Resting(Whole):
         if self.all:
             self.all = any(run.broken or run.state in LEAVING for run in engine.live.values())
             self.waiting = {key: run for key, run in engine.live.items() if run.state in QUEUED}
+            self.sizes, self.classes = {}, Counter()
             self.floor.set_nodes(engine.nodes, engine.occupied.gpus | engine.assigned.gpus)
         return self._started(plan)
 
     def _started(self, plan: Plan) -> Plan:
         for move in plan.moves:
-            if move.kind == "start":
-                self.waiting.pop(move.job_id, None)
+            if move.kind == "start" and self.waiting.pop(move.job_id, None) is not None:
+                sizes = self.sizes.pop(move.job_id, None)
+                if sizes is not None:
+                    self.classes[sizes] -= 1
         return plan
 
     @property
@@ -65,19 +70,34 @@ class Resting(Whole):
         """The latest round is."""
         return self.engine.clock.now >= round_end(self.engine.memory)
 
-    def _fits(self, run: Run) -> bool:
+    def _somebody_fits(self) -> bool:
         """As far as counts say."""
-        free, least = self.floor.free_of, run.job.min_gpus
-        return any(free.get(kind, 0) >= least for kind in run.job.curves)
+        if len(self.sizes) < len(self.waiting):  # nodes came or went
+            for run in self.waiting.values():
+                self._file(run)
+        return any(count and self._room_for(sizes) for sizes, count in self.classes.items())
+
+    def _room_for(self, sizes: Sizes) -> bool:
+        free = self.floor.free_of
+        return any(free.get(kind, 0) >= least for kind, least in sizes)
+
+    def _file(self, run: Run) -> None:
+        if run.job.id not in self.sizes:
+            sizes = self.sizes[run.job.id] = self._sizes_of(run)
+            self.classes[sizes] += 1
+
+    def _sizes_of(self, run: Run) -> Sizes:
+        return tuple((kind, run.job.min_gpus) for kind in run.job.curves)
 
     def is_due(self, run: Run | None) -> bool:
         if self.all or self._is_over:
             return True
         # Those too that had no luck before: with time the order changes, and with it what finds room on nodes.
-        return any(map(self._fits, self.waiting.values()))
+        return self._somebody_fits()
 
     def queued(self, run: Run) -> None:
         self.waiting[run.job.id] = run
+        self._file(run)
 
     def taken(self, gpus: Iterable[int]) -> None:
         self.floor.take(gpus)
@@ -93,48 +113,16 @@ class Lasting(Resting):
     """Everything, where somebody waits whose gang fits what is idle, or a node was lost: whoever holds GPUs keeps
     them. How large gangs start the policy says (`start_sizes`); who wait for alike gangs are counted together."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self.sizes: dict[str, Sizes] = {}  # of those that wait
-        self.classes = Counter[Sizes]()
-
     def plan(self) -> Plan | None:
         return self._plan_all() if self.all or self._somebody_fits() else None
 
     def is_due(self, run: Run | None) -> bool:
         return self.all or (self._somebody_fits() if run is None else self._room_for(self.sizes[run.job.id]))
 
-    def queued(self, run: Run) -> None:
-        super().queued(run)
-        self._file(run)
-
-    def _started(self, plan: Plan) -> Plan:
-        for move in plan.moves:
-            sizes = self.sizes.pop(move.job_id, None) if move.kind == "start" else None
-            if sizes is not None:
-                self.classes[sizes] -= 1
-        return super()._started(plan)
-
-    def disturbed(self) -> None:
-        super().disturbed()
-        self.sizes, self.classes = {}, Counter()
-
-    def _somebody_fits(self) -> bool:
-        if len(self.sizes) < len(self.waiting):  # nodes came or went
-            for run in self.waiting.values():
-                self._file(run)
-        return any(count and self._room_for(sizes) for sizes, count in self.classes.items())
-
-    def _room_for(self, sizes: Sizes) -> bool:
-        free = self.floor.free_of
-        return any(free.get(kind, 0) >= least for kind, least in sizes)
-
-    def _file(self, run: Run) -> None:
-        if run.job.id not in self.sizes:
-            snapshot = self.snapshot((run,))
-            found = self.engine.policy.start_sizes(view(snapshot), snapshot.jobs[0])  # type: ignore[attr-defined]
-            sizes = self.sizes[run.job.id] = tuple(found.items())
-            self.classes[sizes] += 1
+    def _sizes_of(self, run: Run) -> Sizes:
+        snapshot = self.snapshot((run,))
+        found = self.engine.policy.start_sizes(view(snapshot), snapshot.jobs[0])  # type: ignore[attr-defined]
+        return tuple(found.items())
 
 
 class Placing(Resting):
