@@ -45,6 +45,23 @@ def test_it_prints_a_table_and_writes_every_key(files: Path) -> None:
         assert result["finished"] == 3
 
 
+def test_types_that_the_trace_does_not_know_are_an_error(files: Path) -> None:
+    (files / "cluster.json").write_text('{"nodes": [{"type": "Titan Xp", "count": 1, "gpus": 6}]}')
+    with pytest.raises(CommandError, match=r"none of its jobs .* titan_xp.*, and the cluster has 6 Titan Xp\. Types"):
+        simulate(files, "--policy", "fifo_gang")
+
+
+def test_who_never_runs_is_told_before_the_others_are_simulated(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((files / "trace.json").read_text())
+    document["jobs"].append({"id": "wide", "arrival_s": 0, "total_steps": 9, "model_type": "resnet50", "min_gpus": 7})
+    (files / "trace.json").write_text(json.dumps(document))
+    assert " 3 " in simulate(files, "--policy", "fifo_gang").splitlines()[1]
+    told = capsys.readouterr().err
+    assert "1 of its 4 jobs never run: job wide needs 7 GPUs of one type, and the cluster has 6 titan_xp" in told
+
+
 def test_the_example_gives_the_papers_table(tmp_path: Path) -> None:
     """The command of docs/simulator.md; the four static columns are in the thesis, to the second."""
     policies = [f"static_partition:n={n}" for n in (1, 2, 3, 6)] + ["f_scheduling:v_bound=0.5,objective=paper"]

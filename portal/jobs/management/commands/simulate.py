@@ -18,9 +18,10 @@ from scheduling.simulator.clusters import load_cluster
 from scheduling.simulator.pairs import read_pairs
 from scheduling.simulator.readers import FORMATS, load_trace
 from scheduling.simulator.report import SCHEMA, table
+from scheduling.simulator.stranded import complaint, stranded
 from scheduling.simulator.suite import Suite, run_suite
 from scheduling.simulator.tables import write_jobs
-from scheduling.simulator.trace import Cluster, read_throughputs
+from scheduling.simulator.trace import Cluster, TraceJob, read_throughputs
 
 
 class Command(BaseCommand):
@@ -72,6 +73,7 @@ class Command(BaseCommand):
         trace = load_trace(options["trace"], known, types, options["format"])
         for what, count in trace.skipped.items():
             self.stderr.write(f"{options['trace']} ({trace.format}): {count} {what}")
+        self._say_who_never_runs(options["trace"], trace.jobs, cluster)
         pairs = read_pairs(options["throughputs"]) if options["throughputs"] else {}
         settings = Options(
             options["seed"],
@@ -84,6 +86,17 @@ class Command(BaseCommand):
         with click.progressbar(length=total, label="jobs", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             suite = Suite(trace.jobs, cluster, policies, settings)
             return run_suite(suite, options["processes"], bar.update), cluster
+
+    def _say_who_never_runs(self, path: Path, jobs: Sequence[TraceJob], cluster: Cluster) -> None:
+        never = stranded(jobs, cluster)
+        if not never:
+            return
+        example = complaint(never[0], cluster)
+        if len(never) == len(jobs):
+            raise CommandError(
+                f"{path}: none of its jobs can run here: {example}. Types are spelled alike in both files."
+            )
+        self.stderr.write(f"{path}: {len(never):,} of its {len(jobs):,} jobs never run: {example}")
 
     def _write(self, simulations: Sequence[Simulation], cluster: Cluster, options: dict[str, Any]) -> None:
         results = [simulation.result for simulation in simulations]
