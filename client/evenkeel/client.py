@@ -144,7 +144,7 @@ class Client:
     def node(self, name: str, *, cluster: str | None = None) -> schemas.NodeDetail:
         """One of them, with its jobs, how much of it was held in the last day, what failed on it, and its events."""
         query = resources.given(cluster=cluster)
-        return self.one(schemas.NodeDetail, "GET", f"nodes/{_segment(name)}", params=query)
+        return self.one(schemas.NodeDetail, "GET", f"nodes/{resources.part(name)}", params=query)
 
     def model_types(self, *, cluster: str | None = None) -> list[schemas.ModelType]:
         """The catalogue, with what is known of each program's throughput on the cluster."""

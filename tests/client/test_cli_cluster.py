@@ -118,6 +118,9 @@ def test_one_node_is_shown_with_its_jobs_its_use_and_what_failed(run: Run, porta
     assert said.endswith("No job is there.\n")
     assert "Failed, 7 d  none" in said
     assert run("nodes", "nothing").exit_code == 102
+    part: schemas.AcceleratorPart = {"job": HELD, "kind": "running", "share_percent": 30}
+    portal["GET nodes/gpu1.lab"] = NODE | page | {"accelerators": [gpu(0, HELD) | {"parts": [part] * 2}]}
+    assert "1 of 3 in use, 40% of one free" in run("nodes", "gpu1.lab").output
 
 
 def test_the_portal_is_opened_or_its_address_is_said(

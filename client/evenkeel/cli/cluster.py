@@ -135,7 +135,7 @@ def _show(node: schemas.NodeDetail, output: str) -> None:
         ("Node", clean(node["name"])),
         ("State", clean(_state(node))),
         ("Type", clean(_type(node))),
-        ("GPUs", f"{busy} of {node['gpus']} in use"),
+        ("GPUs", f"{busy} of {node['gpus']} in use{f', {rest}% of one free' if (rest := _rest_percent(node)) else ''}"),
         ("CPUs", node["cpus"] or "-"),
         ("Memory", f"{round(node['memory_mib'] / 1024)} GiB" if node["memory_mib"] else "-"),
         ("Last seen", f"{age(node['last_seen_at'])} ago" if node["last_seen_at"] else "-"),
@@ -165,17 +165,22 @@ def _type(node: schemas.Node | schemas.NodeDetail) -> str:
     return f"{node['type']}{' (emulated)' if node['emulated'] else ''}"
 
 
-def _node(node: schemas.Node) -> list[object]:
-    free = sum(gpu["state"] == "free" for gpu in node["accelerators"])
+def _rest_percent(node: schemas.Node | schemas.NodeDetail) -> int:
+    """The most that is free of a GPU of which others have parts."""
     usable = node["accelerators"] if node["schedulable"] and not node["lost"] else []
-    parts = [100 - sum(part["share_percent"] for part in gpu["parts"]) for gpu in usable if gpu["parts"]]
+    rests = (100 - sum(part["share_percent"] for part in gpu["parts"]) for gpu in usable if gpu["parts"])
+    return max(0, *rests, 0)
+
+
+def _node(node: schemas.Node) -> list[object]:
+    free, rest = sum(gpu["state"] == "free" for gpu in node["accelerators"]), _rest_percent(node)
     holders = sorted({part["job"]["number"] for gpu in node["accelerators"] for part in gpu["parts"]})
     return [
         node["name"],
         _type(node),
         _state(node),
         node["gpus"],
-        f"{free} + {max(parts)}%" if max(parts, default=0) > 0 else free,
+        f"{free} + {rest}%" if rest else free,
         ", ".join(f"#{number}" for number in holders) or "-",
         node["cpus"],
         round(node["memory_mib"] / 1024) or "-",

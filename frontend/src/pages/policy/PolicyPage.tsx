@@ -102,7 +102,7 @@ function Changes() {
 
 function ChangeRow({ change }: { change: PolicyChange }) {
   const at = new Date(change.changed_at);
-  const parameters = Object.entries(change.parameters).filter(([, value]) => value !== null).map(([key, value]) => `${key} ${show(value)}`).join(", ");
+  const parameters = Object.entries(change.parameters).filter(([, value]) => value !== null && value !== "").map(([key, value]) => `${key} ${show(value)}`).join(", ");
   return (
     <tr>
       <td title={dateTime(at)}>{moment(at, new Date())}</td>
