@@ -21,6 +21,8 @@ from scheduling.policies._shares import even
 #: From so many columns on prices are faster than rows.
 _MANY = 1_000
 _ROUGH, _SAME = 1e-3, 1e-12
+#: Of its time a job needs at least this at the best level, for numbers that an engine can tell from none.
+_LEAST = 1e-8
 
 
 class Demand(Protocol):
@@ -83,7 +85,9 @@ class Race:
 
 def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(level, who gets what) with the highest level that everybody reaches."""
-    alone = climb.alone(found.fastest[found.group_of])
+    fastest = found.fastest[found.group_of]
+    alone = climb.alone(fastest)
+    climb = Climb(np.maximum(climb.per_level, _LEAST * fastest / alone))
     start, priced = _unshared(found, climb, alone, engine, time_limit_s, maximise=True)
     if priced is not None:
         return priced
@@ -131,8 +135,8 @@ def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -
 def _unshared(
     found: Fractions, demand: Demand, alone: float, engine: Engine, time_limit_s: float, *, maximise: bool
 ) -> tuple[float, tuple[float, ByJob] | None]:
-    """(a theta near the best, the best by prices): None where there are few columns, or somebody gains by sharing GPUs.
-    `alone`: what nobody can pass."""
+    """(a theta to start from, the best by prices): None where rows are to decide, as there are few columns, or somebody
+    gains by sharing GPUs. `alone`: what nobody can pass."""
     if not (found.paired or len(found.columns) >= _MANY) or len(found.types) > MOST_TYPES:
         return alone, None
     alike, market = _market(found, demand, maximise=maximise)

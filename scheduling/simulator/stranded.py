@@ -17,20 +17,30 @@ def stranded(jobs: Iterable[TraceJob], cluster: Cluster) -> list[TraceJob]:
 def complaint(job: TraceJob, cluster: Cluster) -> str:
     """Of one of them."""
     of = sizes(cluster.nodes)
-    has = ", ".join(f"{total} {kind}" for kind, (total, _) in sorted(of.items())) or "no GPUs"
-    if not set(_known(job)) & set(of):
-        known = ", ".join(sorted(_known(job))) or "no type"
-        return f"job {job.id} can run on {known}, and the cluster has {has}"
-    where = "of one type" if cluster.multi_node else "of one node"
-    return f"job {job.id} needs {job.min_gpus} GPUs {where}, and the cluster has {has}"
+    known = sorted(_known(job))
+    usable = {kind: _reach(kind, of, cluster.multi_node) for kind in known if kind in of}
+    if not usable:
+        has = ", ".join(f"{total} {kind}" for kind, (total, _) in sorted(of.items())) or "no GPUs"
+        can = ", ".join(known) or "no type"
+        return f"job {job.id} can run on {can}, and the cluster has {has} (types are spelled alike in both files)"
+    if job.min_gpus > max(usable.values()):
+        have = ", ".join(f"{count} {kind}" for kind, count in usable.items())
+        where = "type" if cluster.multi_node else "node"
+        return f"job {job.id} needs {job.min_gpus} GPUs of one {where}, and there are {have} at most"
+    return f"job {job.id} makes no step on any gang of {', '.join(usable)} that it may have here"
 
 
 def _known(job: TraceJob) -> list[str]:
     return [kind for kind in job.curves if not job.types or kind in job.types]
 
 
-def _runs(job: TraceJob, kind: str, of: Sizes, multi_node: bool) -> bool:
+def _reach(kind: str, of: Sizes, multi_node: bool) -> int:
+    """GPUs of the largest gang."""
     total, node = of.get(kind, (0, 0))
-    reach = total if multi_node else node
+    return total if multi_node else node
+
+
+def _runs(job: TraceJob, kind: str, of: Sizes, multi_node: bool) -> bool:
+    reach = _reach(kind, of, multi_node)
     high = min(reach, job.max_gpus or reach)
-    return high >= job.min_gpus and effective(job.curves[kind], high, node)[-1] > 0.0
+    return high >= job.min_gpus and effective(job.curves[kind], high, of[kind][1])[-1] > 0.0

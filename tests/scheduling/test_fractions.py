@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,26 @@ def test_makespan_is_what_it_is_job_by_job(snapshot: Snapshot, variant: str) -> 
     literal = JobByJob(snapshot if variant == "packed" else make_snapshot(), found)
     assert makespan_s == pytest.approx(1 / literal.largest(steps), rel=1e-6)
     assert max(job.remaining_steps / speeds[job.id] for job in found.jobs) == pytest.approx(makespan_s, rel=1e-6)
+
+
+@slowly
+@given(
+    snapshot=problems(pairs=True),
+    digits=st.lists(st.floats(0, 10), min_size=7, max_size=7),
+    variant=st.sampled_from(["perf", "packed"]),
+    compatible=st.booleans(),
+)
+def test_jobs_in_their_last_step_beside_long_ones_leave_the_makespan_solvable(
+    snapshot: Snapshot, digits: list[float], variant: str, compatible: bool
+) -> None:
+    left = [replace(job, remaining_steps=10.0**digit) for job, digit in zip(snapshot.jobs, digits, strict=False)]
+    snapshot = replace(snapshot, jobs=tuple(left))
+    makespan_s, _, found = solved("min_makespan", snapshot, variant=variant, compatible=compatible)
+    steps = np.array([job.remaining_steps for job in found.jobs])
+    best = JobByJob(snapshot if variant == "packed" else make_snapshot(), found).largest(steps / steps.max())
+    least_s = steps.max() / best
+    # The reference's search is coarse.
+    assert makespan_s >= least_s * (1 - 1e-6) if compatible else makespan_s == pytest.approx(least_s, rel=1e-6)
 
 
 @slowly

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -47,19 +48,30 @@ def test_it_prints_a_table_and_writes_every_key(files: Path) -> None:
 
 def test_types_that_the_trace_does_not_know_are_an_error(files: Path) -> None:
     (files / "cluster.json").write_text('{"nodes": [{"type": "Titan Xp", "count": 1, "gpus": 6}]}')
-    with pytest.raises(CommandError, match=r"none of its jobs .* titan_xp.*, and the cluster has 6 Titan Xp\. Types"):
+    with pytest.raises(
+        CommandError, match=r"none of its jobs .* titan_xp.*, and the cluster has 6 Titan Xp \(types are"
+    ):
         simulate(files, "--policy", "fifo_gang")
 
 
+@pytest.mark.parametrize(
+    ("job", "cluster", "words"),
+    [
+        ({"min_gpus": 7}, {}, "needs 7 GPUs of one type, and there are 6 titan_xp at most"),
+        ({"min_gpus": 5}, {"multi_node": False}, "needs 5 GPUs of one node, and there are 3 titan_xp at most"),
+        ({"throughputs": {"titan_xp": [0, 0, 0, 2]}, "max_gpus": 2}, {}, "makes no step on any gang of titan_xp"),
+    ],
+)
 def test_who_never_runs_is_told_before_the_others_are_simulated(
-    files: Path, capsys: pytest.CaptureFixture[str]
+    files: Path, capsys: pytest.CaptureFixture[str], job: dict[str, Any], cluster: dict[str, Any], words: str
 ) -> None:
     document = json.loads((files / "trace.json").read_text())
-    document["jobs"].append({"id": "wide", "arrival_s": 0, "total_steps": 9, "model_type": "resnet50", "min_gpus": 7})
+    document["jobs"].append({"id": "odd", "arrival_s": 0, "total_steps": 9, "model_type": "resnet50"} | job)
     (files / "trace.json").write_text(json.dumps(document))
+    nodes = [{"type": "titan_xp", "count": 2, "gpus": 3}]
+    (files / "cluster.json").write_text(json.dumps({"nodes": nodes} | cluster))
     assert " 3 " in simulate(files, "--policy", "fifo_gang").splitlines()[1]
-    told = capsys.readouterr().err
-    assert "1 of its 4 jobs never run: job wide needs 7 GPUs of one type, and the cluster has 6 titan_xp" in told
+    assert f"1 of its 4 jobs never run: job odd {words}" in capsys.readouterr().err
 
 
 def test_the_example_gives_the_papers_table(tmp_path: Path) -> None:

@@ -93,9 +93,7 @@ class Command(BaseCommand):
             return
         example = complaint(never[0], cluster)
         if len(never) == len(jobs):
-            raise CommandError(
-                f"{path}: none of its jobs can run here: {example}. Types are spelled alike in both files."
-            )
+            raise CommandError(f"{path}: none of its jobs can run: {example}.")
         self.stderr.write(f"{path}: {len(never):,} of its {len(jobs):,} jobs never run: {example}")
 
     def _write(self, simulations: Sequence[Simulation], cluster: Cluster, options: dict[str, Any]) -> None:
