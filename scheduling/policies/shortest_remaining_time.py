@@ -3,7 +3,8 @@
 Every decision maximises sum_m w_m s_m(gang)^0.6 / t_m(gang)^0.4 over one gang per job within the GPUs of each type. s_m
 is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that
 runs there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that, and
-it counts somewhat more, so that jobs of about the same worth do not take turns.
+it counts somewhat more, so that jobs of about the same worth do not take turns; the more the shorter ago it came, so
+that it has what its restart cost first.
 Length says best who runs (shortest remaining processing time has the least mean completion time on one machine:
 Schrage 1968), and relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m
 is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, or what
@@ -14,6 +15,7 @@ brought together where that pays (scheduling._gathering).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import groupby
@@ -42,8 +44,13 @@ _STEEPNESS = 4.0
 #: Whoever runs is worth so much more where it is, lest jobs of about the same worth take turns; more if it can grow,
 #: since who comes back is small again and pays a second restart for growing.
 _STAYING, _STAYING_ELASTIC = 1.05, 1.25
+#: Of a job that cannot grow, for what its restart took of the time since: weights that rise while they wait make
+#: jobs change places for ever otherwise.
+_AMORTISED = 10.0
 #: The bound is so many times the geometric mean of slowdowns at least: where all wait long, who waited longest counts.
 _TYPICAL = 1.75
+#: A slowdown is looked at again once it may have changed by this part.
+_CHANGE = 0.01
 
 
 class Parameters(BaseParameters):
@@ -51,7 +58,7 @@ class Parameters(BaseParameters):
         default=1.5, ge=1.0, le=1_000.0, description="Slowdown from which on a job weighs more than its length says."
     )
     review_seconds: float = Field(
-        default=360.0, gt=0, le=86_400, description="While jobs wait, their slowdown is looked at this often."
+        default=360.0, gt=0, le=86_400, description="While jobs wait, their slowdown is looked at this often at most."
     )
     solver: Engine = Field(default="highs", description="Linear programming engine.")
     solver_time_limit_s: float = Field(default=30.0, gt=0, le=600, description="Then nobody is moved.")
@@ -71,18 +78,22 @@ class ShortestRemainingTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        hands = _Hands(field, self._weights(field, snapshot.now))
+        hands = _Hands(field, self._weights(field, snapshot.now), snapshot.now)
         limits = self.parameters.solver, seconds(snapshot, self.parameters.solver_time_limit_s)
         for _, level in groupby(field.taking_part, key=lambda job: job.priority):
             hands.choose(list(level), limits)
         hands.grow()
-        waiting = any(job.id not in hands.counts for job in field.taking_part)
+        waiting = [job for job in field.taking_part if job.id not in hands.counts]
         return Allocation(
             counts=hands.counts | fixed_gangs(snapshot, field),
             reasons={**field.reasons, **hands.reasons()},
             figures={"free_gpus": float(sum(hands.free.values()))},
-            next_wake_at=snapshot.now + self.parameters.review_seconds if waiting else None,
+            next_wake_at=self._review_at(field, waiting, snapshot.now) if waiting else None,
         )
+
+    def _review_at(self, field: View, waiting: Sequence[Job], now: float) -> float:
+        soonest_s = min(now - job.submitted_at + _left_s(field, job) for job in waiting)
+        return now + max(self.parameters.review_seconds, _CHANGE * soonest_s)
 
     def _weights(self, field: View, now: float) -> dict[str, float]:
         slowdowns = {job.id: _slowdown(field, job, now) for job in field.taking_part}
@@ -96,14 +107,20 @@ def _slowdown(field: View, job: Job, now: float) -> float:
     alone, steps = field.alone(job), job.done_steps + job.remaining_steps
     if alone <= 0.0 or steps <= 0.0:
         return 1.0
-    return max(1.0, float((now - job.submitted_at + job.remaining_steps / alone) / (steps / alone)))
+    return max(1.0, float((now - job.submitted_at + _left_s(field, job)) / (steps / alone)))
+
+
+def _left_s(field: View, job: Job) -> float:
+    """On its fastest gang; 0 where there is none."""
+    alone = field.alone(job)
+    return job.remaining_steps / alone if alone > 0.0 else 0.0
 
 
 class _Hands:
     """What is given out, within GPUs and limits."""
 
-    def __init__(self, field: View, weights: Mapping[str, float]) -> None:
-        self.field, self.weights = field, weights
+    def __init__(self, field: View, weights: Mapping[str, float], now: float) -> None:
+        self.field, self.weights, self.now = field, weights, now
         self.free, self.rooms = dict(field.free), Rooms(field)
         self.counts: dict[str, Gang] = {}
         self._jobs = {job.id: job for job in field.taking_part}
@@ -158,7 +175,7 @@ class _Hands:
         if job.gang is None:
             extra_s = job.launch_s
         elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the least it may grow back
-            extra_s, staying = -job.restart_cost_s, _STAYING_ELASTIC if span.high > span.low else _STAYING
+            extra_s, staying = -job.restart_cost_s, self._staying(job, span)
         else:
             extra_s = job.restart_cost_s
         here_s = max(job.remaining_steps / span.at(count), _LEAST_S)
@@ -166,6 +183,12 @@ class _Hands:
         relative_speed = best_s / here_s
         urgency = 1.0 / max(here_s + extra_s, _LEAST_S)
         return float(self.weights[job.id] * staying * relative_speed ** (1.0 - _BY_LENGTH) * urgency**_BY_LENGTH)
+
+    def _staying(self, job: Job, span: Span) -> float:
+        if span.high > span.low:
+            return _STAYING_ELASTIC
+        held_s = math.inf if job.held_since is None else max(self.now - job.held_since, 1.0)
+        return _STAYING + _AMORTISED * job.restart_cost_s / held_s
 
     # How many GPUs each has -------------------------------------------------------------------------
 

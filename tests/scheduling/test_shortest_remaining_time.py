@@ -11,7 +11,7 @@ from hypothesis import given as given_by
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Gang, Job, Node
+from scheduling.domain import Curve, Gang, Job, Node
 from scheduling.policies import load_policy
 from scheduling.policies.shortest_remaining_time import ShortestRemainingTime
 from scheduling.simulator import run_policy, simulate
@@ -58,6 +58,21 @@ def test_jobs_alike_do_not_take_turns() -> None:
     """Both weigh more the longer they wait, and one of them is always ahead; still nobody is moved."""
     result = simulate(trace((0, 40_000), (0, 40_000)), one_gpu(launch_s=20.0), NAME, {"bound": 1.0})
     assert result["restarts"] == 0
+
+
+def test_a_gang_and_single_gpus_do_not_change_places_for_ever() -> None:
+    """All pass the bound here, so whoever is on the slow type weighs more with every look, by the fourth power."""
+    fast_and_slow = {"slow": make_curve(1.0), "fast": make_curve(2.9)}
+    singles = [
+        TraceJob(str(n), n, 0.0, steps, fast_and_slow, min_gpus=1, max_gpus=1)
+        for n, steps in enumerate((892_900, 374_701, 513_766, 391_539), 1)
+    ]
+    picky = TraceJob("5", 5, 0.0, 221_627, {"fast": make_curve(1.0)}, min_gpus=1, max_gpus=1)
+    wide = {"slow": Curve((0.0, 0.0, 0.0, 2.5)), "fast": Curve((0.0, 0.0, 0.0, 8.0))}
+    gang = TraceJob("6", 6, 600.0, 301_444, wide, min_gpus=4, max_gpus=4)
+    nodes = (Node("a", "slow", (0, 1, 2, 3)), Node("b", "fast", (4, 5, 6, 7)))
+    result = simulate([*singles, picky, gang], Cluster(nodes, {}, 20.0, 5.0, 2.0), NAME)
+    assert (result["finished"], result["restarts"] < 20) == (6, True)
 
 
 def test_a_long_job_does_not_starve() -> None:
