@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,9 +19,9 @@ _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
-    """Further keys are allowed: files carry notes of where they come from."""
+    """A misspelt key is refused: its default would be taken without a word."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class CaseJob(_Part):
@@ -35,6 +36,8 @@ class CaseJob(_Part):
     priority: int = 0
     entity: str = ""
     deadline_s: float | None = Field(None, allow_inf_nan=False)
+    num_steps: Any = None  # this and the next: notes of recorded cases
+    duration_on_v100_s: Any = None
 
 
 class CaseNode(_Part):
@@ -57,6 +60,11 @@ class CaseMemory(_Part):
 
 
 class Case(_Part):
+    """Further keys are allowed here alone: files carry notes of where they come from."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    version: Literal["policy-case/1"] = Field("policy-case/1", alias="schema")
     cluster_spec: dict[str, Annotated[int, Field(ge=0)]]
     jobs: list[CaseJob]
     pair_throughputs: dict[str, dict[str, tuple[_Rate, _Rate]]] = {}
@@ -74,8 +82,7 @@ def read_case(path: Path) -> Case:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidInput(f"{path}: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise InvalidInput(f"{path}: {_first_problem(error)}") from None
     ids = [job.job_id for job in case.jobs]
     if len(ids) != len({str(key) for key in ids}):
         raise InvalidInput(f"{path}: jobs: a job_id is given twice")
@@ -83,7 +90,18 @@ def read_case(path: Path) -> Case:
     if unknown:
         raise InvalidInput(f"{path}: jobs: entity {sorted(unknown)[0]!r} is not among entities or entity_weights")
     _check_tree(path, case.entities)
+    _check_nodes(path, case)
     return case
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Where, unless it is the whole file, and what."""
+    first = error.errors()[0]
+    problem = {
+        "model_type": "is not an object",
+        "extra_forbidden": "is not a known key (docs/policies.md lists them)",
+    }.get(first["type"], first["msg"])
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), problem)))
 
 
 def _check_tree(path: Path, entities: Mapping[str, CaseEntity]) -> None:
@@ -95,6 +113,17 @@ def _check_tree(path: Path, entities: Mapping[str, CaseEntity]) -> None:
                 raise InvalidInput(f"{path}: entities.{key}: parent {at!r} {problem}")
             seen.add(at)
             at = entities[at].parent
+
+
+def _check_nodes(path: Path, case: Case) -> None:
+    """Types without any node are one node with all GPUs; the others have to be given in full."""
+    given: Counter[str] = Counter()
+    for node in case.nodes:
+        given[node.type] += node.gpus * node.count
+    for kind, gpus in given.items():
+        said = case.cluster_spec.get(kind, 0)
+        if gpus != said:
+            raise InvalidInput(f"{path}: nodes: {gpus} GPUs of type {kind!r}, but cluster_spec has {said}")
 
 
 def snapshot_of(case: Case) -> Snapshot:

@@ -56,6 +56,8 @@ class FractionPolicy(ABC):
     ages: ClassVar[bool] = True
     #: Whether GPUs that the fractions leave idle go to whoever waits.
     fills: ClassVar[bool] = True
+    #: Whether it reads the snapshot's prices, and leaves out jobs that are poor value.
+    priced: ClassVar[bool] = False
     #: Whether a job without a share waits under the reference's rules, too, where others take what is idle.
     strictly_shared: ClassVar[bool] = False
     #: Whether jobs that can do the same are told apart all the same.

@@ -16,11 +16,13 @@ from scheduling.policies._lp import INFINITY, Engine, Floats, LinearProgram
 
 _ROUNDS = 50
 _TOLERANCE = 1e-10
+#: Per GPU-hour, where no price above 0 is known.
+UNPRICED = 1.0
 
 
 def cost_of_columns(found: Fractions, prices: dict[str, float]) -> Floats:
-    """Money per hour of each column; a type without a price costs 1, so that the ratio stays defined."""
-    price = np.array([prices.get(kind) or 1.0 for kind in found.types])
+    """Money per hour of each column; a type without a price costs something, so that the ratio stays defined."""
+    price = np.array([prices.get(kind) or UNPRICED for kind in found.types])
     return np.asarray(price[found.columns.kind] * found.gang[found.columns.group])
 
 

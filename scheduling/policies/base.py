@@ -32,7 +32,8 @@ class Policy(Protocol):
     # whatever the others do (scheduling.timesharing). `ages = False`: its answer depends on neither time nor steps.
     # `lasting`: whoever holds GPUs keeps them to its end (but for levels of service and guarantees), and where nobody
     # that waits fits what is idle, nobody starts; it has `start_sizes`.
-    # `packs`: it reads the snapshot's pairs. `fair_share`: it reads members and usage, and its parameters have
+    # `packs`: it reads the snapshot's pairs. `priced`: it reads the snapshot's prices.
+    # `fair_share`: it reads members and usage, and its parameters have
     # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out; with
     # `minds_guarantees` it leaves alone whom a guarantee keeps, else it is asked again (scheduling._sparing).
     # For guarantees (scheduling._reclaim): `start_sizes(field, job)`, the GPUs of each type on which it starts a job

@@ -29,6 +29,7 @@ class MinCost(FractionPolicy):
     ages: ClassVar[bool] = False
     Parameters: ClassVar[type[BaseParameters]] = CostParameters
     fills: ClassVar[bool] = False  # an idle GPU costs nothing
+    priced: ClassVar[bool] = True
     parameters: CostParameters
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:

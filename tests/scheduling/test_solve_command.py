@@ -67,6 +67,11 @@ def test_optional_keys_bring_prices_deadlines_nodes_and_trees(tmp_path: Path) ->
         ({"jobs": [{"job_id": 1, "throughputs": {}, "entity": "z"}]}, "'z'"),
         ({"entities": {"a": {"parent": "a"}}}, "circle"),
         ({"pair_throughputs": {"A": {}}}, "pair_throughputs"),
+        ({"schema": "policy-case/9"}, "schema: .*policy-case/1"),
+        ({"jobs": [{"job_id": 1, "throughputs": {}, "sacle": 2}]}, "jobs.0.sacle: is not a known key"),
+        ({"jobs": [1]}, "jobs.0: is not an object"),
+        ({"nodes": [{"type": "fast", "gpus": 2, "count": 2}]}, "nodes: 4 GPUs of type 'fast', but cluster_spec has 1"),
+        ({"nodes": [{"type": "other", "gpus": 2}]}, "nodes: 2 GPUs of type 'other', but cluster_spec has 0"),
     ],
 )
 def test_what_is_wrong_with_a_case_is_named(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
@@ -85,3 +90,36 @@ def test_unknown_policies_and_parameters_are_named(tmp_path: Path) -> None:
 
 def test_an_empty_problem_has_an_empty_answer(tmp_path: Path) -> None:
     assert solve(write(tmp_path, jobs=[]), "max_min_fairness")["allocation"] == []
+
+
+def test_a_list_is_no_case(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    path.write_text("[]")
+    with pytest.raises(CommandError, match=r"case\.json: is not an object"):
+        solve(path, "max_min_fairness")
+
+
+def test_jobs_left_out_and_prices_assumed_are_named(tmp_path: Path) -> None:
+    answer = solve(write(tmp_path, prices={"slow": 2.0}, seed=3), "min_cost")
+    assert answer["allocation"] == [[7, None, {"fast": 1.0}]]
+    assert {key: reason["token"] for key, reason in answer["reasons"].items()} == {"9": "no_share"}
+    assert answer["notes"] == ["No price above 0 for fast: 1 per GPU-hour is taken.", "Not read: seed."]
+    assert solve(write(tmp_path), "max_min_fairness")["notes"] == []
+
+
+def test_the_documented_example_is_solved(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
+    path = tmp_path / "case.json"
+    path.write_text(text.partition("```json\n")[2].partition("```")[0])
+    answer = solve(path, "min_cost_slo")
+    assert (answer["status"], answer["notes"]) == ("optimal", [])
+
+
+def test_terminals_get_lines(tmp_path: Path) -> None:
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    call_command("solve", str(write(tmp_path)), "--policy", "isolated", stdout=out)
+    assert out.getvalue().count("\n") > 10

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import time
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.cases import Case, read_case, snapshot_of
-from scheduling.domain import Allocation
+from scheduling.domain import Allocation, Reason
 from scheduling.errors import SchedulingError, SolverError
 from scheduling.policies import POLICIES, load_policy, policy_class
+from scheduling.policies._ratio import UNPRICED
 
 
 class Command(BaseCommand):
@@ -35,7 +37,7 @@ class Command(BaseCommand):
             answer = self._solve(read_case(options["case"]), name, self._parameters(options["params"]))
         except SchedulingError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(json.dumps(answer))
+        self.stdout.write(json.dumps(answer, indent=2 if self.stdout.isatty() else None))
 
     def _parameters(self, text: str) -> dict[str, Any]:
         try:
@@ -56,6 +58,9 @@ class Command(BaseCommand):
         except SolverError as error:
             answer, status = Allocation(shares={}), error.status
         solved = time.perf_counter()
+        reasons = dict(answer.reasons)
+        if status == "optimal":
+            reasons = _left_out(case, answer, name) | reasons
         ids = {str(job.job_id): job.job_id for job in case.jobs}
         return {
             "policy": name,
@@ -66,6 +71,30 @@ class Command(BaseCommand):
                 [ids[key[0]], ids[key[1]] if len(key) == 2 else None, dict(by_type)]
                 for key, by_type in (answer.shares or {}).items()
             ],
-            "reasons": {key: {"token": r.token, "text": r.text} | dict(r.detail) for key, r in answer.reasons.items()},
+            "reasons": {key: {"token": r.token, "text": r.text} | dict(r.detail) for key, r in reasons.items()},
+            "notes": _notes(case, name),
             "seconds": {"build": built - started, "solve": solved - built},
         }
+
+
+def _left_out(case: Case, answer: Allocation, name: str) -> Mapping[str, Reason]:
+    """Of jobs without a share; rounds find words of their own for them."""
+    served = {job for key in answer.shares or {} for job in key}
+    text = "The policy gives it no time for now"
+    text += ": others are better value for the money." if _is_priced(name) else "."
+    return {key: Reason("no_share", text) for job in case.jobs if (key := str(job.job_id)) not in served}
+
+
+def _is_priced(name: str) -> bool:
+    return getattr(policy_class(name), "priced", False)
+
+
+def _notes(case: Case, name: str) -> list[str]:
+    """What was assumed, and what of the file was not read."""
+    notes = []
+    unpriced = sorted(kind for kind, gpus in case.cluster_spec.items() if gpus and not case.prices.get(kind))
+    if unpriced and _is_priced(name):
+        notes.append(f"No price above 0 for {', '.join(unpriced)}: {UNPRICED:g} per GPU-hour is taken.")
+    if case.model_extra:
+        notes.append(f"Not read: {', '.join(sorted(case.model_extra))}.")
+    return notes
