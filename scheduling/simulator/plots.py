@@ -1,4 +1,4 @@
-"""Pictures of simulations: the same bytes for the same results. Matplotlib is imported here alone."""
+"""Pictures of simulations: the same bytes for the same results. Matplotlib is imported here and in gantt alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 
 from scheduling.domain import WHOLE
 from scheduling.simulator import Simulation
+from scheduling.simulator.gantt import draw_gantt
 from scheduling.simulator.report import label, slowdown
 from scheduling.simulator.trace import Cluster
 
-#: A chart of more GPUs or launches than these shows the first ones, and says so.
-GANTT_GPUS, GANTT_LAUNCHES = 128, 20_000
 #: More points than this are thinned in a line.
 _POINTS = 4000
 FORMATS = ("png", "svg")
@@ -33,7 +32,7 @@ def write_plots(simulations: Sequence[Simulation], cluster: Cluster, folder: Pat
     }
     for index, simulation in enumerate(simulations):
         name = f"gantt_{index + 1}_{simulation.result['policy']}"
-        pictures[name] = lambda axes, one=simulation: _gantt(axes, one, cluster)  # type: ignore[misc]
+        pictures[name] = lambda axes, one=simulation: draw_gantt(axes, one, cluster)  # type: ignore[misc]
     with mpl.rc_context({"svg.hashsalt": "evenkeel", "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
         return [_write(folder / f"{name}.{kind}", draw) for name, draw in pictures.items()]
 
@@ -90,22 +89,6 @@ def _utilisation_cdf(axes: Any, simulations: Sequence[Simulation]) -> None:
         levels, shares = zip(*simulation.result["utilisation_cdf"], strict=True)
         axes.plot(levels, shares, label=label(simulation.result), marker=".")
     _label(axes, "share of GPUs that train", "share of time at or below")
-
-
-def _gantt(axes: Any, simulation: Simulation, cluster: Cluster) -> None:
-    """One row per GPU, one bar per launch, coloured by job."""
-    rows = {gpu: row for row, gpu in enumerate(gpu for node in cluster.nodes for gpu in node.gpu_ids)}
-    holds = simulation.outcome.holds
-    for number, gpus, start, end in holds[:GANTT_LAUNCHES]:
-        shown = [rows[gpu] for gpu in gpus if rows[gpu] < GANTT_GPUS]
-        colour = f"C{number % 10}"
-        axes.barh(shown, [(end - start) / 3600.0] * len(shown), left=start / 3600.0, height=0.9, color=colour)
-    cut = len(rows) > GANTT_GPUS or len(holds) > GANTT_LAUNCHES
-    note = f" (first {GANTT_GPUS} GPUs, first {GANTT_LAUNCHES} launches)" if cut else ""
-    axes.set_title(label(simulation.result) + note)
-    axes.set_ylim(min(len(rows), GANTT_GPUS) - 0.5, -0.5)
-    axes.set_xlabel("time, h")
-    axes.set_ylabel("GPU")
 
 
 def _label(axes: Any, x: str, y: str, *, logarithmic: bool = False) -> None:

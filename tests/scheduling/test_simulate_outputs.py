@@ -17,7 +17,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import scheduling.simulator as package
-from scheduling.simulator import Options
+from scheduling.simulator import Options, run_policy
+from scheduling.simulator.gantt import Bar, _beside_others
+from scheduling.simulator.plots import write_plots
+from scheduling.simulator.run import Run
 from scheduling.simulator.suite import Suite, run_suite
 from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_curve, make_nodes
@@ -83,6 +86,46 @@ def test_pictures_are_the_same_bytes_again(files: Path, kind: str) -> None:
     for name in drawn:
         assert (files / "first" / name).read_bytes() == (files / "again" / name).read_bytes()
         assert (files / "first" / name).stat().st_size > 2000
+
+
+def test_the_gantt_chart_names_jobs_nodes_and_projects(files: Path) -> None:
+    document = json.loads((files / "trace.json").read_text())
+    for number, job in enumerate(document["jobs"]):
+        job |= {"id": f"${number}$", "project": ("north", "south")[number % 2]}
+    (files / "trace.json").write_text(json.dumps(document))
+    simulate(files, "a", "--plots", str(files / "plots"), "--plot-format", "svg")
+    drawn = (files / "plots" / "gantt_1_f_scheduling.svg").read_text()
+    for words in ("$0$", "titan_xp-0 GPU 0", "titan_xp-1 GPU 2", "north", "south"):
+        assert f">{words}</text>" in drawn
+
+
+def test_of_many_gpus_nodes_are_named_and_of_many_projects_ten(tmp_path: Path) -> None:
+    curves = {"titan_xp": make_curve(1.0)}
+    jobs = [TraceJob(f"job{n}", n, 0.0, 100.0, curves, project=f"p{n}", max_gpus=1) for n in range(1, 16)]
+    cluster = Cluster(make_nodes(*[8] * 20), {})
+    simulation = run_policy(jobs, cluster, "fifo_gang", {}, Options(keep_holds=True))
+    write_plots([simulation], cluster, tmp_path, "svg")
+    drawn = (tmp_path / "gantt_1_fifo_gang.svg").read_text()
+    assert "first 128 GPUs" in drawn
+    assert ">6 other projects</text>" in drawn
+    assert f">{cluster.nodes[15].name}</text>" in drawn
+    assert f">{cluster.nodes[16].name}</text>" not in drawn
+    assert " GPU 0" not in drawn
+
+
+def test_parts_of_a_gpu_are_drawn_one_above_the_other() -> None:
+    lane: list[Bar] = []
+
+    def drawn(milli: int, *times: float) -> list[tuple[float, float]]:
+        run = Run(TraceJob("a", 1, 0.0, 1.0, {}), 1.0, gpu_milli=milli)
+        found = _beside_others(run, 0, (times[0], times[1]), lane)
+        return [(round(bar.top, 6), round(bar.height, 6)) for bar in found]
+
+    assert drawn(250, 0.0, 1.0) == [(-0.45, 0.225)]
+    assert drawn(500, 0.0, 2.0) == [(-0.225, 0.45)]
+    assert drawn(500, 1.0, 2.0) == [(-0.45, 0.225), (0.225, 0.225)]
+    assert drawn(500, 1.0, 2.0) == []
+    assert drawn(500, 2.0, 3.0) == [(-0.45, 0.45)]
 
 
 def test_matplotlib_is_imported_for_pictures_only() -> None:

@@ -58,9 +58,8 @@ class Command(BaseCommand):
         except SolverError as error:
             answer, status = Allocation(shares={}), error.status
         solved = time.perf_counter()
-        reasons = dict(answer.reasons)
-        if status == "optimal":
-            reasons = _left_out(case, answer, name) | reasons
+        left_out = _left_out(case, answer, name) if status == "optimal" else {}
+        reasons = {**left_out, **answer.reasons}
         ids = {str(job.job_id): job.job_id for job in case.jobs}
         return {
             "policy": name,
@@ -86,7 +85,7 @@ def _left_out(case: Case, answer: Allocation, name: str) -> Mapping[str, Reason]
 
 
 def _is_priced(name: str) -> bool:
-    return getattr(policy_class(name), "priced", False)
+    return bool(getattr(policy_class(name), "priced", False))
 
 
 def _notes(case: Case, name: str) -> list[str]:
