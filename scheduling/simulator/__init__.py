@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from scheduling.errors import InvalidParameters
-from scheduling.policies import POLICIES, load_policy
-from scheduling.policies.base import Policy
+from scheduling.policies import POLICIES, load_policy, policy_class
+from scheduling.policies.base import Policy, closest, parse_parameters
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.report import summarise
@@ -27,17 +27,43 @@ class Simulation:
 
 
 def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
-    """`name:key=value,key=value` as name and parameters; raises InvalidParameters."""
+    """`name:key=value,key=value` as name and parameters, which that policy takes; raises InvalidParameters."""
     name, _, rest = text.partition(":")
     if name not in POLICIES:
-        raise InvalidParameters({"policy": f"{name!r} is none of {', '.join(sorted(POLICIES))}"})
+        known = sorted(POLICIES)
+        raise InvalidParameters({"policy": f"{name!r} is none{closest(name, known)}; there are {', '.join(known)}"})
     values: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise InvalidParameters({name: f"{item!r} is not of the form key=value"})
-        values[key.strip()] = yaml.safe_load(value)
+        key, value = _setting(name, item)
+        if key in values:
+            raise InvalidParameters({name: f"{key} is given twice"})
+        values[key] = value
+    _check(name, values, hint=_COMMAS if ":" in rest else "")
     return name, values
+
+
+_COMMAS = "; parameters are separated by commas, as in name:key=value,key=value"
+
+
+def _setting(name: str, item: str) -> tuple[str, Any]:
+    key, equals, text = item.partition("=")
+    if not equals:
+        raise InvalidParameters({name: f"{item!r} is not of the form key=value{_COMMAS}"})
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise InvalidParameters({name: f"{item!r} has a value that cannot be read{_COMMAS}"}) from None
+    if ":" in text and isinstance(value, int | float):  # YAML's 1:30 is 90
+        raise InvalidParameters({name: f"{item!r} is no number{_COMMAS}"})
+    return key.strip(), value
+
+
+def _check(name: str, values: dict[str, Any], hint: str) -> None:
+    """Here, so that nothing is simulated before the last policy's parameters are known to be right."""
+    try:
+        parse_parameters(policy_class(name).Parameters, values)
+    except InvalidParameters as error:
+        raise InvalidParameters({name: f"{error}{hint}"}) from None
 
 
 def simulate(

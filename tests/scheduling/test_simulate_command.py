@@ -90,10 +90,25 @@ def test_the_example_gives_the_papers_table(tmp_path: Path) -> None:
     assert fair == pytest.approx(1276, abs=1)
 
 
-@pytest.mark.parametrize("policy", ["nosuch", "f_scheduling:v_bound=7", "f_scheduling:nosuch=1"])
-def test_a_wrong_policy_is_one_line(files: Path, policy: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("nosuch", "policy: 'nosuch' is none; there are best_fit, "),
+        ("f_schedulin", "policy: 'f_schedulin' is none (closest: f_scheduling); there are "),
+        ("f_scheduling:v_bound=7", "f_scheduling: v_bound: Input should be less than or equal to 1"),
+        ("f_scheduling:vbound=1", "f_scheduling: vbound: is no parameter of this policy (closest: v_bound); there are"),
+        ("f_scheduling:foo=1", "f_scheduling: foo: is no parameter of this policy; there are v_bound, min_gain, "),
+        ("f_scheduling:v_bound=0.1:x", "; parameters are separated by commas, "),
+        ("static_partition:n=1:2", "static_partition: 'n=1:2' is no number; parameters are separated by commas, "),
+        ("static_partition:n=[1", "static_partition: 'n=[1' has a value that cannot be read; "),
+        ("static_partition:n", "static_partition: 'n' is not of the form key=value; "),
+        ("static_partition:n=1, n=2", "static_partition: n is given twice"),
+    ],
+)
+def test_a_wrong_policy_is_one_line_that_says_what_there_is(files: Path, policy: str, words: str) -> None:
     with pytest.raises(CommandError) as error:
-        simulate(files, "--policy", policy)
+        simulate(files, "--policy", "fifo_gang", "--policy", policy)
+    assert words in str(error.value)
     assert "\n" not in str(error.value)
 
 
