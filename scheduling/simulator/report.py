@@ -5,6 +5,7 @@ Each figure is defined in docs/simulator.md; times are seconds, and means are ov
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pvariance
 from typing import Any
@@ -130,7 +131,6 @@ def _jain(values: Sequence[float]) -> float:
 # Table ---------------------------------------------------------------------------------------------
 
 _COLUMNS: tuple[tuple[str, str, str], ...] = (
-    ("finished", "finished", "{:.0f}"),
     ("makespan s", "makespan_s", "{:,.0f}"),
     ("JCT mean s", "jct_s.mean", "{:,.0f}"),
     ("JCT p99 s", "jct_s.p99", "{:,.0f}"),
@@ -150,15 +150,38 @@ _COLUMNS: tuple[tuple[str, str, str], ...] = (
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
     """One line per policy; numbers right-aligned."""
-    rows = [["policy", *(head for head, _, _ in _COLUMNS)]]
+    rows = [["policy", "finished", *(head for head, _, _ in _COLUMNS)]]
     for result in results:
-        rows.append([label(result), *(form.format(_dig(result, path)) for _, path, form in _COLUMNS)])
+        figures = [form.format(_dig(result, path)) for _, path, form in _COLUMNS]
+        rows.append([label(result), f"{result['finished']}/{result['jobs']}", *figures])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(cells))
         for cells in (list(zip(row, widths, strict=True)) for row in rows)
     ]
     return "\n".join(lines)
+
+
+def remarks(results: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[str]:
+    """What the table does not show: who looks better for jobs left out, who was stopped, and which of the labels
+    `asked` for have no line."""
+    said = [text for result in results if (text := _remark(result))]
+    begun = Counter(label(result) for result in results)
+    waiting = Counter(asked) - begun
+    if waiting:
+        said.append(f"Not begun: {', '.join(waiting.elements())}.")
+    return said
+
+
+def _remark(result: Mapping[str, Any]) -> str:
+    name, jobs, finished = label(result), result["jobs"], result["finished"]
+    if result["interrupted"]:
+        return f"{name}: interrupted when {finished:,} of {jobs:,} jobs had finished: its figures are up to then."
+    if not finished:
+        return f"{name}: none of {jobs:,} jobs ever finished."
+    if finished < jobs:
+        return f"{name}: {jobs - finished:,} of {jobs:,} jobs never finished: its makespan and cost are of the others."
+    return ""
 
 
 def label(result: Mapping[str, Any]) -> str:

@@ -112,6 +112,16 @@ def _run(index: int) -> Simulation | None:
     return done
 
 
+@contextmanager
+def _blocked() -> Iterator[None]:
+    """Processes that are started within never see Ctrl-C, not even while they import; this one does afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _in_processes(suite: Suite, processes: int, report: Report) -> list[Simulation]:
     context = get_context("spawn")
     ended, stop = context.Value("q", 0), context.Value("q", 0)
@@ -121,7 +131,8 @@ def _in_processes(suite: Suite, processes: int, report: Report) -> list[Simulati
         ProcessPoolExecutor(processes, context, initializer=_start_worker, initargs=arguments) as pool,
     ):
         waiting: set[Future[Simulation | None]] = set()
-        futures = [pool.submit(_run, index) for index in range(len(suite.policies))]
+        with _blocked():
+            futures = [pool.submit(_run, index) for index in range(len(suite.policies))]
         waiting.update(futures)
         told = 0
         while waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from scheduling.lifecycle import TRAINING, WAITING
 from scheduling.simulator import Simulation
@@ -20,12 +21,16 @@ COLUMNS = (
 
 
 def write_jobs(simulations: Sequence[Simulation], cluster: Cluster, path: Path) -> None:
-    """Times in seconds; what a job has not reached is empty."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for simulation in simulations:
-            writer.writerows(_rows(simulation, cluster))
+        print_jobs(simulations, cluster, file)
+
+
+def print_jobs(simulations: Sequence[Simulation], cluster: Cluster, file: TextIO) -> None:
+    """Times in seconds; what a job has not reached is empty."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for simulation in simulations:
+        writer.writerows(_rows(simulation, cluster))
 
 
 def _rows(simulation: Simulation, cluster: Cluster) -> Iterator[list[object]]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+
+import portal.jobs.management.commands.simulate as command
+from scheduling.simulator import Simulation
+from scheduling.simulator.suite import Suite, run_suite
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 KEYS = {
@@ -70,7 +75,7 @@ def test_who_never_runs_is_told_before_the_others_are_simulated(
     (files / "trace.json").write_text(json.dumps(document))
     nodes = [{"type": "titan_xp", "count": 2, "gpus": 3}]
     (files / "cluster.json").write_text(json.dumps({"nodes": nodes} | cluster))
-    assert " 3 " in simulate(files, "--policy", "fifo_gang").splitlines()[1]
+    assert " 3/4 " in simulate(files, "--policy", "fifo_gang").splitlines()[1]
     assert f"1 of its 4 jobs never run: job odd {words}" in capsys.readouterr().err
 
 
@@ -110,6 +115,105 @@ def test_a_wrong_policy_is_one_line_that_says_what_there_is(files: Path, policy:
         simulate(files, "--policy", "fifo_gang", "--policy", policy)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_who_leaves_jobs_out_is_named_after_the_table(files: Path) -> None:
+    jobs = [{"arrival_s": 0, "total_steps": 100, "model_type": "resnet50", "min_gpus": n} for n in (1, 1, 4)]
+    (files / "trace.json").write_text(json.dumps({"jobs": jobs}))
+    first, second, *said = simulate(files, "--policy", "static_partition:n=2", "--policy", "fifo_gang").splitlines()[1:]
+    assert " 2/3 " in first
+    assert " 3/3 " in second
+    assert said == ["static_partition (n=2): 1 of 3 jobs never finished: its makespan and cost are of the others."]
+
+
+def test_limits_that_allow_nobody_are_told(files: Path) -> None:
+    document = json.loads((files / "cluster.json").read_text()) | {"limits": [{"kind": "running_jobs", "most": 0}]}
+    (files / "cluster.json").write_text(json.dumps(document))
+    assert simulate(files, "--policy", "fifo_gang").splitlines()[2] == "fifo_gang: none of 3 jobs ever finished."
+
+
+def test_who_was_interrupted_and_who_has_not_begun_are_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(suite: Suite, processes: int, report: Any) -> list[Simulation]:
+        [begun] = run_suite(replace(suite, policies=suite.policies[:1]), processes, report)
+        begun.outcome.interrupted = begun.result["interrupted"] = True
+        return [begun]
+
+    monkeypatch.setattr(command, "run_suite", stopped)
+    out = io.StringIO()
+    where = ("--trace", str(files / "trace.json"), "--cluster", str(files / "cluster.json"))
+    policies = ("--policy", "fifo_gang", "--policy", "static_partition:n=2", "--policy", "fifo_gang")
+    with pytest.raises(CommandError, match="results are those up to then") as error:
+        call_command("simulate", *where, *policies, stdout=out)
+    assert error.value.returncode == 130
+    assert out.getvalue().splitlines()[2:] == [
+        "fifo_gang: interrupted when 3 of 3 jobs had finished: its figures are up to then.",
+        "Not begun: fifo_gang, static_partition (n=2).",
+    ]
+
+
+@pytest.mark.parametrize("where", ["load_trace", "run_suite"])
+def test_an_interrupt_that_leaves_nothing_says_so(files: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, where, press)
+    with pytest.raises(
+        CommandError, match=r"^Interrupted(: nothing was simulated| twice: no results are kept)\.$"
+    ) as error:
+        simulate(files, "--policy", "fifo_gang")
+    assert error.value.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "words"),
+    [
+        ("--json", "none/x.json", "No such file or directory"),
+        ("--csv", "", "Is a directory"),
+        ("--plots", "trace.json", "File exists"),
+        ("--plots", "trace.json/x", "Not a directory"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before(
+    files: Path, monkeypatch: pytest.MonkeyPatch, option: str, path: str, words: str
+) -> None:
+    monkeypatch.setattr(command, "run_suite", lambda *_: pytest.fail("it simulated"))
+    with pytest.raises(CommandError) as error:
+        simulate(files, "--policy", "fifo_gang", option, str(files / path))
+    assert str(error.value) == f"{option} {files / path}: cannot be written: {words}."
+
+
+def test_a_file_that_fails_keeps_no_other_from_being_written(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command.Command, "_write_json", full)
+    more = ("--json", str(files / "o.json"), "--csv", str(files / "o.csv"))
+    with pytest.raises(CommandError, match=r"--json .*o\.json: cannot be written: No space left on device\."):
+        simulate(files, "--policy", "fifo_gang", *more)
+    assert len((files / "o.csv").read_text().splitlines()) == 4
+    assert not (files / "o.json").exists()
+
+
+@pytest.mark.parametrize(("option", "start"), [("--json", '{\n  "schema"'), ("--csv", "policy,id,number,")])
+def test_a_dash_is_standard_output(files: Path, capsys: pytest.CaptureFixture[str], option: str, start: str) -> None:
+    assert simulate(files, "--policy", "fifo_gang", option, "-").startswith(start)
+    assert " 3/3 " in capsys.readouterr().err
+    with pytest.raises(CommandError, match="cannot both be standard output"):
+        simulate(files, "--policy", "fifo_gang", "--json", "-", "--csv", "-")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--noise", "-1", "--noise must be between 0 and 10, and is -1."),
+        ("--processes", "0", "--processes must be at least 1, and is 0."),
+        ("--coalesce", "nan", "--coalesce must be between 0 and 3,600 seconds, and is nan."),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_option(files: Path, option: str, value: str, words: str) -> None:
+    with pytest.raises(CommandError) as error:
+        simulate(files, "--policy", "fifo_gang", option, value)
+    assert str(error.value) == words
 
 
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"

@@ -173,5 +173,23 @@ def test_a_generated_trace_is_simulated(files: Path) -> None:
     (files / "trace.json").write_bytes((files / "t.json").read_bytes())
     (files / "cluster.json").write_text('{"nodes": [{"type": "v100", "gpus": 4}, {"type": "k80", "gpus": 4}]}')
     assert json.loads(simulate(files, "a"))["results"][1]["finished"] == 30
-    with pytest.raises(CommandError, match="jobs must be"):
-        call_command("generate_trace", "--jobs", "0", "--throughputs", str(files / "f.json"), "--out", "x")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("--jobs", "0"), "--jobs must be between 1 and 5,000,000, and is 0."),
+        (("--jobs", "6000000"), "--jobs must be between 1 and 5,000,000, and is 6,000,000."),
+        (("--jobs-per-hour", "-2.5"), "--jobs-per-hour must be above 0 and finite, and is -2.5."),
+        (("--jobs-per-hour", "inf"), "--jobs-per-hour must be above 0 and finite, and is inf."),
+        (("--out", "/none/t.json"), "--out /none/t.json: cannot be written: No such file or directory."),
+        (("--out", "-"), "--out must be a file; - is not taken for standard output here."),
+    ],
+)
+def test_wrong_options_of_generated_traces_are_told_with_their_value(
+    files: Path, wrong: tuple[str, str], words: str
+) -> None:
+    right = ("--jobs", "5", "--throughputs", str(files / "f.json"), "--out", str(files / "t.json"))
+    with pytest.raises(CommandError) as error:
+        call_command("generate_trace", *right, *wrong)
+    assert str(error.value) == words

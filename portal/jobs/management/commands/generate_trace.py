@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from portal.jobs.management.outputs import STANDARD_OUTPUT, check_file, check_value, unwritable
 from scheduling.errors import SchedulingError
 from scheduling.simulator.generate import Recipe, generate
 from scheduling.simulator.readers.own import write
@@ -29,13 +31,20 @@ class Command(BaseCommand):
         parser.add_argument("--out", type=Path, required=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        rate = options["jobs_per_hour"]
-        if not 1 <= options["jobs"] <= 5_000_000 or (rate is not None and rate <= 0):
-            raise CommandError("--jobs must be between 1 and 5,000,000 and --jobs-per-hour above 0.")
-        recipe = Recipe(options["jobs"], rate, options["multi_gpu"], options["reference_type"], options["seed"])
+        count, rate, out = options["jobs"], options["jobs_per_hour"], options["out"]
+        check_value("--jobs", count, 1 <= count <= 5_000_000, "between 1 and 5,000,000")
+        if rate is not None:
+            check_value("--jobs-per-hour", rate, 0.0 < rate < math.inf, "above 0 and finite")
+        if out == STANDARD_OUTPUT:
+            raise CommandError("--out must be a file; - is not taken for standard output here.")
+        check_file("--out", out)
+        recipe = Recipe(count, rate, options["multi_gpu"], options["reference_type"], options["seed"])
         try:
             jobs = generate(recipe, read_throughputs(options["throughputs"]))
         except SchedulingError as error:
             raise CommandError(str(error)) from None
-        write(jobs, options["out"])
-        self.stdout.write(f"{len(jobs)} jobs, arriving over {jobs[-1]['arrival_s'] / 3600.0:,.1f} h: {options['out']}")
+        try:
+            write(jobs, out)
+        except OSError as error:
+            raise CommandError(unwritable("--out", out, error)) from None
+        self.stdout.write(f"{len(jobs)} jobs, arriving over {jobs[-1]['arrival_s'] / 3600.0:,.1f} h: {out}")

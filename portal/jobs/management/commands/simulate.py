@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from django.core.management.base import BaseCommand, CommandError
 
+from portal.jobs.management.outputs import STANDARD_OUTPUT, check_file, check_folder, check_value, unwritable
 from scheduling.errors import SchedulingError
 from scheduling.simulator import Options, Simulation, parse_policy
 from scheduling.simulator.clusters import load_cluster
 from scheduling.simulator.pairs import read_pairs
 from scheduling.simulator.readers import FORMATS, load_trace
-from scheduling.simulator.report import SCHEMA, table
+from scheduling.simulator.report import SCHEMA, label, remarks, table
 from scheduling.simulator.stranded import complaint, stranded
 from scheduling.simulator.suite import Suite, run_suite
-from scheduling.simulator.tables import write_jobs
+from scheduling.simulator.tables import print_jobs, write_jobs
 from scheduling.simulator.trace import Cluster, TraceJob, read_throughputs
+
+_NOTHING = "Interrupted: nothing was simulated."
 
 
 class Command(BaseCommand):
@@ -47,25 +51,28 @@ class Command(BaseCommand):
             help="between rounds of policies that look at every running job, at least",
         )
         parser.add_argument("--processes", type=int, default=1, help="policies simulated at the same time")
-        parser.add_argument("--json", type=Path, help="write the results here")
-        parser.add_argument("--csv", type=Path, help="write one line per job and policy here")
+        parser.add_argument("--json", type=Path, help="write the results here; - is standard output")
+        parser.add_argument("--csv", type=Path, help="write one line per job and policy here; - likewise")
         parser.add_argument("--plots", type=Path, metavar="DIR", help="draw pictures into this folder")
         parser.add_argument("--plot-format", choices=("png", "svg"), default="png")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["processes"] < 1 or not 0.0 <= options["noise"] <= 10.0:
-            raise CommandError("--processes must be at least 1 and --noise between 0 and 10.")
-        if not 0.0 <= options["coalesce"] <= 3_600.0:
-            raise CommandError("--coalesce must be between 0 and 3600 seconds.")
+        _check_values(options)
         try:
-            simulations, cluster = self._simulate(options)
+            suite = self._read(options)
+            _check_outputs(options)
         except SchedulingError as error:
             raise CommandError(str(error)) from None
-        self._write(simulations, cluster, options)
-        if len(simulations) < len(options["policy"]) or any(one.outcome.interrupted for one in simulations):
+        except KeyboardInterrupt:
+            raise CommandError(_NOTHING, returncode=130) from None
+        simulations = self._simulate(suite, options["processes"])
+        if not simulations:
+            raise CommandError(_NOTHING, returncode=130)
+        self._write(simulations, suite, options)
+        if len(simulations) < len(suite.policies) or any(one.outcome.interrupted for one in simulations):
             raise CommandError("Interrupted: the results are those up to then.", returncode=130)
 
-    def _simulate(self, options: dict[str, Any]) -> tuple[list[Simulation], Cluster]:
+    def _read(self, options: dict[str, Any]) -> Suite:
         policies = [parse_policy(text) for text in options["policy"]]
         known = read_throughputs(options["throughputs"]) if options["throughputs"] else None
         cluster = load_cluster(options["cluster"])
@@ -82,10 +89,17 @@ class Command(BaseCommand):
             coalesce_s=options["coalesce"],
             pairs=pairs,
         )
-        total = len(trace.jobs) * len(policies)
+        return Suite(trace.jobs, cluster, policies, settings)
+
+    def _simulate(self, suite: Suite, processes: int) -> list[Simulation]:
+        total = len(suite.jobs) * len(suite.policies)
         with click.progressbar(length=total, label="jobs", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-            suite = Suite(trace.jobs, cluster, policies, settings)
-            return run_suite(suite, options["processes"], bar.update), cluster
+            try:
+                return run_suite(suite, processes, bar.update)
+            except SchedulingError as error:
+                raise CommandError(str(error)) from None
+            except KeyboardInterrupt:
+                raise CommandError("Interrupted twice: no results are kept.", returncode=130) from None
 
     def _say_who_never_runs(self, path: Path, jobs: Sequence[TraceJob], cluster: Cluster) -> None:
         never = stranded(jobs, cluster)
@@ -96,15 +110,64 @@ class Command(BaseCommand):
             raise CommandError(f"{path}: none of its jobs can run: {example}.")
         self.stderr.write(f"{path}: {len(never):,} of its {len(jobs):,} jobs never run: {example}")
 
-    def _write(self, simulations: Sequence[Simulation], cluster: Cluster, options: dict[str, Any]) -> None:
+    def _write(self, simulations: Sequence[Simulation], suite: Suite, options: dict[str, Any]) -> None:
+        """A file that cannot be written keeps no other from being written."""
         results = [simulation.result for simulation in simulations]
-        self.stdout.write(table(results))
-        if options["json"]:
-            document = {"schema": SCHEMA, "seed": options["seed"], "noise": options["noise"], "results": results}
-            options["json"].write_text(json.dumps(document, indent=2) + "\n")
-        if options["csv"]:
-            write_jobs(simulations, cluster, options["csv"])
-        if options["plots"]:
-            from scheduling.simulator.plots import write_plots  # matplotlib takes a second to import
+        taken = STANDARD_OUTPUT in (options["json"], options["csv"])
+        asked = [label({"policy": name, "given": given}) for name, given in suite.policies]
+        (self.stderr if taken else self.stdout).write("\n".join([table(results), *remarks(results, asked)]))
+        document = {"schema": SCHEMA, "seed": options["seed"], "noise": options["noise"], "results": results}
+        writers: dict[str, Callable[[Path], None]] = {
+            "json": lambda path: self._write_json(document, path),
+            "csv": lambda path: self._write_csv(simulations, suite.cluster, path),
+            "plots": lambda path: _draw(simulations, suite.cluster, path, options["plot_format"]),
+        }
+        failed = []
+        for option, write in writers.items():
+            try:
+                if options[option]:
+                    write(options[option])
+            except OSError as error:
+                failed.append(unwritable(f"--{option}", options[option], error))
+        if failed:
+            raise CommandError("\n".join(failed))
 
-            write_plots(simulations, cluster, options["plots"], options["plot_format"])
+    def _write_json(self, document: dict[str, Any], path: Path) -> None:
+        text = json.dumps(document, indent=2) + "\n"
+        if path == STANDARD_OUTPUT:
+            self.stdout.write(text, ending="")
+        else:
+            path.write_text(text)
+
+    def _write_csv(self, simulations: Sequence[Simulation], cluster: Cluster, path: Path) -> None:
+        if path == STANDARD_OUTPUT:
+            text = io.StringIO()
+            print_jobs(simulations, cluster, text)
+            self.stdout.write(text.getvalue(), ending="")
+        else:
+            write_jobs(simulations, cluster, path)
+
+
+def _draw(simulations: Sequence[Simulation], cluster: Cluster, folder: Path, kind: str) -> None:
+    from scheduling.simulator.plots import write_plots  # matplotlib takes a second to import
+
+    write_plots(simulations, cluster, folder, kind)
+
+
+def _check_values(options: dict[str, Any]) -> None:
+    processes, noise, coalesce_s = options["processes"], options["noise"], options["coalesce"]
+    check_value("--processes", processes, processes >= 1, "at least 1")
+    check_value("--noise", noise, 0.0 <= noise <= 10.0, "between 0 and 10")
+    check_value("--coalesce", coalesce_s, 0.0 <= coalesce_s <= 3_600.0, "between 0 and 3,600 seconds")
+
+
+def _check_outputs(options: dict[str, Any]) -> None:
+    """Before anything is simulated: a long run would be lost."""
+    files = {option: options[option] for option in ("json", "csv") if options[option]}
+    if list(files.values()).count(STANDARD_OUTPUT) > 1:
+        raise CommandError("--json and --csv cannot both be standard output (-).")
+    for option, path in files.items():
+        if path != STANDARD_OUTPUT:
+            check_file(f"--{option}", path)
+    if options["plots"]:
+        check_folder("--plots", options["plots"])
