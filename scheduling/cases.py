@@ -14,6 +14,7 @@ from scheduling.domain import Curve, Entity, Job, Node, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.lifecycle import State
 from scheduling.policies._memory import MEMORY
+from scheduling.validation import problem
 
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -82,7 +83,7 @@ def read_case(path: Path) -> Case:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidInput(f"{path}: {error}") from None
     except ValidationError as error:
-        raise InvalidInput(f"{path}: {_first_problem(error)}") from None
+        raise InvalidInput(f"{path}: {problem(error, Case)}") from None
     ids = [job.job_id for job in case.jobs]
     if len(ids) != len({str(key) for key in ids}):
         raise InvalidInput(f"{path}: jobs: a job_id is given twice")
@@ -92,16 +93,6 @@ def read_case(path: Path) -> Case:
     _check_tree(path, case.entities)
     _check_nodes(path, case)
     return case
-
-
-def _first_problem(error: ValidationError) -> str:
-    """Where, unless it is the whole file, and what."""
-    first = error.errors()[0]
-    problem = {
-        "model_type": "is not an object",
-        "extra_forbidden": "is not a known key (docs/policies.md lists them)",
-    }.get(first["type"], first["msg"])
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), problem)))
 
 
 def _check_tree(path: Path, entities: Mapping[str, CaseEntity]) -> None:

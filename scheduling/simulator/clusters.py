@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scheduling.domain import Node
 from scheduling.errors import InvalidInput
+from scheduling.simulator.hardware import check_size
 from scheduling.simulator.readers._rows import Row, header, lines, make_row, opening, table
 from scheduling.simulator.trace import Cluster, read_cluster
 
@@ -59,6 +60,7 @@ def _cluster(path: Path, machines: Iterable[_Machine]) -> Cluster:
     gpus = 0
     for name, kind, size, cpu, memory in machines:
         if size:
+            check_size(path, gpus + size)
             ids = tuple(range(gpus, gpus + size))
             room = GPU_MEMORY_MIB.get(kind)
             nodes.append(Node(name, kind, ids, cpu_milli=cpu, memory_mib=memory, gpu_memory_mib=room))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from scheduling.domain import Guarantee, Limit, Node
 from scheduling.errors import InvalidInput
+from scheduling.validation import validated
 
 
 class _Entry(BaseModel):
@@ -31,14 +32,14 @@ class ProjectLimit:
     projects: frozenset[str] = frozenset()
 
 
-def read_limits(path: Path, value: Any) -> tuple[ProjectLimit, ...]:
-    """The widest first, as levels are."""
-    try:
-        entries = TypeAdapter(list[_Entry]).validate_python(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ", ".join(str(part) for part in first["loc"])
-        raise InvalidInput(f"{path}, limits, {place}: {first['msg']}") from None
+def read_limits(path: Path, value: Any, nodes: Iterable[Node]) -> tuple[ProjectLimit, ...]:
+    """The widest first, as levels are; of types that the nodes have."""
+    entries = validated(list[_Entry], value, str(path), "limits")
+    there = sorted({node.type for node in nodes})
+    for number, entry in enumerate(entries):
+        if entry.type is not None and entry.type not in there:
+            have = ", ".join(there) or "no types"
+            raise InvalidInput(f"{path}: limits[{number}].type: the cluster has no {entry.type!r}, only {have}")
     found = [ProjectLimit(_limit(entry), frozenset(entry.projects)) for entry in entries]
     return tuple(sorted(found, key=lambda each: -len(each.projects) if each.projects else float("-inf")))
 
@@ -62,18 +63,13 @@ class _Guaranteed(BaseModel):
 
 def read_guarantees(path: Path, value: Any, nodes: Iterable[Node]) -> tuple[Guarantee, ...]:
     """GPUs that projects get back from others; together no more than there are."""
-    try:
-        entries = TypeAdapter(list[_Guaranteed]).validate_python(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ", ".join(str(part) for part in first["loc"])
-        raise InvalidInput(f"{path}, guarantees, {place}: {first['msg']}") from None
+    entries = validated(list[_Guaranteed], value, str(path), "guarantees")
     sizes = [(node.type, len(node.gpu_ids)) for node in nodes]
     for kind in (None, *dict.fromkeys(entry.type for entry in entries if entry.type)):
         there = sum(size for name, size in sizes if kind in (None, name))
         promised = _promised(entries, kind)
         if promised > there:
-            raise InvalidInput(f"{path}, guarantees: {promised} {kind or 'GPUs'} are guaranteed and there are {there}")
+            raise InvalidInput(f"{path}: guarantees: {promised} {kind or 'GPUs'} are guaranteed and there are {there}")
     return tuple(Guarantee(e.project, e.gpus, e.type, e.reclaim_within_s, f"project {e.project}") for e in entries)
 
 

@@ -23,7 +23,7 @@ def read_pairs(path: Path) -> Pairs:
                 for key, values in entries.items():
                     _add(found, kind, key, values)
     except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
-        raise InvalidInput(f"{path}: {error!r}") from None
+        raise InvalidInput(f"{path}: what it says of pairs cannot be read ({error})") from None
     return dict(found)
 
 

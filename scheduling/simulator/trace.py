@@ -6,6 +6,7 @@ import json
 from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from scheduling.domain import WHOLE, Curve, Guarantee, Node
 from scheduling.errors import InvalidInput
 from scheduling.histories import ResourceHistory
 from scheduling.published import published_curves
+from scheduling.simulator.hardware import MOST_GPUS, NodeEntry, read_hardware
 from scheduling.simulator.limits import ProjectLimit, read_guarantees, read_limits
 from scheduling.throughput import catalogue, effective, factors_by_count, make_curve
+from scheduling.validation import shown
 
 #: {model type: {accelerator type: curve}}
 Throughputs = Mapping[str, Mapping[str, Curve]]
@@ -67,48 +70,36 @@ class Cluster:
         return sum(len(node.gpu_ids) for node in self.nodes)
 
 
-_TIMES = ("launch_s", "checkpoint_s", "stop_s", "round_seconds", "checkpoint_every_s", "measure_s")
-
-
 def read_cluster(path: Path) -> Cluster:
     return parse_cluster(read_json(path), path)
 
 
 def parse_cluster(data: Any, path: Path) -> Cluster:
     """`path` is what complaints name."""
+    hardware = read_hardware(data, path)
     nodes: list[Node] = []
-    prices: dict[str, float] = {}
-    reliability: dict[str, tuple[float, float]] = {}
     next_id = 0
-    try:
-        for entry in data["nodes"]:
-            kind, size = str(entry["type"]), int(entry["gpus"])
-            prices[kind] = float(entry.get("price_per_gpu_hour", 0.0))
-            if "mtbf_s" in entry:
-                reliability[kind] = (_positive(entry["mtbf_s"]), float(entry.get("repair_s", 3600.0)))
-            room = _room(entry)
-            for _ in range(int(entry.get("count", 1))):
-                nodes.append(Node(f"{kind}-{len(nodes)}", kind, tuple(range(next_id, next_id + size)), **room))
-                next_id += size
-        times: dict[str, Any] = {key: float(data[key]) for key in _TIMES if data.get(key) is not None}
-        several = bool(data.get("multi_node", True))
-        limits = read_limits(path, data.get("limits") or [])
-        whole = Cluster(tuple(nodes), prices, **times, multi_node=several, reliability=reliability, limits=limits)
-        return replace(whole, guarantees=read_guarantees(path, data.get("guarantees") or [], whole.nodes))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"{path}: cluster file needs nodes with type, count and gpus ({error!r})") from None
+    for entry in hardware.nodes:
+        room = _room(entry)
+        for _ in range(entry.count):
+            ids = tuple(range(next_id, next_id + entry.gpus))
+            nodes.append(Node(f"{entry.type}-{len(nodes)}", entry.type, ids, **room))
+            next_id += entry.gpus
+    return Cluster(
+        tuple(nodes),
+        {entry.type: entry.price_per_gpu_hour for entry in hardware.nodes},
+        **hardware.times,
+        multi_node=hardware.multi_node,
+        reliability={entry.type: (entry.mtbf_s, entry.repair_s) for entry in hardware.nodes if entry.mtbf_s},
+        limits=read_limits(path, hardware.limits or [], nodes),
+        guarantees=read_guarantees(path, hardware.guarantees or [], nodes),
+    )
 
 
-def _room(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _room(entry: NodeEntry) -> dict[str, Any]:
     """What jobs of a node share beside its GPUs; what the file leaves out is not known."""
     known = {"cpu_milli": ("cpus", 1_000), "memory_mib": ("memory_mib", 1), "gpu_memory_mib": ("gpu_memory_mib", 1)}
-    return {name: int(_positive(entry[key]) * of) for name, (key, of) in known.items() if entry.get(key) is not None}
-
-
-def _positive(value: Any) -> float:
-    if not float(value) > 0:
-        raise ValueError(f"{value!r} must be above 0")
-    return float(value)
+    return {name: int(value * of) for name, (key, of) in known.items() if (value := getattr(entry, key)) is not None}
 
 
 #: accelerator type -> (GPUs, GPUs of the largest node)
@@ -158,33 +149,64 @@ def look_up(model: str, known: Throughputs) -> Mapping[str, Curve]:
 def read_curve(value: Any) -> Curve:
     """[f(1), f(2), ...], {"1": f(1), "4": f(4)}, or either under "steps_per_s" beside a "spread_factor" or several."""
     if isinstance(value, Mapping) and "steps_per_s" in value:
+        factors = value.get("spread_factors", ())
+        if not isinstance(factors, list | tuple):
+            raise InvalidInput(f"spread_factors: {shown(factors)} must be a list of numbers")
         curve = read_curve(value["steps_per_s"])
-        factors = tuple(float(factor) for factor in value.get("spread_factors", ()))
-        return Curve(curve.steps_per_s, "user", float(value.get("spread_factor", 1.0)), factors)
+        factor = _number(value.get("spread_factor", 1.0), "spread_factor")
+        return Curve(curve.steps_per_s, "user", factor, tuple(_number(each, "spread_factors") for each in factors))
+    if not isinstance(value, Mapping | list | tuple):
+        raise InvalidInput(f"{shown(value)} must be steps/s on 1, 2, ... GPUs, as [2.9, 4.5]")
     points = value.items() if isinstance(value, Mapping) else enumerate(value, 1)
-    return make_curve({int(count): float(speed) for count, speed in points}, "user")
+    return make_curve({_count(count): _number(speed, f"on {count} GPUs") for count, speed in points}, "user")
+
+
+def _count(text: Any) -> int:
+    try:
+        count = int(text)
+    except (TypeError, ValueError):
+        count = 0
+    if not 1 <= count <= MOST_GPUS:
+        raise InvalidInput(f"{shown(text)} must be a number of GPUs, from 1 to {MOST_GPUS:,}")
+    return count
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+        raise InvalidInput(f"{what}: {shown(value)} must be a number of at least 0")
+    return float(value)
 
 
 def read_throughputs(path: Path) -> Throughputs:
     """{model: {type: curve}}, or the reference form {type: {"('<model>', <gang>)": {"null": steps/s}}}."""
     data = read_json(path)
-    try:
-        if any(key.startswith("('") for entries in data.values() for key in entries):
-            return _reference_throughputs(data)
-        return {model: {kind: read_curve(value) for kind, value in kinds.items()} for model, kinds in data.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"{path}: {error!r}") from None
+    if not isinstance(data, Mapping):
+        raise InvalidInput(f'{path}: {shown(data)} must map models to steps/s, as {{"resnet50": {{"v100": [2.9]}}}}')
+    if any(key.startswith("('") for entries in data.values() if isinstance(entries, Mapping) for key in entries):
+        return _reference_throughputs(data, path)
+    return {model: _curves(f"{path}, model {model!r}", kinds) for model, kinds in data.items()}
 
 
-def _reference_throughputs(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Throughputs:
+def _curves(place: str, kinds: Any) -> dict[str, Curve]:
+    if not isinstance(kinds, Mapping):
+        raise InvalidInput(f'{place}: {shown(kinds)} must map accelerator types to steps/s, as {{"v100": [2.9, 4.5]}}')
+    found = {}
+    for kind, value in kinds.items():
+        try:
+            found[kind] = read_curve(value)
+        except InvalidInput as error:
+            raise InvalidInput(f"{place}, type {kind!r}: {error}") from None
+    return found
+
+
+def _reference_throughputs(data: Mapping[str, Any], path: Path) -> Throughputs:
+    speeds = {kind: _reference_speeds(f"{path}, type {kind!r}", entries) for kind, entries in data.items()}
     points: dict[str, dict[str, dict[int, float]]] = {}
-    for kind, entries in data.items():
-        if kind.endswith("_unconsolidated"):
-            continue
-        for key, values in entries.items():
-            model, gang = literal_eval(key)
-            points.setdefault(model, {}).setdefault(kind, {})[int(gang)] = float(values["null"])
-    spread = _spread_factors(data)
+    for kind, entries in speeds.items():
+        if not kind.endswith("_unconsolidated"):
+            for (model, gang), speed in entries.items():
+                points.setdefault(model, {}).setdefault(kind, {})[gang] = speed
+    spread = _spread_factors(speeds)
     return {
         model: {
             kind: replace(make_curve(known, "user"), spread_factors=factors_by_count(spread.get((kind, model), {})))
@@ -194,13 +216,32 @@ def _reference_throughputs(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) 
     }
 
 
-def _spread_factors(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[tuple[str, str], dict[int, float]]:
+def _reference_speeds(place: str, entries: Any) -> dict[tuple[str, int], float]:
+    """Steps/s by model and gang."""
+    if not isinstance(entries, Mapping):
+        raise InvalidInput(f"{place}: {shown(entries)} must map ('<model>', <gang>) to steps/s")
+    found = {}
+    for key, values in entries.items():
+        if not isinstance(values, Mapping) or "null" not in values:
+            raise InvalidInput(f'{place}, {key}: {shown(values)} must have its steps/s alone under "null"')
+        found[_reference_key(place, key)] = _number(values["null"], f"{place}, {key}, null")
+    return found
+
+
+def _reference_key(place: str, key: str) -> tuple[str, int]:
+    try:
+        model, gang = literal_eval(key)
+        return str(model), _count(gang)
+    except (SyntaxError, TypeError, ValueError, InvalidInput):
+        raise InvalidInput(f"{place}: the key {shown(key)} must read ('<model>', <gang>)") from None
+
+
+def _spread_factors(speeds: Mapping[str, Mapping[tuple[str, int], float]]) -> dict[tuple[str, str], dict[int, float]]:
     """Unconsolidated by consolidated throughput, by gang."""
     ratios: dict[tuple[str, str], dict[int, float]] = {}
-    for kind, entries in data.items():
-        for key, values in data.get(f"{kind}_unconsolidated", {}).items():
-            model, gang = literal_eval(key)
-            together = entries.get(key, {}).get("null", 0.0)
-            if gang > 1 and together > 0 and values["null"] > 0:
-                ratios.setdefault((kind, model), {})[int(gang)] = values["null"] / together
+    for kind, entries in speeds.items():
+        for (model, gang), apart in speeds.get(f"{kind}_unconsolidated", {}).items():
+            together = entries.get((model, gang), 0.0)
+            if gang > 1 and together > 0 and apart > 0:
+                ratios.setdefault((kind, model), {})[gang] = apart / together
     return ratios

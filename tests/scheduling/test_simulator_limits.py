@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,9 +18,10 @@ from scheduling.simulator.engine import Engine
 from scheduling.simulator.limits import read_limits
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.pairs import read_pairs
-from scheduling.simulator.trace import Cluster, TraceJob, read_cluster
+from scheduling.simulator.trace import Cluster, TraceJob, parse_cluster, read_cluster, read_throughputs
 from tests.builders import make_nodes
 
+NODE = {"type": "v100", "gpus": 4}
 MODELS = "ResNet-18 (batch size 64)", "LM (batch size 20)"
 
 
@@ -45,11 +47,80 @@ def test_a_project_never_holds_more_than_its_limit(name: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("entry", "complaint"),
-    [({"most": -1}, "limits, 0, most"), ({"most": 1, "kind": "money"}, "0, kind"), ({"most": 1, "gpu": 2}, "0, gpu")],
+    [
+        ({"most": -1}, "limits[0].most: -1 must be at least 0"),
+        ({"most": 1, "kind": "money"}, "limits[0].kind: 'money' must be 'gpus', "),
+        ({"most": 1, "gpu": 2}, "limits[0].gpu: there is no such key, only kind, most, type, projects"),
+        ({"most": 1, "type": "h100"}, "limits[0].type: the cluster has no 'h100', only k80, v100"),
+    ],
 )
 def test_a_limit_that_cannot_be_read_is_named(entry: dict[str, object], complaint: str) -> None:
-    with pytest.raises(InvalidInput, match=complaint):
-        read_limits(Path("c.json"), [entry])
+    nodes = [*make_nodes(1, type="v100"), *make_nodes(1, type="k80")]
+    with pytest.raises(InvalidInput, match=re.escape(f"c.json: {complaint}")):
+        read_limits(Path("c.json"), [entry], nodes)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "complaint"),
+    [
+        ([], "c.json: [] must be an object"),
+        ({}, "nodes: it is missing"),
+        ({"nodes": {}}, "nodes: {} must be a list"),
+        ({"nodes": [NODE, {"gpus": 4}]}, "nodes[1].type: it is missing"),
+        ({"nodes": [NODE, {**NODE, "coutn": 3}]}, "nodes[1].coutn: there is no such key, only type, count, gpus,"),
+        ({"nodes": [NODE], "lanch_s": 3}, "lanch_s: there is no such key, only nodes, launch_s,"),
+        ({"nodes": [{**NODE, "count": -1}]}, "nodes[0].count: -1 must be at least 0"),
+        ({"nodes": [{**NODE, "count": 2.5}]}, "nodes[0].count: 2.5 must be a whole number"),
+        ({"nodes": [{**NODE, "count": "3"}]}, "nodes[0].count: '3' must be a whole number"),
+        ({"nodes": [{**NODE, "count": 10**8}]}, "nodes[0].count: 100000000 must be at most 1000000"),
+        ({"nodes": [NODE, {**NODE, "count": 10**6}]}, "nodes: 4,000,004 GPUs in all must be at most 1,000,000"),
+        ({"nodes": [{**NODE, "price_per_gpu_hour": -2}]}, "nodes[0].price_per_gpu_hour: -2 must be at least 0"),
+        ({"nodes": [{**NODE, "mtbf_s": 0}]}, "nodes[0].mtbf_s: 0 must be above 0"),
+        ({"nodes": [NODE], "launch_s": -20}, "launch_s: -20 must be at least 0"),
+        ({"nodes": [NODE], "round_seconds": 0}, "round_seconds: 0 must be above 0"),
+        ({"nodes": [NODE], "multi_node": "no"}, "multi_node: 'no' must be true or false"),
+        ({"nodes": [NODE], "guarantees": [{"project": "a"}]}, "guarantees[0].gpus: it is missing"),
+    ],
+)
+def test_a_cluster_file_that_is_wrong_is_named_by_place_and_what_is_allowed(cluster: Any, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(complaint)) as error:
+        parse_cluster(cluster, Path("c.json"))
+    assert str(error.value).startswith("c.json: ")
+
+
+def test_every_documented_key_of_a_cluster_file_is_read() -> None:
+    """Those of docs/simulator.md, and what simulations of the portal have beside them."""
+    node = {**NODE, "count": 2, "price_per_gpu_hour": 2.0, "mtbf_s": 2e6, "repair_s": 60, "cpus": 8, "memory_mib": 512}
+    times = {"launch_s": 1, "checkpoint_s": 2, "stop_s": 3, "round_seconds": 4, "checkpoint_every_s": 5, "measure_s": 6}
+    own = {"name": "n1", "watts": None, "gpu_memory_mib": None}
+    owned = [{"project": "speech", "gpus": 1, "type": "v100", "reclaim_within_s": 9}]
+    more = {"limits": [{"most": 1, "type": "v100"}], "guarantees": owned, "note": "ours", "multi_node": False}
+    found = parse_cluster({"nodes": [{**node, **own}], **times, **more}, Path("c.json"))
+    assert (found.gpus, found.price_per_gpu_hour, found.reliability) == (8, {"v100": 2.0}, {"v100": (2e6, 60.0)})
+    assert {key: getattr(found, key) for key in times} == times
+    assert (len(found.limits), len(found.guarantees), found.multi_node) == (1, 1, False)
+    assert (found.nodes[0].cpu_milli, found.nodes[0].memory_mib, found.nodes[0].gpu_memory_mib) == (8_000, 512, None)
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ([], "f.json: [] must map models to steps/s"),
+        ({"m": [1, 2]}, "f.json, model 'm': [1, 2] must map accelerator types to steps/s"),
+        ({"m": {"v100": "fast"}}, "f.json, model 'm', type 'v100': 'fast' must be steps/s on 1, 2, ... GPUs"),
+        ({"m": {"v100": [2, -1]}}, "f.json, model 'm', type 'v100': on 2 GPUs: -1 must be a number of at least 0"),
+        ({"m": {"v100": {"two": 1}}}, "type 'v100': 'two' must be a number of GPUs, from 1 to 1,000,000"),
+        ({"m": {"v100": {"9" * 9: 1}}}, "type 'v100': '999999999' must be a number of GPUs"),
+        ({"m": {"v100": {"steps_per_s": [1], "spread_factor": "x"}}}, "type 'v100': spread_factor: 'x' must be"),
+        ({"v100": {"('m', 1)": 3}}, "f.json, type 'v100', ('m', 1): 3 must have its steps/s alone under \"null\""),
+        ({"v100": {"('m', 1)": {"null": "x"}}}, "f.json, type 'v100', ('m', 1), null: 'x' must be a number"),
+        ({"v100": {"('m'": {"null": 3}}}, "f.json, type 'v100': the key \"('m'\" must read ('<model>', <gang>)"),
+    ],
+)
+def test_a_throughput_file_that_is_wrong_is_named_by_model_and_type(tmp_path: Path, table: Any, complaint: str) -> None:
+    (tmp_path / "f.json").write_text(json.dumps(table))
+    with pytest.raises(InvalidInput, match=re.escape(complaint)):
+        read_throughputs(tmp_path / "f.json")
 
 
 class Watched(MaxMinFairness):

@@ -62,7 +62,10 @@ def test_optional_keys_bring_prices_deadlines_nodes_and_trees(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"jobs": [{"job_id": 1, "throughputs": {"fast": -1.0}}]}, "jobs.0.throughputs.fast"),
+        (
+            {"jobs": [{"job_id": 1, "throughputs": {"fast": -1.0}}]},
+            r"jobs\[0\].throughputs.fast: -1.0 must be",
+        ),
         ({"jobs": [{"job_id": 1, "throughputs": {}}, {"job_id": "1", "throughputs": {}}]}, "given twice"),
         ({"jobs": [{"job_id": 1, "throughputs": {}, "entity": "z"}]}, "'z'"),
         ({"entities": {"a": {"parent": "a"}}}, "circle"),

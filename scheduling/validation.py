@@ -1,0 +1,82 @@
+"""What is wrong with a file that a pydantic model refuses, in words: the place, what stands there, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from scheduling.errors import InvalidInput
+
+T = TypeVar("T")
+_LONGEST = 60
+#: Pydantic's words and ours, in the order in which they are replaced.
+_WORDS = {
+    "Input should be": "must be",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "text in quotes",
+    "a valid list": "a list",
+    "a valid boolean": "true or false",
+}
+
+
+def validated(kind: type[T], value: Any, source: str, *at: str) -> T:
+    """Raises InvalidInput that names the source and the first thing that is wrong; `at` is where in it the value is."""
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise InvalidInput(f"{source}: {problem(error, kind, *at)}") from None
+
+
+def problem(error: ValidationError, kind: Any, *at: str) -> str:
+    """As `nodes[1].count: -3 must be at least 1`; a key that nobody knows is told those there are."""
+    first = error.errors()[0]
+    where = place((*at, *first["loc"]))
+    match first["type"]:
+        case "missing":
+            what = "it is missing"
+        case "extra_forbidden":
+            what = f"there is no such key, only {', '.join(_keys(kind, first['loc'][:-1]))}"
+        case "model_type" | "model_attributes_type" | "dataclass_type":
+            what = f"{shown(first['input'])} must be an object"
+        case _:
+            what = f"{shown(first['input'])} {_in_our_words(first['msg'])}"
+    return f"{where}: {what}" if where else what
+
+
+def place(parts: Sequence[int | str]) -> str:
+    """("nodes", 1, "count") as nodes[1].count."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+
+
+def shown(value: object) -> str:
+    """The value, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _in_our_words(text: str) -> str:
+    for theirs, ours in _WORDS.items():
+        text = text.replace(theirs, ours)
+    return text
+
+
+def _keys(kind: Any, parts: Sequence[int | str]) -> list[str]:
+    """The keys of the model that is at this place."""
+    model = _model(kind)
+    for part in parts:
+        if isinstance(part, str) and model is not None and part in model.model_fields:
+            model = _model(model.model_fields[part].annotation)
+    return list(model.model_fields) if model else []
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _model(each))), None)
