@@ -21,13 +21,18 @@ def complaint(job: TraceJob, cluster: Cluster) -> str:
     usable = {kind: _reach(kind, of, cluster.multi_node) for kind in known if kind in of}
     if not usable:
         has = ", ".join(f"{total} {kind}" for kind, (total, _) in sorted(of.items())) or "no GPUs"
-        can = ", ".join(known) or "no type"
-        return f"job {job.id} can run on {can}, and the cluster has {has} (types are spelled alike in both files)"
+        return f"job {job.id} {_wish(job)}, and the cluster has {has} (types are spelled alike in both files)"
     if job.min_gpus > max(usable.values()):
         have = ", ".join(f"{count} {kind}" for kind, count in usable.items())
         where = "type" if cluster.multi_node else "node"
         return f"job {job.id} needs {job.min_gpus} GPUs of one {where}, and there are {have} at most"
     return f"job {job.id} makes no step on any gang of {', '.join(usable)} that it may have here"
+
+
+def _wish(job: TraceJob) -> str:
+    """As the trace has it, so that a type that is spelled otherwise can be seen."""
+    known = ", ".join(sorted(job.curves)) or "no type"
+    return f"asks for {', '.join(job.types)} and is known on {known}" if job.types else f"can run on {known}"
 
 
 def _known(job: TraceJob) -> list[str]:

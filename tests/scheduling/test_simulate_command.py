@@ -64,6 +64,12 @@ def test_types_that_the_trace_does_not_know_are_an_error(files: Path) -> None:
     [
         ({"min_gpus": 7}, {}, "needs 7 GPUs of one type, and there are 6 titan_xp at most"),
         ({"min_gpus": 5}, {"multi_node": False}, "needs 5 GPUs of one node, and there are 3 titan_xp at most"),
+        ({"types": ["V100"]}, {}, "asks for V100 and is known on "),
+        (
+            {"types": ["k80"], "throughputs": {"k80": [1]}},
+            {},
+            "asks for k80 and is known on k80, and the",
+        ),
         ({"throughputs": {"titan_xp": [0, 0, 0, 2]}, "max_gpus": 2}, {}, "makes no step on any gang of titan_xp"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -78,6 +78,12 @@ WRITERS: dict[str, Callable[[list[tuple[int, int, int]]], str]] = {
     "sacct": sacct,
 }
 _jobs = st.lists(st.tuples(st.integers(0, 3599), st.integers(1, 200_000), st.integers(1, 128)), min_size=1, max_size=8)
+
+
+def own(*jobs: Mapping[str, object], **changes: object) -> str:
+    """A trace of these jobs, or of one with these changes."""
+    entries = [{"total_steps": 1, "throughputs": {"a": [1.0]}, **job} for job in jobs or (changes,)]
+    return json.dumps({"jobs": entries})
 
 
 def read(folder: Path, text: str) -> list[TraceJob]:
@@ -183,6 +189,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
         ),
         min_size=1,
         max_size=5,
+        unique_by=lambda job: job["id"],
     )
 )
 def test_our_own_trace_comes_back(tmp_path: Path, jobs: list[dict[str, object]]) -> None:
@@ -211,12 +218,77 @@ def test_jobs_with_the_same_curves_share_them(tmp_path: Path) -> None:
         ('{"schema": "evenkeel-trace/9", "jobs": []}', "schema 'evenkeel-trace/9'"),
         ('{"jobs": [3]}', "job 0: it is no object"),
         ('{"jobs": [{"total_steps": "many", "model_type": "resnet50"}]}', "job 0, total_steps: 'many'"),
-        ('{"jobs": [{"total_steps": 1, "throughputs": {"a": 3}}]}', "job 0, throughputs"),
+        ('{"jobs": [{"total_steps": 1, "throughputs": {"a": 3}}]}', "job 0, throughputs, a: 3 must be steps/s"),
+        (own(weight=0), "job 0, weight: 0 must be a number above 0"),
+        (own(restartable="no"), "job 0, restartable: 'no' must be true or false"),
+        (own(gpu_milli=500, min_gpus=2), "job 0, gpu_milli: 500 must be"),
+        (own(gpu_milli=500, max_gpus=2), "job 0, gpu_milli: 500 must be"),
+        (
+            own(scale_factor=1, arrival_s=0, priority_weight=0, throughputs={}),
+            "job 0, priority_weight: 0 must be a number above 0",
+        ),
         ('{"jobs": [{"total_steps": 1, "scale_factor": 0}]}', "job 0, scale_factor"),
     ],
 )
 def test_a_json_complaint_names_job_and_key(tmp_path: Path, text: str, place: str) -> None:
     with pytest.raises(InvalidInput, match=place):
+        read(tmp_path, text)
+
+
+def test_a_part_of_a_gpu_is_of_one(tmp_path: Path) -> None:
+    [job] = read(tmp_path, own(gpu_milli=500))
+    assert (job.gpu_milli, job.min_gpus, job.max_gpus) == (500, 1, 1)
+
+
+def test_unknown_keys_of_jobs_are_told_and_those_of_exports_are_not(tmp_path: Path) -> None:
+    many = {f"k{n}": n for n in range(30)}
+    (tmp_path / "t").write_text(own({"max_gpu": 4}, {"max_gpu": 4}, many))
+    told = load_trace(tmp_path / "t").skipped
+    assert told["jobs with the unknown key 'max_gpu', which is ignored"] == 2
+    assert told["jobs with further unknown keys, which are ignored"] == 11
+    (tmp_path / "t").write_text(own(observed={"running_s": 3.0}, note="ours", user="u1"))
+    assert load_trace(tmp_path / "t").skipped == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        own({"id": "7"}, {"id": 7}),
+        tiresias([*JOBS, *JOBS]).replace("\n4,", "\n7,").replace("\n3,", "\n7,"),
+        swf([*JOBS, *JOBS]).replace("\n5 ", "\n7 ").replace("\n4 ", "\n7 "),
+    ],
+)
+def test_jobs_of_one_id_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidInput, match="two jobs have the id '7'; ids must differ"):
+        read(tmp_path, text)
+
+
+def test_rows_of_requeued_jobs_are_jobs_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(sacct(JOBS).replace("\n2|", "\n1|"))
+    trace = load_trace(tmp_path / "t")
+    assert [job.id for job in trace.jobs] == ["0", "1", "1#2"]
+    assert trace.skipped["further rows of requeued jobs, which are jobs of their own here (ID#2)"] == 1
+
+
+def test_parts_of_jobs_that_were_swapped_out_are_not_jobs(tmp_path: Path) -> None:
+    part = "2 30 5 40 4 -1 -1 4 -1 -1 3 3 4 -1 1 -1 -1 -1"
+    (tmp_path / "t").write_text(f"{swf(JOBS)}\n{part}\n")
+    trace = load_trace(tmp_path / "t")
+    assert (len(trace.jobs), trace.skipped) == (3, {"parts of jobs that were swapped out": 1})
+
+
+@pytest.mark.parametrize("column", ["JobID", "Submit"])
+def test_a_column_that_sacct_left_out_is_named(tmp_path: Path, column: str) -> None:
+    text = sacct(JOBS).replace(column, "Other", 1)
+    (tmp_path / "t").write_text(text)
+    with pytest.raises(InvalidInput, match=f"line 1: the column {column} is missing"):
+        load_trace(tmp_path / "t", format="sacct")
+    assert column == "JobID" or detect(tmp_path / "t") == "sacct"
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_is_said_to_be_empty(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidInput, match="t: it is empty"):
         read(tmp_path, text)
 
 
@@ -226,6 +298,9 @@ def test_the_reference_format_has_two_forms(tmp_path: Path) -> None:
     first, second = load_trace(tmp_path / "a.trace", known).jobs
     assert (first.total_steps, first.arrival_s, first.min_gpus) == (500.0, 7.5, 2)
     assert (second.total_steps, second.arrival_s, second.weight) == (900.0, 8.0, 2.5)
+    (tmp_path / "a.trace").write_text("m\tcmd\tdir\t-n\t1\t9\t1\t0\t-1.0\t8\n")
+    with pytest.raises(InvalidInput, match="line 1, column priority_weight: 0 must be above 0"):
+        load_trace(tmp_path / "a.trace", known)
     (tmp_path / "a.trace").write_text("m\tcmd\tdir\t-n\t1\tmany\t1\t1\t-1.0\t8\n")
     with pytest.raises(InvalidInput, match="line 1, column total_steps"):
         load_trace(tmp_path / "a.trace", known)

@@ -12,6 +12,7 @@ from scheduling.errors import InvalidInput
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.readers._rows import MOST_JOBS, opening
 from scheduling.simulator.trace import Throughputs, TraceJob
+from scheduling.validation import shown
 
 #: In the order in which they are tried; imported on first use.
 FORMATS = {
@@ -53,7 +54,17 @@ def load_trace(
         raise InvalidInput(f"{path}: the trace has no jobs{left}")
     if len(jobs) > MOST_JOBS:
         raise InvalidInput(f"{path}: it has more than {MOST_JOBS} jobs")
+    _refuse_twins(path, jobs)
     return Trace(sorted(jobs, key=lambda job: (job.arrival_s, job.number)), name, context.skipped)
+
+
+def _refuse_twins(path: Path, jobs: Sequence[TraceJob]) -> None:
+    """Everything about a job is kept by its id; of two with the same one would be lost."""
+    seen: set[str] = set()
+    for job in jobs:
+        if job.id in seen:
+            raise InvalidInput(f"{path}: two jobs have the id {shown(job.id)}; ids must differ")
+        seen.add(job.id)
 
 
 def read_trace(
@@ -65,6 +76,8 @@ def read_trace(
 def detect(path: Path) -> str:
     """The format whose first lines these are."""
     text = opening(path)
+    if not text.strip():
+        raise InvalidInput(f"{path}: it is empty")
     for name, module in FORMATS.items():
         if cast("Reader", import_module(module)).matches(path, text):
             return name

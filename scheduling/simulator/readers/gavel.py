@@ -39,6 +39,9 @@ def _job(row: Row, index: int, context: Context) -> TraceJob:
     curves = {kind: curve for kind, curve in look_up(model, context.known).items() if curve.at(gang) > 0}
     if not curves:
         raise row.error("job_type", f"no throughput is known for {model!r} on {gang} GPUs; give one with --throughputs")
+    weight = row.number("priority_weight") if "priority_weight" in row else 1.0
+    if not weight > 0:
+        raise row.error("priority_weight", f"{weight:g} must be above 0")
     return TraceJob(
         id=str(index),
         number=index + 1,
@@ -48,5 +51,5 @@ def _job(row: Row, index: int, context: Context) -> TraceJob:
         model_type=model,
         min_gpus=gang,
         max_gpus=gang,
-        weight=row.number("priority_weight") if "priority_weight" in row else 1.0,
+        weight=weight,
     )

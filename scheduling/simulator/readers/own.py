@@ -8,14 +8,22 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from scheduling.domain import WHOLE
+from scheduling.domain import WHOLE, Curve
 from scheduling.errors import InvalidInput
 from scheduling.histories import history_json, parse_history
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob, look_up, read_curve, read_json
 from scheduling.throughput import make_curve
+from scheduling.validation import shown
 
 SCHEMA = "evenkeel-trace/1"
+#: Of a job, read or (`observed`, of exports, and `note`) meant for others.
+KEYS = frozenset({
+    "id", "arrival_s", "total_steps", "model_type", "project", "user", "priority", "min_gpus", "max_gpus", "types",
+    "restartable", "weight", "checkpoint_every_s", "gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib", "history",
+    "throughputs", "observed", "note",
+})  # fmt: skip
+_MOST_UNKNOWN = 20  # told one by one
 
 
 def matches(path: Path, text: str) -> bool:
@@ -63,6 +71,18 @@ class Entry:
             raise self.error(key, f"{value!r} must be a whole number")
         return int(value)
 
+    def positive(self, key: str, default: float) -> float:
+        value = self.number(key, default)
+        if not value > 0:
+            raise self.error(key, f"{value:g} must be a number above 0")
+        return value
+
+    def boolean(self, key: str, default: bool) -> bool:
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, f"{shown(value)} must be true or false")
+        return value
+
     def curves(self, key: str = "throughputs") -> Mapping[str, Any]:
         value = self.values.get(key) or {}
         if not isinstance(value, Mapping):
@@ -70,24 +90,47 @@ class Entry:
         return value
 
 
+def _tell_unknown(values: Mapping[str, Any], context: Context) -> None:
+    """Newer exports may have more keys, and a misspelt one would be missed in silence."""
+    for key in values:
+        if key not in KEYS:
+            what = f"jobs with the unknown key {shown(key)}, which is ignored"
+            room = what in context.skipped or len(context.skipped) < _MOST_UNKNOWN
+            context.skip(what if room else "jobs with further unknown keys, which are ignored")
+
+
+def _curves(entry: Entry) -> Mapping[str, Curve]:
+    found = {}
+    for kind, value in entry.curves().items():
+        try:
+            found[str(kind)] = read_curve(value)
+        except InvalidInput as error:
+            raise entry.error(f"throughputs, {kind}", str(error)) from None
+    return found
+
+
+def _size(entry: Entry) -> tuple[int, int | None, int]:
+    """(min_gpus, max_gpus, gpu_milli); of a part of a GPU there is one."""
+    least, milli = entry.integer("min_gpus", 1, least=1), entry.integer("gpu_milli", WHOLE, least=1)
+    given = entry.values.get("max_gpus") is not None
+    most = entry.integer("max_gpus", least=least) if given else None
+    if milli > WHOLE or (milli < WHOLE and (least > 1 or most not in (None, 1))):
+        raise entry.error("gpu_milli", f"{milli} must be at most {WHOLE}, and below that min_gpus and max_gpus are 1")
+    return least, 1 if milli < WHOLE else most, milli
+
+
 def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
     values, model = entry.values, str(entry.values.get("model_type") or "")
-    try:
-        given = {str(kind): read_curve(value) for kind, value in entry.curves().items()}
-    except (TypeError, ValueError, AttributeError, InvalidInput) as error:
-        raise entry.error("throughputs", str(error)) from None
-    curves = given or look_up(model, context.known)
+    _tell_unknown(values, context)
+    curves = _curves(entry) or look_up(model, context.known)
     if not curves:
         raise entry.error("model_type", f"{model!r} is neither in the throughput file nor in the catalogue")
     types = values.get("types") or ()
     if not isinstance(types, list | tuple):
         raise entry.error("types", "it must be a list of accelerator types")
-    least = entry.integer("min_gpus", 1, least=1)
-    milli = entry.integer("gpu_milli", WHOLE, least=1)
-    if milli > WHOLE or (milli < WHOLE and (least > 1 or values.get("max_gpus") != 1)):
-        raise entry.error("gpu_milli", f"{milli} must be at most {WHOLE}, and below that min_gpus and max_gpus are 1")
+    least, most, milli = _size(entry)
     return TraceJob(
-        id=str(values.get("id", index)),
+        id=str(index if values.get("id") is None else values["id"]),
         number=index + 1,
         arrival_s=entry.number("arrival_s", 0.0),
         total_steps=entry.number("total_steps"),
@@ -97,10 +140,10 @@ def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
         user=str(values.get("user") or ""),
         priority=entry.integer("priority", 0),
         min_gpus=least,
-        max_gpus=entry.integer("max_gpus", least=least) if values.get("max_gpus") is not None else None,
+        max_gpus=most,
         types=tuple(str(kind) for kind in types),
-        restartable=bool(values.get("restartable", True)),
-        weight=entry.number("weight", 1.0),
+        restartable=entry.boolean("restartable", True),
+        weight=entry.positive("weight", 1.0),
         checkpoint_every_s=_optional(entry, "checkpoint_every_s"),
         gpu_milli=milli,
         gpu_memory_mib=entry.integer("gpu_memory_mib", 0, least=0),
@@ -127,7 +170,7 @@ def _gang_job(entry: Entry, index: int, context: Context) -> TraceJob:
         model_type=str(entry.values.get("job_type", "")),
         min_gpus=size,
         max_gpus=size,
-        weight=entry.number("priority_weight", 1.0),
+        weight=entry.positive("priority_weight", 1.0),
     )
 
 

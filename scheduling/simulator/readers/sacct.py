@@ -1,16 +1,20 @@
 """Slurm's `sacct`, with `--parsable2` or commas between columns.
 
 Needed: JobID, Submit, one of ElapsedRaw, Elapsed or Start and End, and AllocTRES or ReqTRES for the
-GPUs (`gres/gpu=4`, `gres/gpu:v100=4`). Steps of jobs, and jobs without GPUs, are skipped.
+GPUs (`gres/gpu=4`, `gres/gpu:v100=4`). Steps of jobs, and jobs without GPUs, are skipped. With `--duplicates` a job
+that was requeued has a row for each time it ran: further ones are jobs of their own, 101#2 after 101.
 """
 
 from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from scheduling.errors import InvalidInput
 from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
 from scheduling.simulator.readers._rows import Row, header, lines, make_row
 from scheduling.simulator.trace import TraceJob
@@ -20,13 +24,29 @@ _GPU = re.compile(r"gres/gpu(?::([\w.-]+))?=(\d+)")
 _TRES = ("AllocTRES", "ReqTRES", "AllocTres", "ReqTres")
 
 
+_NEEDED = ("JobID", "Submit")
+#: With JobID one of them is enough to know the format; what is missing is then said.
+_OTHERS = {"Submit", "ElapsedRaw", "Elapsed", "Start", "State", *_TRES}
+
+
 def matches(path: Path, text: str) -> bool:
-    return any({"JobID", "Submit"} <= header(text, mark) for mark in ("|", ","))
+    return any("JobID" in names and names & _OTHERS for names in (header(text, "|"), header(text, ",")))
 
 
 def read(path: Path, context: Context) -> list[TraceJob]:
     jobs = [job for row in _rows(path) if (job := _job(row, context)) is not None]
-    return make_jobs(jobs, context)
+    return make_jobs(_apart(jobs, context), context)
+
+
+def _apart(jobs: list[Timed], context: Context) -> list[Timed]:
+    seen = Counter[str]()
+    found = []
+    for job in jobs:
+        seen[job.id] += 1
+        if (times := seen[job.id]) > 1:
+            context.skip("further rows of requeued jobs, which are jobs of their own here (ID#2)")
+        found.append(replace(job, id=f"{job.id}#{times}") if times > 1 else job)
+    return found
 
 
 def _rows(path: Path) -> Iterator[Row]:
@@ -38,6 +58,8 @@ def _rows(path: Path) -> Iterator[Row]:
         if not names:
             mark = "|" if "|" in text else ","
             names = [name.strip().strip('"') for name in text.rstrip("|").split(mark)]
+            if missing := [name for name in _NEEDED if name not in names]:
+                raise InvalidInput(f"{path}, line {number}: the column {missing[0]} is missing")
             continue
         fields = text.split("|")[: len(names)] if mark == "|" else _by_commas(text, names)
         yield make_row(path, number, names, fields)

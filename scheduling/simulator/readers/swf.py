@@ -1,6 +1,7 @@
 """The Standard Workload Format: eighteen numbers a line, `;` before comments, -1 for unknown.
 
-Processors are read as GPUs. Format: Chapin et al., JSSPP 1999, and the Parallel Workloads Archive.
+Processors are read as GPUs. A job that was swapped out has a line of its own and one (status 2, 3 or 4) for each part,
+of which the parts are skipped. Format: Chapin et al., JSSPP 1999, and the Parallel Workloads Archive.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ COLUMNS = (
     "partition", "preceding_job", "think_time",
 )  # fmt: skip
 
+#: Of statuses: parts of a job that goes on, that completed and that failed.
+_PARTS = ("2", "3", "4")
+
 
 def matches(path: Path, text: str) -> bool:
     rows = [line.split() for line in text.split("\n") if line.strip() and not line.lstrip().startswith(";")]
@@ -24,17 +28,22 @@ def matches(path: Path, text: str) -> bool:
 
 
 def read(path: Path, context: Context) -> list[TraceJob]:
-    jobs = []
+    jobs: list[Timed] = []
+    seen: set[str] = set()
     for number, text in lines(path):
         if not text.strip() or text.lstrip().startswith(";"):
             continue
         row = make_row(path, number, COLUMNS, text.split())
+        if row.text("job") in seen and row.text("status") in _PARTS:
+            context.skip("parts of jobs that were swapped out")
+            continue
         gpus = max(row.number("allocated_processors", -1), row.number("requested_processors", -1))
         if row.number("allocated_processors", -1) > 0:
             gpus = row.integer("allocated_processors")
         if row.number("run_time", -1) < 0 or gpus < 1:
             context.skip("jobs without run time or processors")
             continue
+        seen.add(row.text("job"))
         project, user = row.text("group"), row.text("user")
         jobs.append(
             Timed(row.text("job"), row.number("submit_time"), row.number("run_time"), int(gpus),
