@@ -47,7 +47,7 @@ def store_trace(*, actor: User, file: Any, format: str) -> Trace:
     packed = pack({"schema": SCHEMA, "jobs": [entry_of(job) for job in found.jobs]})
     summary = {
         "jobs": len(found.jobs),
-        "left_out": sum(found.skipped.values()),
+        "left_out": found.left_out,
         "why_left_out": "; ".join(f"{count} {why}" for why, count in found.skipped.items()),
         "span_s": found.jobs[-1].arrival_s - found.jobs[0].arrival_s,
         "gpu_hours": gpu_hours(found.jobs),

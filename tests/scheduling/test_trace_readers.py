@@ -243,7 +243,9 @@ def test_a_part_of_a_gpu_is_of_one(tmp_path: Path) -> None:
 def test_unknown_keys_of_jobs_are_told_and_those_of_exports_are_not(tmp_path: Path) -> None:
     many = {f"k{n}": n for n in range(30)}
     (tmp_path / "t").write_text(own({"max_gpu": 4}, {"max_gpu": 4}, many))
-    told = load_trace(tmp_path / "t").skipped
+    trace = load_trace(tmp_path / "t")
+    told = trace.skipped
+    assert (len(trace.jobs), trace.left_out) == (3, 0)
     assert told["jobs with the unknown key 'max_gpu', which is ignored"] == 2
     assert told["jobs with further unknown keys, which are ignored"] == 11
     (tmp_path / "t").write_text(own(observed={"running_s": 3.0}, note="ours", user="u1"))
@@ -254,7 +256,6 @@ def test_unknown_keys_of_jobs_are_told_and_those_of_exports_are_not(tmp_path: Pa
     "text",
     [
         own({"id": "7"}, {"id": 7}),
-        tiresias([*JOBS, *JOBS]).replace("\n4,", "\n7,").replace("\n3,", "\n7,"),
         swf([*JOBS, *JOBS]).replace("\n5 ", "\n7 ").replace("\n4 ", "\n7 "),
     ],
 )
@@ -263,18 +264,21 @@ def test_jobs_of_one_id_are_refused(tmp_path: Path, text: str) -> None:
         read(tmp_path, text)
 
 
-def test_rows_of_requeued_jobs_are_jobs_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text(sacct(JOBS).replace("\n2|", "\n1|"))
+@pytest.mark.parametrize("text", [sacct(JOBS).replace("\n2|", "\n1|"), tiresias(JOBS).replace("\n2,", "\n1,")])
+def test_further_rows_of_an_id_are_jobs_of_their_own_where_ids_may_repeat(tmp_path: Path, text: str) -> None:
+    """As of requeued jobs in Slurm's accounting."""
+    (tmp_path / "t").write_text(text)
     trace = load_trace(tmp_path / "t")
     assert [job.id for job in trace.jobs] == ["0", "1", "1#2"]
-    assert trace.skipped["further rows of requeued jobs, which are jobs of their own here (ID#2)"] == 1
+    assert trace.skipped["further rows of an id, which are jobs of their own here (ID#2)"] == 1
 
 
 def test_parts_of_jobs_that_were_swapped_out_are_not_jobs(tmp_path: Path) -> None:
     part = "2 30 5 40 4 -1 -1 4 -1 -1 3 3 4 -1 1 -1 -1 -1"
     (tmp_path / "t").write_text(f"{swf(JOBS)}\n{part}\n")
     trace = load_trace(tmp_path / "t")
-    assert (len(trace.jobs), trace.skipped) == (3, {"parts of jobs that were swapped out": 1})
+    assert (len(trace.jobs), trace.left_out) == (3, 1)
+    assert trace.skipped == {"parts of jobs that were swapped out": 1}
 
 
 @pytest.mark.parametrize("column", ["JobID", "Submit"])

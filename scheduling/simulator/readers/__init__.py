@@ -38,6 +38,7 @@ class Trace:
     jobs: list[TraceJob]
     format: str
     skipped: dict[str, int]  # what was left out, or read as something else, and how often
+    left_out: int = 0
 
 
 def load_trace(
@@ -55,7 +56,7 @@ def load_trace(
     if len(jobs) > MOST_JOBS:
         raise InvalidInput(f"{path}: it has more than {MOST_JOBS} jobs")
     _refuse_twins(path, jobs)
-    return Trace(sorted(jobs, key=lambda job: (job.arrival_s, job.number)), name, context.skipped)
+    return Trace(sorted(jobs, key=lambda job: (job.arrival_s, job.number)), name, context.skipped, context.left_out)
 
 
 def _refuse_twins(path: Path, jobs: Sequence[TraceJob]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from scheduling.domain import WHOLE, Curve
@@ -17,6 +18,7 @@ class Context:
     types: tuple[str, ...] = ("gpu",)  # of the cluster
     known: Throughputs = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0  # of them, rows that are no job
     _curves: dict[tuple[tuple[str, Curve], ...], Mapping[str, Curve]] = field(default_factory=dict, repr=False)
 
     def share(self, curves: Mapping[str, Curve]) -> Mapping[str, Curve]:
@@ -24,8 +26,13 @@ class Context:
         return self._curves.setdefault(tuple(curves.items()), curves)
 
     def skip(self, why: str) -> None:
-        """Count something that is left out, or read as something else."""
-        self.skipped[why] = self.skipped.get(why, 0) + 1
+        """Count a row that is left out."""
+        self.tell(why)
+        self.left_out += 1
+
+    def tell(self, what: str) -> None:
+        """Count something that is read as something else."""
+        self.skipped[what] = self.skipped.get(what, 0) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,18 @@ class Timed:
 def unit_curves(types: tuple[str, ...], gpus: int) -> Mapping[str, Curve]:
     curve = Curve((0.0,) * (gpus - 1) + (1.0,), "user")
     return dict.fromkeys(types, curve)
+
+
+def apart(timed: list[Timed], context: Context) -> list[Timed]:
+    """In formats where rows may share an id, further ones are jobs of their own: 101#2 after 101."""
+    seen = Counter[str]()
+    found = []
+    for job in timed:
+        seen[job.id] += 1
+        if (times := seen[job.id]) > 1:
+            context.tell("further rows of an id, which are jobs of their own here (ID#2)")
+        found.append(replace(job, id=f"{job.id}#{times}") if times > 1 else job)
+    return found
 
 
 def make_jobs(timed: list[Timed], context: Context) -> list[TraceJob]:

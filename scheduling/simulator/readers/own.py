@@ -96,7 +96,7 @@ def _tell_unknown(values: Mapping[str, Any], context: Context) -> None:
         if key not in KEYS:
             what = f"jobs with the unknown key {shown(key)}, which is ignored"
             room = what in context.skipped or len(context.skipped) < _MOST_UNKNOWN
-            context.skip(what if room else "jobs with further unknown keys, which are ignored")
+            context.tell(what if room else "jobs with further unknown keys, which are ignored")
 
 
 def _curves(entry: Entry) -> Mapping[str, Curve]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from scheduling.errors import InvalidInput
-from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
+from scheduling.simulator.readers._jobs import Context, Timed, apart, make_jobs
 from scheduling.simulator.readers._rows import Row, header, lines, make_row
 from scheduling.simulator.trace import TraceJob
 
@@ -35,18 +33,7 @@ def matches(path: Path, text: str) -> bool:
 
 def read(path: Path, context: Context) -> list[TraceJob]:
     jobs = [job for row in _rows(path) if (job := _job(row, context)) is not None]
-    return make_jobs(_apart(jobs, context), context)
-
-
-def _apart(jobs: list[Timed], context: Context) -> list[Timed]:
-    seen = Counter[str]()
-    found = []
-    for job in jobs:
-        seen[job.id] += 1
-        if (times := seen[job.id]) > 1:
-            context.skip("further rows of requeued jobs, which are jobs of their own here (ID#2)")
-        found.append(replace(job, id=f"{job.id}#{times}") if times > 1 else job)
-    return found
+    return make_jobs(apart(jobs, context), context)
 
 
 def _rows(path: Path) -> Iterator[Row]:

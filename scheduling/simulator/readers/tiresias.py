@@ -1,10 +1,10 @@
-"""Traces of the Tiresias simulator: job_id, num_gpu, submit_time, duration, model_name, iterations."""
+"""Traces of the Tiresias simulator: job_id, num_gpu, submit_time, duration, model_name, iterations. Ids may repeat."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
+from scheduling.simulator.readers._jobs import Context, Timed, apart, make_jobs
 from scheduling.simulator.readers._rows import header, table
 from scheduling.simulator.trace import TraceJob
 
@@ -24,4 +24,4 @@ def read(path: Path, context: Context) -> list[TraceJob]:
         )
         for row in table(path)
     ]
-    return make_jobs(jobs, context)
+    return make_jobs(apart(jobs, context), context)

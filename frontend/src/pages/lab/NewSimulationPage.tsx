@@ -171,7 +171,7 @@ function Upload({ trace, onTrace }: { trace: SimulationTrace | null; onTrace: (t
         <input id="trace" type="file" onChange={(event) => { const file = event.target.files?.[0]; onTrace(null); if (file) upload.mutate(file, { onSuccess: onTrace }); }} />
         {upload.isPending && <span className="h" role="status">Reading it.</span>}
         {upload.error && <span className="h bad" role="alert">{upload.error.message}</span>}
-        {trace && <span className="h" role="status">{trace.format}: {count(trace.jobs, "job")} over {duration(trace.span_s)}, {integer(Math.round(trace.gpu_hours))} GPU hours.{trace.left_out > 0 && ` ${count(trace.left_out, "row")} left out: ${trace.why_left_out}`}</span>}
+        {trace && <span className="h" role="status">{trace.format}: {count(trace.jobs, "job")} over {duration(trace.span_s)}, {integer(Math.round(trace.gpu_hours))} GPU hours.{trace.why_left_out && ` ${trace.left_out > 0 ? `${count(trace.left_out, "row")} left out: ` : "Read with this note: "}${trace.why_left_out}`}</span>}
       </div>
     </div>
   );
