@@ -71,8 +71,11 @@ def test_optional_keys_bring_prices_deadlines_nodes_and_trees(tmp_path: Path) ->
         ({"entities": {"a": {"parent": "a"}}}, "circle"),
         ({"pair_throughputs": {"A": {}}}, "pair_throughputs"),
         ({"schema": "policy-case/9"}, "schema: .*policy-case/1"),
-        ({"jobs": [{"job_id": 1, "throughputs": {}, "sacle": 2}]}, "jobs.0.sacle: is not a known key"),
-        ({"jobs": [1]}, "jobs.0: is not an object"),
+        (
+            {"jobs": [{"job_id": 1, "throughputs": {}, "sacle": 2}]},
+            r"jobs\[0\].sacle: there is no such key, only job_id, ",
+        ),
+        ({"jobs": [1]}, r"jobs\[0\]: 1 must be an object"),
         ({"nodes": [{"type": "fast", "gpus": 2, "count": 2}]}, "nodes: 4 GPUs of type 'fast', but cluster_spec has 1"),
         ({"nodes": [{"type": "other", "gpus": 2}]}, "nodes: 2 GPUs of type 'other', but cluster_spec has 0"),
     ],
@@ -98,7 +101,7 @@ def test_an_empty_problem_has_an_empty_answer(tmp_path: Path) -> None:
 def test_a_list_is_no_case(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     path.write_text("[]")
-    with pytest.raises(CommandError, match=r"case\.json: is not an object"):
+    with pytest.raises(CommandError, match=r"case\.json: \[\] must be an object"):
         solve(path, "max_min_fairness")
 
 
