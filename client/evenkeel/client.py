@@ -287,4 +287,17 @@ def _checked(answer: httpx.Response) -> httpx.Response:
         for item in problem.get("errors") or []
         if isinstance(item, dict)
     ]
-    raise ApiError(answer.status_code, str(problem.get("title", "")), str(problem.get("detail") or ""), errors)
+    detail = _absent(answer.url.path) if answer.status_code == 404 else ""
+    raise ApiError(
+        answer.status_code, str(problem.get("title", "")), detail or str(problem.get("detail") or ""), errors
+    )
+
+
+_NAMED = {"jobs": "job", "nodes": "node", "projects": "project"}
+
+
+def _absent(path: str) -> str:
+    """What is not there, where a path names one thing. The portal answers alike to whatever is nowhere."""
+    kind, name, *more = [*path.partition("/api/v1/")[2].split("/"), ""]
+    is_one = kind in _NAMED and name and not any(more[1:]) and (kind != "jobs" or any(map(str.isdigit, name)))
+    return f"There is no {_NAMED[kind]} {name} that you may see." if is_one else ""

@@ -50,7 +50,6 @@ TITLES = {
     503: "Unavailable",
 }
 NOT_FOUND = "There is nothing here that you may see."
-LONGEST_NAME = 120
 #: What a service raises -> status; the exception's text is the detail.
 _BY_TYPE: dict[type[Exception], int] = {
     IdempotencyConflict: 409,
@@ -118,7 +117,7 @@ def _translate(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
     if isinstance(error, QuotaExceeded | InvalidParameters):
         return _of_service(error)
     if isinstance(error, Http404 | ObjectDoesNotExist):
-        return problem(404, _nothing(error, context))
+        return problem(404, NOT_FOUND)
     if isinstance(error, PermissionDenied):
         return problem(403, str(error) or "You may not do this.")
     if isinstance(error, SuspiciousOperation):
@@ -127,13 +126,6 @@ def _translate(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
         if isinstance(error, kind):
             return problem(status, str(error))
     return _unexpected(error)
-
-
-def _nothing(error: Exception, context: dict[str, Any]) -> str:
-    """The same whether it is not there or not to be seen; what it is called, where the path says that."""
-    kind = type(error).__qualname__.partition(".")[0].lower()  # as Job.DoesNotExist
-    named = context["kwargs"].get("name" if kind == "node" else kind)
-    return NOT_FOUND if named is None else f"There is no {kind} {str(named)[:LONGEST_NAME]} that you may see."
 
 
 def _counted(error: exceptions.APIException, context: dict[str, Any]) -> exceptions.APIException:

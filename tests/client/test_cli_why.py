@@ -59,6 +59,23 @@ def test_why_says_the_reason_and_what_would_change_it(run: Run, portal: Scripted
     assert json.loads(run("why", "12", "--output", "json").output)["token"] == "resources"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("why", "99"), "There is no job 99 that you may see."),
+        (("nodes", "gpu1.lab"), "There is no node gpu1.lab that you may see."),
+        (("ls", "--project", "far", "--csv"), "Not found: project is none that you may see"),
+    ],
+)
+def test_what_is_not_there_is_said(run: Run, portal: Scripted, arguments: tuple[str, ...], said: str) -> None:
+    problem = {"title": "Not found", "status": 404, "detail": "project is none that you may see"}
+    portal["GET jobs/99"] = portal["GET jobs/99/explanation"] = portal["GET nodes/gpu1.lab"] = 404, problem
+    portal["GET jobs/export"] = 404, problem
+    result = run(*arguments)
+    assert result.exit_code == 102
+    assert said in result.output
+
+
 def test_why_says_what_the_job_may_take_and_until_when(run: Run, portal: Scripted) -> None:
     portal["GET jobs/12/explanation"] = EXPLANATION | {"deadline": "It is expected to end after its deadline."}
     bounds = {"deadline_at": "2030-01-02T12:00:00Z", "nice": 7, "max_cost": "5", "max_duration_s": 5_400.0}

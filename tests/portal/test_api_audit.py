@@ -84,20 +84,6 @@ def test_it_is_filtered(world: World, boss: Api, filters: str, found: int | None
         assert len([e for e in answer.json["results"] if e["action"] != "token.create"]) == found
 
 
-def test_what_is_not_there_and_what_is_not_to_be_seen_are_called_alike(world: World) -> None:
-    job = world.submit()
-    Project.objects.create(key="hidden", name="Hidden")
-    eve = Api(User.objects.create_user("eve@example.org", "x"))
-    for path, what in (
-        ("jobs/999999/explanation", "job 999999"),
-        (f"jobs/{job.number}", f"job {job.number}"),
-        ("projects/hidden", "project hidden"),
-        ("nodes/nowhere", "node nowhere"),
-    ):
-        answer = eve.get(path)
-        assert (answer.status, answer.json["detail"]) == (404, f"There is no {what} that you may see.")
-
-
 def test_denials_are_kept_and_unknown_things_are_not(world: World) -> None:
     job = world.submit()
     Project.objects.create(key="hidden", name="Hidden")
