@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -11,6 +12,8 @@ from scheduling.errors import InvalidInput
 
 T = TypeVar("T")
 _LONGEST = 60
+#: From here on a name is another one mistyped (difflib's ratio): `nmae` is name, and `bogus` is not gpus.
+_ALIKE = 0.75
 #: Pydantic's words and ours, in the order in which they are replaced.
 _WORDS = {
     "Input should be": "must be",
@@ -42,7 +45,7 @@ def problem(error: ValidationError, kind: Any, *at: str) -> str:
         case "missing":
             what = "it is missing"
         case "extra_forbidden":
-            what = f"there is no such key, only {', '.join(_keys(kind, first['loc'][:-1]))}"
+            what = f"is no known key; {hint_at(str(first['loc'][-1]), known_keys(kind, first['loc'][:-1]))}"
         case "model_type" | "model_attributes_type" | "dataclass_type":
             what = f"{shown(first['input'])} must be an object"
         case _:
@@ -67,16 +70,23 @@ def _in_our_words(text: str) -> str:
     return text
 
 
-def _keys(kind: Any, parts: Sequence[int | str]) -> list[str]:
-    """The keys of the model that is at this place."""
-    model = _model(kind)
+def hint_at(name: str, known: Sequence[str]) -> str:
+    """The one that was meant, where it is written much like `name`; or all there are."""
+    near = get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none'}."
+
+
+def known_keys(kind: Any, parts: Sequence[int | str]) -> list[str]:
+    """The keys of the model that is at this place of `kind`; none where it may be of several."""
+    models = _models(kind)
     for part in parts:
-        if isinstance(part, str) and model is not None and part in model.model_fields:
-            model = _model(model.model_fields[part].annotation)
-    return list(model.model_fields) if model else []
+        fields = models[0].model_fields if len(models) == 1 else {}
+        if part in fields:  # and not a place in a list, or a key of a mapping
+            models = _models(fields[str(part)].annotation)
+    return list(models[0].model_fields) if len(models) == 1 else []
 
 
-def _model(annotation: Any) -> type[BaseModel] | None:
+def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for each in get_args(annotation) if (found := _model(each))), None)
+        return [annotation]
+    return [model for each in get_args(annotation) for model in _models(each)]

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from rest_framework.request import Request
 
 from portal.jobs.fields import no_control
-from portal.jobs.schema import FieldProblem, Problems, hint_at, problems_of
+from portal.jobs.schema import FieldProblem, Problems, problems_of
+from scheduling.validation import hint_at
 
 M = TypeVar("M", bound=BaseModel)
 When = TypeVar("When", bound=date)

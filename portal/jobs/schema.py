@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -25,11 +24,10 @@ from pydantic import (
 )
 
 from portal.jobs.fields import CONTROL, Array, Line, Memory, Part, Seconds, Text, Word, no_control
+from scheduling.validation import hint_at, known_keys
 
 MAX_BYTES = 256 * 1024
 WHOLE_PERCENT = 100
-#: From here on a name is another one mistyped (difflib's ratio): `nmae` is name, and `bogus` is not gpus.
-_ALIKE = 0.75
 _LABEL_KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}\Z")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
@@ -453,7 +451,7 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     field = ".".join(location)
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        known = _known_keys(location[:-1], model)
+        known = known_keys(model, location[:-1])
         message = f"is no known key; {hint_at(location[-1], known)}" if known else "is no known key."
     elif error["type"] == "value_error" and (named := re.match(r"^(\w+): (.*)$", message)) and named[1] in fields:
         field, message = named[1], named[2]
@@ -464,23 +462,3 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
         message = f"{message}, not {error['input']!r}"
     return FieldProblem(CONTROL.sub("?", field)[:200] or whole, CONTROL.sub("?", message)[:500], error["type"])
-
-
-def hint_at(name: str, known: list[str]) -> str:
-    """The one that was meant, where it is written much like `name`; or all there are."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none'}."
-
-
-def _known_keys(path: list[str], model: type[BaseModel]) -> list[str]:
-    for part in path:
-        if part.isdecimal():  # of a list
-            continue
-        annotation = model.model_fields[part].annotation if part in model.model_fields else None
-        inner = [
-            one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)
-        ]
-        if len(inner) != 1:
-            return []
-        model = inner[0]
-    return list(model.model_fields)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from difflib import get_close_matches
 from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from scheduling.domain import Allocation, Snapshot
 from scheduling.errors import InvalidParameters
+from scheduling.validation import hint_at
 
 
 class Parameters(BaseModel):
@@ -62,15 +61,7 @@ def parse_parameters(schema: type[Parameters], values: dict[str, Any]) -> Parame
         raise InvalidParameters(problems) from None
 
 
-def closest(name: str, known: Collection[str]) -> str:
-    """What was probably meant, in parentheses; empty where nothing is alike."""
-    alike = get_close_matches(name, known, 1)
-    return f" (closest: {alike[0]})" if alike else ""
-
-
 def _said(schema: type[Parameters], error: ErrorDetails) -> str:
     if error["type"] != "extra_forbidden" or len(error["loc"]) > 1:
         return error["msg"]
-    known = schema.model_fields
-    meant = closest(str(error["loc"][0]), known)
-    return f"is no parameter of this policy{meant}; there are {', '.join(known) or 'none'}"
+    return f"is no parameter of this policy; {hint_at(str(error['loc'][0]), list(schema.model_fields))}"

@@ -11,11 +11,12 @@ import yaml
 
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy, policy_class
-from scheduling.policies.base import Policy, closest, parse_parameters
+from scheduling.policies.base import Policy, parse_parameters
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.report import summarise
 from scheduling.simulator.trace import Cluster, TraceJob
+from scheduling.validation import hint_at
 
 __all__ = ["Options", "Simulation", "parse_policy", "run_policy", "simulate"]
 
@@ -30,8 +31,7 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
     """`name:key=value,key=value` as name and parameters, which that policy takes; raises InvalidParameters."""
     name, _, rest = text.partition(":")
     if name not in POLICIES:
-        known = sorted(POLICIES)
-        raise InvalidParameters({"policy": f"{name!r} is none{closest(name, known)}; there are {', '.join(known)}"})
+        raise InvalidParameters({"policy": f"{name!r} is none; {hint_at(name, sorted(POLICIES))}"})
     values: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, value = _setting(name, item)

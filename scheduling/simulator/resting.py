@@ -134,6 +134,10 @@ class Placing(Resting):
     def is_due(self, run: Run | None) -> bool:
         return self.all or bool(self.waiting)
 
+    def queued(self, run: Run) -> None:
+        """Whether it fits nobody asks."""
+        self.waiting[run.job.id] = run
+
     def taken(self, gpus: Iterable[int]) -> None:
         """Of no use: nobody is shown an excerpt."""
 

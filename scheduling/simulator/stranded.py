@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduling.simulator.trace import Cluster, Sizes, TraceJob, sizes
-from scheduling.throughput import effective
+from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
 
 def stranded(jobs: Iterable[TraceJob], cluster: Cluster) -> list[TraceJob]:
     """As if all nodes were empty and in service."""
     of = sizes(cluster.nodes)
-    return [job for job in jobs if not any(_runs(job, kind, of, cluster.multi_node) for kind in _known(job))]
+    return [job for job in jobs if speed_alone(job, of, cluster.multi_node) <= 0.0]
 
 
 def complaint(job: TraceJob, cluster: Cluster) -> str:
     """Of one of them."""
     of = sizes(cluster.nodes)
-    known = sorted(_known(job))
-    usable = {kind: _reach(kind, of, cluster.multi_node) for kind in known if kind in of}
+    usable = {
+        kind: of[kind][0] if cluster.multi_node else of[kind][1]
+        for kind in sorted(job.curves)
+        if kind in of and (not job.types or kind in job.types)
+    }
     if not usable:
         has = ", ".join(f"{total} {kind}" for kind, (total, _) in sorted(of.items())) or "no GPUs"
         return f"job {job.id} {_wish(job)}, and the cluster has {has} (types are spelled alike in both files)"
@@ -33,19 +35,3 @@ def _wish(job: TraceJob) -> str:
     """As the trace has it, so that a type that is spelled otherwise can be seen."""
     known = ", ".join(sorted(job.curves)) or "no type"
     return f"asks for {', '.join(job.types)} and is known on {known}" if job.types else f"can run on {known}"
-
-
-def _known(job: TraceJob) -> list[str]:
-    return [kind for kind in job.curves if not job.types or kind in job.types]
-
-
-def _reach(kind: str, of: Sizes, multi_node: bool) -> int:
-    """GPUs of the largest gang."""
-    total, node = of.get(kind, (0, 0))
-    return total if multi_node else node
-
-
-def _runs(job: TraceJob, kind: str, of: Sizes, multi_node: bool) -> bool:
-    reach = _reach(kind, of, multi_node)
-    high = min(reach, job.max_gpus or reach)
-    return high >= job.min_gpus and effective(job.curves[kind], high, of[kind][1])[-1] > 0.0

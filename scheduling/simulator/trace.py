@@ -121,7 +121,8 @@ def speed_alone(job: TraceJob, of: Sizes, multi_node: bool) -> float:
         if kind in of and (not job.types or kind in job.types):
             reach = of[kind][0] if multi_node else of[kind][1]
             high = min(reach, job.max_gpus or reach)
-            best = max(best, effective(curve, high, of[kind][1])[-1])
+            if high >= job.min_gpus:
+                best = max(best, effective(curve, high, of[kind][1])[-1])
     return best
 
 

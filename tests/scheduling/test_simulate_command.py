@@ -105,9 +105,9 @@ def test_the_example_gives_the_papers_table(tmp_path: Path) -> None:
     ("policy", "words"),
     [
         ("nosuch", "policy: 'nosuch' is none; there are best_fit, "),
-        ("f_schedulin", "policy: 'f_schedulin' is none (closest: f_scheduling); there are "),
+        ("f_schedulin", "policy: 'f_schedulin' is none; did you mean f_scheduling?"),
         ("f_scheduling:v_bound=7", "f_scheduling: v_bound: Input should be less than or equal to 1"),
-        ("f_scheduling:vbound=1", "f_scheduling: vbound: is no parameter of this policy (closest: v_bound); there are"),
+        ("f_scheduling:vbound=1", "f_scheduling: vbound: is no parameter of this policy; did you mean v_bound?"),
         ("f_scheduling:foo=1", "f_scheduling: foo: is no parameter of this policy; there are v_bound, min_gain, "),
         ("f_scheduling:v_bound=0.1:x", "; parameters are separated by commas, "),
         ("static_partition:n=1:2", "static_partition: 'n=1:2' is no number; parameters are separated by commas, "),

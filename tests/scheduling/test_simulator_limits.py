@@ -50,7 +50,7 @@ def test_a_project_never_holds_more_than_its_limit(name: str, tmp_path: Path) ->
     [
         ({"most": -1}, "limits[0].most: -1 must be at least 0"),
         ({"most": 1, "kind": "money"}, "limits[0].kind: 'money' must be 'gpus', "),
-        ({"most": 1, "gpu": 2}, "limits[0].gpu: there is no such key, only kind, most, type, projects"),
+        ({"most": 1, "gpu": 2}, "limits[0].gpu: is no known key; there are kind, most, type, projects."),
         ({"most": 1, "type": "h100"}, "limits[0].type: the cluster has no 'h100', only k80, v100"),
     ],
 )
@@ -67,8 +67,8 @@ def test_a_limit_that_cannot_be_read_is_named(entry: dict[str, object], complain
         ({}, "nodes: it is missing"),
         ({"nodes": {}}, "nodes: {} must be a list"),
         ({"nodes": [NODE, {"gpus": 4}]}, "nodes[1].type: it is missing"),
-        ({"nodes": [NODE, {**NODE, "coutn": 3}]}, "nodes[1].coutn: there is no such key, only type, count, gpus,"),
-        ({"nodes": [NODE], "lanch_s": 3}, "lanch_s: there is no such key, only nodes, launch_s,"),
+        ({"nodes": [NODE, {**NODE, "coutn": 3}]}, "nodes[1].coutn: is no known key; did you mean count?"),
+        ({"nodes": [NODE], "lanch_s": 3}, "lanch_s: is no known key; did you mean launch_s?"),
         ({"nodes": [{**NODE, "count": -1}]}, "nodes[0].count: -1 must be at least 0"),
         ({"nodes": [{**NODE, "count": 2.5}]}, "nodes[0].count: 2.5 must be a whole number"),
         ({"nodes": [{**NODE, "count": "3"}]}, "nodes[0].count: '3' must be a whole number"),

@@ -73,7 +73,7 @@ def test_optional_keys_bring_prices_deadlines_nodes_and_trees(tmp_path: Path) ->
         ({"schema": "policy-case/9"}, "schema: .*policy-case/1"),
         (
             {"jobs": [{"job_id": 1, "throughputs": {}, "sacle": 2}]},
-            r"jobs\[0\].sacle: there is no such key, only job_id, ",
+            r"jobs\[0\].sacle: is no known key; there are job_id, ",
         ),
         ({"jobs": [1]}, r"jobs\[0\]: 1 must be an object"),
         ({"nodes": [{"type": "fast", "gpus": 2, "count": 2}]}, "nodes: 4 GPUs of type 'fast', but cluster_spec has 1"),
