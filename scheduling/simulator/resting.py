@@ -117,7 +117,7 @@ class Lasting(Resting):
         return self._plan_all() if self.all or self._somebody_fits() else None
 
     def is_due(self, run: Run | None) -> bool:
-        return self.all or (self._somebody_fits() if run is None else self._room_for(self.sizes[run.job.id]))
+        return self.all or self._somebody_fits()
 
     def _sizes_of(self, run: Run) -> Sizes:
         snapshot = self.snapshot((run,))

@@ -84,3 +84,26 @@ def test_what_a_moved_job_leaves_is_given_out_at_once() -> None:
     jobs = (0.0, 900.0, FAST_ONLY), (0.0, 9000.0, BOTH), (502.0, 100.0, {"slow": Curve((1.0,))})
     for held in train(*jobs, launch_s=10.0, on=1):
         assert held == [(2, 0.0), (3, 505.0)]
+
+
+def test_an_order_that_changes_with_time_starts_whoever_had_no_luck_before() -> None:
+    # The fifth fits nowhere. At its arrival the first, which waits longest, has come before the eleventh, for which the
+    # GPUs of `b` were kept until then; so the tenth may start.
+    alike = [TraceJob(str(n), n, 0.0, 1.0, {"a": Curve((1.0,))}) for n in (2, 3, 7, 8, 9)]
+    jobs = [
+        *alike,
+        TraceJob("1", 1, 80.0, 1.0, {"a": Curve((0.0, 1.0))}),
+        TraceJob("4", 4, 0.0, 123.0, {"a": Curve((0.5,))}),
+        TraceJob("5", 5, 265.0, 1.0, {"a": Curve((1.0,)), "b": Curve((1.0,))}, min_gpus=6),
+        TraceJob("6", 6, 5.0, 126.0, {"b": Curve((0.0, 0.5))}),
+        TraceJob("10", 10, 140.0, 64.0, {"b": Curve((0.5,))}),
+        TraceJob("11", 11, 85.0, 1.0, {"b": Curve((1.0,))}, min_gpus=7, priority=1),
+    ]
+    sizes = (("a", 2), ("b", 2), ("b", 5))
+    nodes = tuple(
+        replace(node, type=kind) for node, (kind, _) in zip(make_nodes(*(n for _, n in sizes)), sizes, strict=True)
+    )
+    cluster = Cluster(nodes, {}, 10.0, 4.0, 1.0)
+    quick, whole = (simulate("multifactor", jobs, cluster, whole=whole) for whole in (False, True))
+    assert (10, 265.0) in [(job, since) for job, _, since, _ in whole.holds]
+    assert quick.holds == whole.holds
