@@ -1,0 +1,54 @@
+"""Which addresses were proved, and what is said of an account before it is trusted for an address that was not."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from allauth.account.models import EmailAddress
+from django.db.models.signals import post_save
+from django.dispatch import receiver
+
+from accounts.audit import record_audit
+from accounts.models import Proof, User
+
+
+class Unproved(Exception):
+    """The account may be somebody else's than its address says; it takes a confirmation to trust it."""
+
+    def __init__(self, user: User) -> None:
+        super().__init__(provenance(user))
+
+
+def is_proved(user: User) -> bool:
+    """Service accounts have no address that somebody could claim."""
+    return user.address_proved_at is not None or user.kind == User.Kind.SERVICE
+
+
+def check_proved(user: User, *, confirmed: bool) -> None:
+    """Before the account is given a role or rights because of its address. Raises Unproved."""
+    if not confirmed and not is_proved(user):
+        raise Unproved(user)
+
+
+def provenance(user: User) -> str:
+    """One sentence on where an account with an unproved address comes from."""
+    if user.invited_into is None:
+        return f"The address {user.email} was never proved."
+    by = f" by {user.invited_by.email}" if user.invited_by else ""
+    return f"The account was made by invitation into {user.invited_into.name}{by}; the address was never proved."
+
+
+def prove_address(*, user: User, by: Proof, now: datetime) -> None:
+    """The provider's word counts more than a message, and later ones change nothing."""
+    if user.address_proved_by in (by, Proof.IDENTITY_PROVIDER):
+        return
+    User.objects.filter(pk=user.pk).update(address_proved_at=now, address_proved_by=by)
+    user.address_proved_at, user.address_proved_by = now, by
+    record_audit(actor=user, action="user.address_proved", target=user.email, detail={"by": by.value})
+
+
+@receiver(post_save, sender=User)
+def forget_other_addresses(sender: type[User], instance: User, created: bool, **kwargs: object) -> None:
+    """By these, too, the sign-in at the provider finds people: an address given up leads to the account no longer."""
+    if not created:
+        EmailAddress.objects.filter(user=instance).exclude(email__iexact=instance.email).delete()
