@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -183,6 +184,17 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
         return 1
 
 
+class _PrivateLog(logging.handlers.RotatingFileHandler):
+    """Its owner's alone after it was rotated, too."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", opener=_opened_privately)
+
+
+def _opened_privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return record.getMessage()
@@ -192,9 +204,7 @@ def _speak_up(layout: Layout) -> None:
     """The supervisor's lines go to the terminal and, with the time, to its log."""
     terminal = logging.StreamHandler(sys.stdout)
     terminal.setFormatter(_OneLine())
-    path = layout.logs / "supervisor.log"
-    path.touch(mode=0o600)
-    log = logging.handlers.RotatingFileHandler(path, maxBytes=10**7, backupCount=3)
+    log = _PrivateLog(layout.logs / "supervisor.log", maxBytes=10**7, backupCount=3)
     log.addFilter(lambda record: not hasattr(record, "secret"))
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     log.setFormatter(json_lines() if settings.EVENKEEL_LOG_FORMAT == "json" else text)

@@ -71,8 +71,28 @@ class Command(BaseCommand):
             _restore(file, env)
         head = chain_head()  # before the dump, which then has it in any case
         if not options["restore"]:
-            _run(["pg_dump", "--format", "custom", "--file", file], env)
+            _dump(Path(file), env)
         self.stdout.write(f"Audit log up to {head}")
+
+
+def _dump(file: Path, env: dict[str, str]) -> None:
+    """Into a file of its owner's alone from the first byte on, which takes FILE's place once it is whole: it holds
+    password hashes, job files and sealed secrets, and jobs may run on this machine."""
+    target = file.resolve()
+    if target.exists() and not target.is_file():  # a pipe, say to a program that encrypts
+        _run(["pg_dump", "--format", "custom", "--file", str(file)], env)
+        return
+    name = ""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
+        os.close(handle)
+        _run(["pg_dump", "--format", "custom", "--file", name], env)
+        os.replace(name, target)
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written: {error.strerror}") from error
+    finally:
+        if name:
+            Path(name).unlink(missing_ok=True)
 
 
 def _restore(file: str, env: dict[str, str]) -> None:
