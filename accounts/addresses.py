@@ -24,18 +24,25 @@ def is_proved(user: User) -> bool:
     return user.address_proved_at is not None or user.kind == User.Kind.SERVICE
 
 
+def is_doubtful(user: User) -> bool:
+    """Whoever had the link of the invitation made the account, and nobody but its sender knows who that was. Accounts
+    that administrators made are unproved too, and marked, but administrators know whom they made them for."""
+    return not is_proved(user) and (user.invited_by_id is not None or user.invited_into_id is not None)
+
+
 def check_proved(user: User, *, confirmed: bool) -> None:
     """Before the account is given a role or rights because of its address. Raises Unproved."""
-    if not confirmed and not is_proved(user):
+    if not confirmed and is_doubtful(user):
         raise Unproved(user)
 
 
 def provenance(user: User) -> str:
     """One sentence on where an account with an unproved address comes from."""
-    if user.invited_into is None:
-        return f"The address {user.email} was never proved."
+    if not is_doubtful(user):
+        return "An administrator made the account or changed its address; the address was never proved."
+    into = f" into {user.invited_into.name}" if user.invited_into else ""
     by = f" by {user.invited_by.email}" if user.invited_by else ""
-    return f"The account was made by invitation into {user.invited_into.name}{by}; the address was never proved."
+    return f"The account was made by invitation{into}{by}; the address was never proved."
 
 
 def prove_address(*, user: User, by: Proof, now: datetime) -> None:

@@ -88,4 +88,4 @@ def locked(pins: Iterable[str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(locked(line.strip() for line in sys.stdin if "==" in line)))
+    sys.stdout.writelines(f"{entry}\n" for entry in locked(line.strip() for line in sys.stdin if "==" in line))

@@ -280,8 +280,8 @@ class JobLink(Shape):
     name: str = Field(examples=["TensorBoard"])
     url: str = Field(examples=["https://tensorboard.example.org/#scalars"])
     leads_here: bool = Field(
-        description="It leads to the portal's own machine or name: opened in the browser that is signed in here, it gives "
-        "the session to whoever listens there. Show it as text."
+        description="It leads to the portal's own machine or name. Opened in the browser that is signed in here, it "
+        "gives the session to the program that listens there: show it as text."
     )
 
 

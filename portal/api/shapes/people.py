@@ -48,7 +48,8 @@ class Member(Shape):
         description="By a message sent to it or by the identity provider; service accounts have none to prove."
     )
     provenance: str | None = Field(
-        description="Where an account with an unproved address comes from, in a sentence; null: it is proved, or I do not manage the project."
+        description="Where an account with an unproved address comes from, in a sentence; null: it is proved, or I do "
+        "not manage the project."
     )
 
 
@@ -74,7 +75,7 @@ class InvitationPage(Page):
 
 class NewInvitation(Invitation):
     link: str | None = Field(
-        description="For the person invited, in this answer only; null where the portal mailed it to them: only they have it.",
+        description="For the person invited, in this answer only; null where the portal mailed it: only they have it.",
         examples=[f"https://evenkeel.example.org/invitation#{EXAMPLE_SECRET}"],
     )
     mailed: bool = Field(

@@ -87,7 +87,7 @@ def _dump(file: Path, env: dict[str, str]) -> None:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
         os.close(handle)
         _run(["pg_dump", "--format", "custom", "--file", name], env)
-        os.replace(name, target)
+        Path(name).replace(target)
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error.strerror}") from error
     finally:
