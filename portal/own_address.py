@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
-from django.core.exceptions import BadRequest
 from django.http import HttpRequest
 from django.http.request import validate_host
 from evenkeel.web_address import address_in, browser_host
@@ -20,6 +19,10 @@ from evenkeel.web_address import address_in, browser_host
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _NAMES_OF_LOOPBACK = {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"}
 Origin = tuple[str, str, int]
+
+
+class UnknownAddress(Exception):
+    """The request came to an address of which it is not known that it is the portal's."""
 
 
 def origin_of(url: str) -> Origin | None:
@@ -53,7 +56,7 @@ def own_address(request: HttpRequest) -> str:
     """Begin of links for others, such as `https://portal.example.org`. Whoever sends a request chooses its host and
     port among all that lead here, a job's own port too: others are sent to a port of the portal's only.
 
-    Raises BadRequest where it is not known which that is.
+    Raises UnknownAddress where it is not known which that is.
     """
     address = f"{request.scheme}://{request.get_host()}"
     origin, trusted = origin_of(address), list(_trusted())
@@ -63,7 +66,7 @@ def own_address(request: HttpRequest) -> str:
         return trusted[0]
     if origin is not None and origin[2] in (_DEFAULT_PORTS[request.scheme], settings.EVENKEEL_PORT):
         return address
-    raise BadRequest(
+    raise UnknownAddress(
         f"{address} is not known to be this portal's address: list the one that people use in EVENKEEL_TRUSTED_ORIGINS."
     )
 

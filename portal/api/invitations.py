@@ -45,7 +45,7 @@ from portal.jobs.describe import iso
 from portal.jobs.fields import no_control
 from portal.jobs.schema import FieldProblem
 from portal.notices import mailing
-from portal.own_address import own_address
+from portal.own_address import UnknownAddress, own_address
 
 logger = logging.getLogger(__name__)
 MANAGER = Membership.Role.MANAGER
@@ -110,7 +110,10 @@ class InvitationsView(APIView):
         if row.archived_at:
             raise Refused(409, f"{row.name} is archived.")
         mailed, now = mailing.is_set_up(), timezone.now()
-        page = own_address(request) + "/invitation"
+        try:
+            page = (own_address(request) if mailed else request.build_absolute_uri("/").rstrip("/")) + "/invitation"
+        except UnknownAddress as error:
+            raise Refused(400, str(error)) from None
         invitation, secret = invite(
             actor=user,
             project=row,
