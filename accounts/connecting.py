@@ -4,6 +4,7 @@ names. Whoever made it before knows its password and may have left themselves ot
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
 from django.db import transaction
@@ -34,7 +35,8 @@ def connect_account(*, user: User, now: datetime) -> None:
         ),
         "identities": SocialAccount.objects.filter(user=user).delete()[0],
     }
-    detail |= dict(counted for _, counted in account_connected.send(sender=User, user=user, now=now))
+    ended: list[tuple[Any, Any]] = account_connected.send(sender=User, user=user, now=now)
+    detail |= dict(counted for _, counted in ended)
     user.set_unusable_password()
     user.save(update_fields=["password"])
     record_audit(actor=user, action="user.connected", target=user.email, detail=detail)

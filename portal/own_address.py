@@ -64,7 +64,7 @@ def own_address(request: HttpRequest) -> str:
         return address
     if trusted:
         return trusted[0]
-    if origin is not None and origin[2] in (_DEFAULT_PORTS[request.scheme], settings.EVENKEEL_PORT):
+    if origin is not None and origin[2] in (_DEFAULT_PORTS.get(request.scheme or ""), settings.EVENKEEL_PORT):
         return address
     raise UnknownAddress(
         f"{address} is not known to be this portal's address: list the one that people use in EVENKEEL_TRUSTED_ORIGINS."

@@ -365,7 +365,7 @@ LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "text": {"()": "portal.logs.TextLines", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
         "json": {"()": "portal.logs.json_lines"},
     },
     "filters": {"context": {"()": "portal.logs.Context"}},

@@ -23,6 +23,7 @@ from django.db import DatabaseError, connections
 
 from portal.database.base import close_idle
 from portal.jobs.clusters import environment_engine
+from portal.jobs.examining_access import shares_its_host
 from portal.logs import json_lines
 from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
@@ -80,6 +81,8 @@ class ControlPlane:
         here = any(engine.executor == "local" and not engine.emulated for engine in engines)
         if here and not Path("/dev/nvidiactl").exists():
             logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
+        if any(shares_its_host(engine.executor) for engine in engines):
+            logger.info("No HTTPS name of its own: pages that jobs serve on this machine get your session. See doctor.")
         _introduce(administrator)
 
     def _bring_up(self, supervisor: Supervisor, server: Server, external_url: str) -> None:

@@ -213,7 +213,7 @@ def test_whoever_made_the_account_before_has_no_way_in_left(idp: Provider) -> No
 def test_what_the_person_makes_afterwards_stays(idp: Provider) -> None:
     User.objects.create_user("dora@example.org", "correct horse battery")
     sign_in(idp)
-    token, secret = create_token(user=User.objects.get(), name="mine")
+    _, secret = create_token(user=User.objects.get(), name="mine")
     client, _ = sign_in(idp)
     assert Api(token=secret).get("jobs").status == 200
     assert who(client)["email"] == "dora@example.org"
