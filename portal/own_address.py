@@ -79,7 +79,8 @@ def leads_here(url: str) -> bool:
         return True
     address = address_in(host)
     if address is not None:
-        return address.is_loopback or address.is_unspecified or str(address) in _own_hosts()
+        own = {address_in(name) for name in (*settings.ALLOWED_HOSTS, *_own_hosts())}
+        return address.is_loopback or address.is_unspecified or address in own
     if host in _NAMES_OF_LOOPBACK or host.endswith((".localhost", ".localdomain")) or not host:
         return True
     return host in _own_hosts() or validate_host(host, [name for name in settings.ALLOWED_HOSTS if name != "*"])

@@ -187,7 +187,7 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
         return 1
 
 
-class _PrivateLog(logging.handlers.RotatingFileHandler):
+class PrivateLog(logging.handlers.RotatingFileHandler):
     """Its owner's alone after it was rotated, too."""
 
     def _open(self) -> TextIOWrapper:
@@ -207,7 +207,7 @@ def _speak_up(layout: Layout) -> None:
     """The supervisor's lines go to the terminal and, with the time, to its log."""
     terminal = logging.StreamHandler(sys.stdout)
     terminal.setFormatter(_OneLine())
-    log = _PrivateLog(layout.logs / "supervisor.log", maxBytes=10**7, backupCount=3)
+    log = PrivateLog(layout.logs / "supervisor.log", maxBytes=10**7, backupCount=3)
     log.addFilter(lambda record: not hasattr(record, "secret"))
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     log.setFormatter(json_lines() if settings.EVENKEEL_LOG_FORMAT == "json" else text)

@@ -3,7 +3,7 @@ import subprocess
 import tempfile
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -80,7 +80,8 @@ def _dump(file: Path, env: dict[str, str]) -> None:
     password hashes, job files and sealed secrets, and jobs may run on this machine."""
     target = file.resolve()
     if target.exists() and not target.is_file():  # a pipe, say to a program that encrypts
-        _run(["pg_dump", "--format", "custom", "--file", str(file)], env)
+        with target.open("wb") as pipe:
+            _run(["pg_dump", "--format", "custom"], env, output=pipe)
         return
     name = ""
     try:
@@ -107,7 +108,7 @@ def _restore(file: str, env: dict[str, str]) -> None:
         _run([*fill, "--single-transaction", *content, *separated], quiet)
 
 
-def _run(command: list[str], env: dict[str, str]) -> None:
-    finished = subprocess.run([str(installed() / command[0]), *command[1:]], env=env, check=False)
+def _run(command: list[str], env: dict[str, str], output: BinaryIO | None = None) -> None:
+    finished = subprocess.run([str(installed() / command[0]), *command[1:]], env=env, stdout=output, check=False)
     if finished.returncode != 0:
         raise CommandError(f"{command[0]} ended with status {finished.returncode}.")
