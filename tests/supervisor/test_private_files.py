@@ -27,7 +27,8 @@ def _usual_umask() -> None:
 
 @pytest.mark.django_db
 def test_a_backup_is_private_from_its_first_byte_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, seen, dump = tmp_path / "backup.dump", [], backup._run
+    file, dump = tmp_path / "backup.dump", backup._run
+    seen: list[int] = []
     file.write_text("an older one")
     file.chmod(0o666)
 

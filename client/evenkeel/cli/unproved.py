@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ def confirmed(call: Callable[[bool], T], *, at_once: bool) -> T:
         said = [one.message for one in error.errors if one.code == "unproved"]
         if not said:
             raise
-        if not click.get_text_stream("stdin").isatty():
+        if not sys.stdin.isatty():
             message = f"{clean(said[0])} Say --confirm-unproved if you know whose account it is."
             raise click.ClickException(message) from None
         click.confirm(f"{clean(said[0])} Is the account theirs, as they say themselves?", abort=True, err=True)

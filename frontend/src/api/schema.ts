@@ -5300,7 +5300,7 @@ export interface components {
             name: string;
             /** @example https://tensorboard.example.org/#scalars */
             url: string;
-            /** @description It leads to the portal's own machine or name: opened in the browser that is signed in here, it gives the session to whoever listens there. Show it as text. */
+            /** @description It leads to the portal's own machine or name. Opened in the browser that is signed in here, it gives the session to the program that listens there: show it as text. */
             leads_here: boolean;
         };
         JobPage: {
@@ -5853,7 +5853,7 @@ export interface components {
             accepted_at: string | null;
             revoked_at: string | null;
             /**
-             * @description For the person invited, in this answer only; null where the portal mailed it to them: only they have it.
+             * @description For the person invited, in this answer only; null where the portal mailed it: only they have it.
              * @example https://evenkeel.example.org/invitation#example-of-what-a-link-has-after-the-hash-0
              */
             link: string | null;
