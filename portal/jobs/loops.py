@@ -20,7 +20,7 @@ from uuid import UUID
 
 from celery.exceptions import SoftTimeLimitExceeded, TaskPredicate
 from django.db import InterfaceError, OperationalError, connection, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from accounts.models import Project
@@ -42,7 +42,7 @@ _LONGEST_ERROR, _LONGEST_NAME = 400, 200
 #: What is not found by then to be at fault or not is left out of this pass.
 _LONGEST_SEARCH_S = 20.0
 #: More than any loop's interval after an item was due.
-_GONE = timedelta(hours=2)
+_GONE = timedelta(minutes=30)
 #: These end the task, not the item: a time limit, and what Celery itself raises.
 NOT_AN_ITEMS = (SoftTimeLimitExceeded, TaskPredicate)
 
@@ -180,6 +180,8 @@ class Loop:
     def __init__(self, name: LoopName, cluster_id: int | None = None, *, rests: bool = True) -> None:
         self.name, self._cluster_id, self._rests = name, cluster_id, rests
         self._failed = 0
+        #: Of the item that failed last, as a sentence.
+        self.last_error = ""
 
     @cached_property
     def _known(self) -> dict[str, tuple[int, datetime]]:
@@ -189,9 +191,15 @@ class Loop:
 
     @property
     def resting(self) -> set[str]:
-        """Keys of items that are put off now: queries for the oldest few leave them out."""
+        """Keys of items that are put off now."""
         now = timezone.now()
         return {key for key, (_, at) in self._known.items() if at > now} if self._rests else set()
+
+    def resting_ids(self, prefix: str = "") -> list[str]:
+        """Of those whose key is `prefix` and an id: queries for the oldest few leave them out, else they would hide
+        the others."""
+        found = (key.removeprefix(prefix) for key in self.resting if key.startswith(prefix))
+        return [key for key in found if ":" not in key]
 
     def due(self, things: Iterable[Thing], item_of: Callable[[Thing], Item]) -> list[Thing]:
         resting = self.resting
@@ -272,9 +280,10 @@ class Loop:
         """Log, count and remember. Raises `error` where it is no item's."""
         raise_what_is_no_items(error)
         self._failed += 1
+        self.last_error = in_a_sentence(error)
         trace = error if self._failed <= _TRACEBACKS else None
         with logs.about(item.about):
-            logger.error("loop %s, %s: %s", self.name, item.name, in_a_sentence(error), exc_info=trace)
+            logger.error("loop %s, %s: %s", self.name, item.name, self.last_error, exc_info=trace)
         now, (before, _) = timezone.now(), self._known.get(item.key, (0, None))
         until = now + timedelta(seconds=min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(before, 20)))
         self._count()
@@ -364,6 +373,15 @@ def resting_in(*names: LoopName) -> set[str]:
     return set(rows.values_list("key", flat=True))
 
 
+def failing_now(now: datetime) -> QuerySet[FailingItem]:
+    """What no pass has tried since it was due is gone: a run that ended, a file that was removed."""
+    return FailingItem.objects.filter(next_attempt_at__gte=now - _GONE)
+
+
 def forget_old(now: datetime) -> None:
-    """What no pass has tried for hours has gone: a run that ended, a file that was removed."""
     FailingItem.objects.filter(next_attempt_at__lt=now - _GONE).delete()
+
+
+def task_of(loop: str) -> str:
+    """What it does; of a loop that there is no more, its name."""
+    return WORDS[LoopName(loop)] if loop in WORDS else loop

@@ -99,7 +99,7 @@ def _round(cluster: Cluster) -> None:
         logger.warning("cluster %s has no executor: %s", cluster, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
         return
-    pk, steps = cluster.pk, Loop(LoopName.ROUND, cluster.pk, rests=False)
+    pk, steps = cluster.pk, _steps(cluster)
     seen = steps.run(step("observe", pk), observe, cluster, executor)
     now = timezone.now()
     steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
@@ -127,7 +127,7 @@ def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
     accepted = observation.accept_waiting(
         cluster_id=cluster.pk, problem_of=lambda run: preparation.why_not(run, executor), now=now
     )
-    steps = Loop(LoopName.ROUND, cluster.pk, rests=False)
+    steps = _steps(cluster)
     if accepted and executor.supports_warm_start:
         keys = {run.job.project.key for run in accepted}
         steps.run(step("warm start", cluster.pk), executor.warm_up, keys)
@@ -139,8 +139,7 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
     """Take in what the executor sees. One that cannot answer (False) leaves everything as it is."""
     answered = False
     try:
-        steps = Loop(LoopName.ROUND, cluster.pk, rests=False)
-        steps.run(step("inventory", cluster.pk), _take_inventory, cluster, executor)
+        _take_inventory(cluster, executor)
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch").distinct()}
         facts = executor.observe(sorted(known), observation.renewals(cluster.pk))
@@ -158,12 +157,22 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
 
 
 def _take_inventory(cluster: Cluster, executor: Executor) -> None:
-    administration.record_inventory(
-        cluster=cluster,
-        nodes=executor.inventory(),
-        now=timezone.now(),
-        check_first=settings.EVENKEEL_NODE_CHECKS,
-    )
+    """Raises ExecutorError where the executor cannot answer: then it cannot say what became of runs either."""
+    steps, item, check_first = _steps(cluster), step("inventory", cluster.pk), settings.EVENKEEL_NODE_CHECKS
+    try:
+        nodes = executor.inventory()
+    except ExecutorError:
+        raise
+    except Exception as error:
+        steps.failed(item, error)
+        return
+    record = administration.record_inventory
+    steps.run(item, record, cluster=cluster, nodes=nodes, now=timezone.now(), check_first=check_first)
+
+
+def _steps(cluster: Cluster) -> Loop:
+    """They are tried in each round."""
+    return Loop(LoopName.ROUND, cluster.pk, rests=False)
 
 
 def _note_isolation(cluster: Cluster, executor: Executor) -> None:
@@ -246,7 +255,7 @@ def _plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
             applied = plans.commit_plan(
                 cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
             )
-            steps = Loop(LoopName.ROUND, cluster.pk, rests=False)
+            steps = _steps(cluster)
             steps.run(step("note jobs left out", cluster.pk), plans.note_left_out, cluster.pk, view.seen)
             note, keep = plans.note_round, decisions.store
             item = step("note the round", cluster.pk)

@@ -169,7 +169,7 @@ def of_check(check: NodeCheck) -> Item:
 
 def due(cluster_id: int, now: datetime) -> list[NodeCheck]:
     """Those that nobody has begun, or whose result should be here; of lost nodes none."""
-    failing = [key for key in Loop(LoopName.NODE_CHECKS, cluster_id).resting if key.isdigit()]
+    failing = Loop(LoopName.NODE_CHECKS, cluster_id).resting_ids()
     late = Q(begun_at=None) | Q(begun_at__lt=now - _limit() - MARGIN)
     found = NodeCheck.objects.filter(late, node__cluster=cluster_id, node__lost=False, ended_at=None)
     return list(found.exclude(pk__in=failing).select_related("node").order_by("pk")[:AT_ONCE])

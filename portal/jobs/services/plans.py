@@ -20,7 +20,7 @@ from portal import logs
 from portal.database.rows import update_rows
 from portal.jobs import events
 from portal.jobs.gang_words import gang_words
-from portal.jobs.loops import LEFT_OUT, WORDS, Item, Loop, LoopName, of_job, step
+from portal.jobs.loops import LEFT_OUT, Item, Loop, LoopName, of_job, step, task_of
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, FailingItem, Hold, Job, Run
 from portal.jobs.posix import moment
 from portal.jobs.schema import WHOLE_PERCENT
@@ -213,7 +213,7 @@ def note_left_out(cluster_id: int, seen: Mapping[str, Seen]) -> None:
     failing = FailingItem.objects.filter(loop__in=LEFT_OUT, cluster=cluster_id, next_attempt_at__gt=timezone.now())
     for row in failing.exclude(key__in=seen):
         text = (
-            f"The portal failed to {WORDS[LoopName(row.loop)]}, so the job is left out of scheduling rounds for now: "
+            f"The portal failed to {task_of(row.loop)}, so the job is left out of scheduling rounds for now: "
             f"{row.error}. It is tried again at {row.next_attempt_at:%H:%M:%S} UTC; administrators see more on the "
             "Cluster page."
         )
