@@ -160,7 +160,8 @@ def _take_inventory(cluster: Cluster, executor: Executor) -> None:
     """Raises ExecutorError where the executor cannot answer: then it cannot say what became of runs either."""
     steps, item, check_first = _steps(cluster), step("inventory", cluster.pk), settings.EVENKEEL_NODE_CHECKS
     try:
-        nodes = executor.inventory()
+        with savepoint():
+            nodes = executor.inventory()
     except ExecutorError:
         raise
     except Exception as error:
@@ -365,7 +366,8 @@ def hand_over(job_id: str) -> None:
     if handover is None:
         return
     try:
-        _give_files(executor_for(handover.job.cluster), handover.job.pk)
+        with savepoint():
+            _give_files(executor_for(handover.job.cluster), handover.job.pk)
     except ExecutorError as error:
         about = logs.of_job(handover.job)
         logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error, extra=about)
