@@ -202,8 +202,10 @@ class Loop:
         return [key for key in found if ":" not in key]
 
     def due(self, things: Iterable[Thing], item_of: Callable[[Thing], Item]) -> list[Thing]:
+        if not (found := list(things)):
+            return []
         resting = self.resting
-        return [one for one in things if item_of(one).key not in resting]
+        return [one for one in found if item_of(one).key not in resting]
 
     def run(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> Done | None:
         """None where it failed, or is put off."""
@@ -342,9 +344,9 @@ def raise_what_is_no_items(error: Exception) -> None:
 
 
 _SECRETS = (
+    (re.compile(r"(?i)\bbearer\s+\S+"), "Bearer ***"),
     (re.compile(r"://[^/\s@]*@"), "://***@"),
     (re.compile(r"(?i)\b(\w*(?:password|passwd|secret|token|api[_-]?key|authorization))(\s*[=:]\s*)\S+"), r"\1\2***"),
-    (re.compile(r"(?i)\bbearer\s+\S+"), "Bearer ***"),
     (re.compile(r"\bek[a-z]?_[A-Za-z0-9_.-]{8,}"), "***"),
 )
 
