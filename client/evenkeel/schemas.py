@@ -2489,6 +2489,25 @@ class Explanation(TypedDict):
     detail: dict[str, Any]
 
 
+class FailingItem(TypedDict):
+    loop: str
+    task: str
+    name: str
+    cluster: str | None
+    job: JobRef | None
+    since_at: str
+    last_at: str
+    next_attempt_at: str
+    failures: int
+    error: str
+
+
+class FailingItemPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[FailingItem]
+
+
 class FairnessFigures(TypedDict):
     samples: int
     holding: float

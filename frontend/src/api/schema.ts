@@ -242,6 +242,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/failing-items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first
+         * @description Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first. Each is tried again at `next_attempt_at`, and leaves the list once that succeeds.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_failing_items"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness": {
         parameters: {
             query?: never;
@@ -4451,6 +4473,51 @@ export interface components {
             factor: number;
             /** @description Weight times factor. */
             points: number;
+        };
+        FailingItem: {
+            /**
+             * @description As the label `loop` of `evenkeel_item_failures_total`.
+             * @example limits
+             */
+            loop: string;
+            /**
+             * @description To be read after "fails to".
+             * @example enforce a job's max_cost or deadline
+             */
+            task: string;
+            /**
+             * @description The job, run, node, file or step that it fails at.
+             * @example #12 resnet-night
+             */
+            name: string;
+            /**
+             * @description Null: of no cluster in particular.
+             * @example main
+             */
+            cluster: string | null;
+            job: components["schemas"]["JobRef"] | null;
+            /** Format: date-time */
+            since_at: string;
+            /** Format: date-time */
+            last_at: string;
+            /** Format: date-time */
+            next_attempt_at: string;
+            /**
+             * @description In a row.
+             * @example 3
+             */
+            failures: number;
+            /**
+             * @description The last one, without what looks like a secret.
+             * @example KeyError: 'nice'
+             */
+            error: string;
+        };
+        FailingItemPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["FailingItem"][];
         };
         Fairness: {
             /** Format: date-time */
@@ -9706,6 +9773,69 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Examination"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_failing_items: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailingItemPage"];
                 };
             };
             /** @description Bad request */
