@@ -6,9 +6,10 @@ import contextlib
 import itertools
 import logging
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import cache
+from typing import Any
 from uuid import UUID
 
 from celery import current_app, shared_task
@@ -19,7 +20,7 @@ from django.utils import timezone
 from evenkeel.store import StoreError
 
 from portal import logs
-from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, wakeups
+from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.locks import cluster_lock, engine_slot, planning_lock
 from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
@@ -133,7 +134,7 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
         observation.record_alive([fact for fact in facts if _is_all_said(fact)])
         for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
-                take_in(fact)
+                take_in_later_or_now(cluster, fact)
         answered = True
     except ExecutorError as error:
         logger.warning("cluster %s, executor %s: %s", cluster, cluster.executor, error)
@@ -176,15 +177,28 @@ def _prepare(run: Run) -> None:
 
 def _is_all_said(fact: Fact) -> bool:
     """It is alive and nothing else is to be told of it, as of most."""
-    return fact.kind == "alive" and not fact.reports
+    return fact.kind == "alive"
+
+
+def take_in_later_or_now(cluster: Cluster, fact: Fact) -> None:
+    """Reports that a runner left behind are read in a task of their own, which then takes the fact in: a round reads
+    none. Where that has not worked several times, the fact alone counts."""
+    if fact.spooled and not spooling.is_given_up(fact.run_id, fact.epoch):
+        if spooling.hand_out(fact.run_id, fact.epoch):
+            current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
+        return
+    if fact.spooled:
+        observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+    take_in(fact)
+
+
+def fact_from(content: dict[str, Any]) -> Fact:
+    """What `asdict` made of an exit."""
+    return Fact(**content | {"exit": ExitInfo(**content["exit"])})
 
 
 def take_in(fact: Fact) -> None:
     """One fact; what a job's own files say must never stop the facts of others."""
-    try:
-        observation.record_spooled(fact)
-    except Exception:
-        logger.exception("spooled reports of run %s", fact.run_id)
     try:
         observation.record_fact(fact)
     except Exception:

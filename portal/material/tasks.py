@@ -41,9 +41,16 @@ def collect_artifacts() -> None:
             try:
                 progress = executor.prepare(artifacts.collection_of(run))
                 artifacts.record(run=run, progress=progress, now=timezone.now())
-            except ExecutorError as error:
-                logger.warning("artefacts of run %s: %s", run.pk, error, extra=logs.of_run(run))
-                artifacts.put_off(run, timezone.now())
+            except Exception as error:
+                expected = isinstance(error, ExecutorError)
+                logger.warning(
+                    "artefacts of run %s: %s",
+                    run.pk,
+                    error,
+                    extra=logs.of_run(run),
+                    exc_info=None if expected else error,
+                )
+                artifacts.put_off(run, str(error) if expected else "the portal failed at it", timezone.now())
 
 
 @shared_task(name="evenkeel.clean_material", ignore_result=True)

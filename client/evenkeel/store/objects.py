@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.trees import remove_tree
 from evenkeel.sdk.checkpoints import MANIFEST, STATE_FILE, sync
 from evenkeel.store import Damaged, StoreError, TakenOver
 
@@ -318,10 +318,6 @@ def publish(draft: Path, place: Path) -> None:
     else:
         draft.rename(place)
     sync(place.parent)
-
-
-def remove_tree(path: Path) -> None:
-    shutil.rmtree(path)
 
 
 def digest_of(path: Path, tell: Callable[[int], None]) -> str:

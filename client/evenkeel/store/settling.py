@@ -16,9 +16,10 @@ from typing import Any
 
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.trees import remove_quietly, remove_tree
 from evenkeel.sdk.checkpoints import MANIFEST, STATE_FILE, CheckpointStore
 from evenkeel.store import Damaged, StoreError
-from evenkeel.store.objects import MAX_MANIFEST, Store, Stored, digest_of, manifest_id, publish, remove_tree
+from evenkeel.store.objects import MAX_MANIFEST, Store, Stored, digest_of, manifest_id, publish
 
 BASE = ".store.json"  # beside the checkpoints of a node: the newest that it knows to be in the store
 
@@ -169,6 +170,6 @@ def _bring_first(store: Store, directory: Path, wanted: Wanted) -> None:
 
 def _copy(place: Path, directory: Path) -> None:
     draft = directory / f".draft-{place.name}-copied"
-    shutil.rmtree(draft, ignore_errors=True)
+    remove_quietly(draft)
     shutil.copytree(place, draft)
     publish(draft, directory / place.name)
