@@ -31,7 +31,7 @@ class _Strict(BaseModel):
 class ListedFile(_Strict):
     path: Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_relative)]
     bytes: Size
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}\Z")]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Listing(_Strict):
@@ -46,7 +46,7 @@ class Listing(_Strict):
 class Code(_Strict):
     """`commit` is of git only."""
 
-    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z")] = ""
+    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
     files: Count = 0
     bytes: Size
 

@@ -57,9 +57,9 @@ def remove_below(base: Path, names: Sequence[str], *, max_entries: int = MAX_ENT
     """As `remove_tree`; on the way from `base` no link is followed, and what is behind one is not there."""
     current = -1
     try:
-        current = _open_ours(None, str(base))
+        current = _reach(None, str(base))
         for name in names[:-1]:
-            below = _open_ours(current, name)
+            below = _reach(current, name)
             os.close(current)
             current = below
         return _remove_entry(current, names[-1], Bounds(max_entries, max_s))
@@ -74,17 +74,22 @@ def remove_below(base: Path, names: Sequence[str], *, max_entries: int = MAX_ENT
             os.close(current)
 
 
-def _open_ours(above: int | None, name: str) -> int:
-    """A descriptor of the directory, which its owner may read, search and change whatever the job made of its mode."""
-    entry = os.open(name, _ENTRY if above is None else _ENTRY | os.O_NOFOLLOW, dir_fd=above)
+def _open_ours(above: int, name: str) -> int:
+    """A descriptor of the directory to read it by."""
+    entry = _reach(above, name)
     try:
-        this, mode = f"/proc/self/fd/{entry}", os.fstat(entry).st_mode
-        if mode & 0o700 != 0o700:
-            with contextlib.suppress(PermissionError):  # another's
-                os.chmod(this, 0o700)  # noqa: PTH101 - a descriptor, not a path
-        return os.open(this, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.open(f"/proc/self/fd/{entry}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     finally:
         os.close(entry)
+
+
+def _reach(above: int | None, name: str) -> int:
+    """A descriptor of the directory, which its owner may read, search and change whatever the job made of its mode."""
+    entry = os.open(name, _ENTRY if above is None else _ENTRY | os.O_NOFOLLOW, dir_fd=above)
+    if os.fstat(entry).st_mode & 0o700 != 0o700:
+        with contextlib.suppress(PermissionError):  # another's
+            os.chmod(f"/proc/self/fd/{entry}", 0o700)  # noqa: PTH101 - a descriptor, not a path
+    return entry
 
 
 def _remove_entry(above: int, name: str, bounds: Bounds) -> bool:
