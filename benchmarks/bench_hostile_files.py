@@ -12,7 +12,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from evenkeel.runner.reports import write_atomically
@@ -85,7 +85,7 @@ def measured(place: Path, runs: int, spooled: int) -> dict[str, float]:
     round_s = timed(lambda: executor.observe([brackets]))
     reading_s = timed(lambda: list(executor.spooled(*brackets)))
     after_mib = peak_mib()
-    removal_s = timed(lambda: [_remove(layout, number) for number in range(2 * runs, 4 * runs)])
+    removal_s = timed(lambda: _remove(layout, range(2 * runs, 4 * runs)))
     return {
         "observe_sound_s": round(plain_s, 4),
         "observe_half_hostile_first_s": round(first_s, 4),
@@ -100,9 +100,10 @@ def measured(place: Path, runs: int, spooled: int) -> dict[str, float]:
     }
 
 
-def _remove(layout: Layout, number: int) -> None:
-    while not remove_tree(layout.job_dir(f"j{number}"), max_s=3.0):
-        pass
+def _remove(layout: Layout, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        while not remove_tree(layout.job_dir(f"j{number}"), max_s=3.0):
+            pass
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import random
@@ -279,7 +280,7 @@ def test_reports_that_are_too_large_or_no_reports_are_counted_not_read(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("bound", "value", "taken"), [("MAX_REPORTS", 3, [5, 6, 7]), ("MAX_ALL_BYTES", 60, [0, 1, 2, 3]), ("MAX_S", -1, [])]
+    ("bound", "value", "taken"), [("MAX_REPORTS", 3, [5, 6, 7]), ("MAX_ALL_BYTES", 60, [0, 1, 2]), ("MAX_S", -1, [])]
 )
 def test_all_together_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int, taken: list[int]
@@ -399,22 +400,14 @@ def test_a_process_that_was_stopped_is_not_waited_for(executor: LocalExecutor, r
     executor.launch(request := request_for(LEAVES))
     ended(executor, request.run_id)
     wish = listing(request)
-    own = place / "data" / "run" / "local" / "prepare"
-    assert executor.prepare(wish).state == "working"
-    name = f"artifacts-{wish.project_key}-{wish.key}"
-    with (own / f"{name}.lock").open() as lock:
-        import fcntl
-
-        until(lambda: prepared(executor, wish))
-        lock_again = (own / f"{name}.lock").open("w")
-        fcntl.flock(lock_again, fcntl.LOCK_EX)
-        long_ago = {"attempt": 1, "starts": 1, "at": time.time() - 10_000}
-        (own / f"{name}.starts").write_text(json.dumps(long_ago))
-        assert executor.prepare(wish).state == "failed"
-        (own / f"{name}.starts").write_text(json.dumps(long_ago | {"at": time.time()}))
+    prepared(executor, wish)
+    note = place / "data" / "run" / "local" / "prepare" / f"artifacts-{wish.project_key}-{wish.key}.starts"
+    with note.with_suffix(".lock").open("w") as lock:  # which the process holds, for as long as there is one
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        note.write_text(json.dumps({"attempt": 1, "starts": 1, "at": time.time() - 100.0}))
         assert executor.prepare(wish).state == "working"
-        lock_again.close()
-        assert lock
+        note.write_text(json.dumps({"attempt": 1, "starts": 1, "at": time.time() - 10_000.0}))
+        assert executor.prepare(wish).state == "failed"
 
 
 # Sizes

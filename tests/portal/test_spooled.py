@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from celery import current_app
 from django.core.cache import cache
 from django.utils import timezone
 
 from portal.jobs import spool_tasks, spooling, tasks
 from portal.jobs.models import Checkpoint, Hold, Job, JobEvent, MetricPoint
 from portal.jobs.services import limits
-from scheduling.executors.base import ExitInfo, Fact, NodeInfo, Spooled
+from scheduling.executors.base import Executor, ExitInfo, Fact, NodeInfo, Spooled
 from scheduling.lifecycle import State
 from tests.portal.world import World
 
@@ -57,7 +58,7 @@ def world() -> World:
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(tasks.current_app, "send_task", lambda name, arguments, **_: found.append((name, *arguments)))
+    monkeypatch.setattr(current_app, "send_task", lambda name, arguments, **_: found.append((name, *arguments)))
     return found
 
 
@@ -73,6 +74,10 @@ def report(seq: int, **more: Any) -> dict[str, Any]:
     now = time.time()
     metrics = [{"step": seq, "at": now, "loss": 1.0}]
     return {"epoch": 1, "seq": seq, "sent_at": now, "step": 10 * seq, "metrics": metrics} | more
+
+
+def look(world: World, left: Left) -> bool:
+    return tasks.observe(world.cluster, cast("Executor", left))
 
 
 def training(world: World, **keys: Any) -> Job:
@@ -95,11 +100,11 @@ def test_a_round_reads_none_and_a_task_takes_them_in_before_the_exit(world: Worl
     job = training(world)
     checkpoint = {"step": 990, "at": time.time(), "bytes": 5}
     left.reports = [report(world.seq + n) for n in (1, 2)] + [report(world.seq + 3, checkpoint=checkpoint)]
-    assert tasks.observe(world.cluster, left)
+    assert look(world, left)
     assert left.reads == 0
     assert world.state(job) is State.RUNNING_PROTECTED
     for _ in range(2):  # the same again: one task is on its way
-        tasks.observe(world.cluster, left)
+        look(world, left)
     assert len(sent) == 1
     content = sent[0]
     take(sent)
@@ -118,7 +123,7 @@ def test_what_is_dropped_is_said_on_the_job(world: World, left: Left, sent: list
     job = training(world)
     stranger = report(world.seq + 1, epoch="none")
     left.reports, left.dropped = [stranger, {"seq": []}, report(world.seq + 2)], 7
-    tasks.observe(world.cluster, left)
+    look(world, left)
     take(sent)
     [said] = notices(job)
     assert "9 reports that its runner left behind were not taken in" in said
@@ -133,7 +138,7 @@ def test_the_newest_is_taken_in_when_time_is_over(
     left.reports = [report(world.seq + n) for n in range(1, 6)]
     newest = world.seq + 5
     monkeypatch.setattr(spool_tasks, "TAKE_S", -1.0)
-    tasks.observe(world.cluster, left)
+    look(world, left)
     take(sent)
     assert list(MetricPoint.objects.filter(run=world.run(job)).values_list("step", flat=True)) == [newest]
     assert "4 reports" in notices(job)[0]
@@ -142,7 +147,7 @@ def test_the_newest_is_taken_in_when_time_is_over(
 def test_reports_of_another_launch_change_nothing(world: World, left: Left, sent: list[Any]) -> None:
     job = training(world)
     left.reports = [report(world.seq + 1, epoch=7)]
-    tasks.observe(world.cluster, left)
+    look(world, left)
     take(sent)
     assert world.state(job) is State.FINISHED
     assert not MetricPoint.objects.exists()
@@ -151,7 +156,7 @@ def test_reports_of_another_launch_change_nothing(world: World, left: Left, sent
 def test_reports_that_cannot_be_read_keep_no_exit(world: World, left: Left, sent: list[Any]) -> None:
     job = training(world)
     left.breaks = True
-    tasks.observe(world.cluster, left)
+    look(world, left)
     take(sent)
     assert world.state(job) is State.FINISHED
     assert "could not be read" in notices(job)[0]
@@ -161,13 +166,13 @@ def test_a_task_that_is_killed_again_and_again_is_given_up(world: World, left: L
     job = training(world)
     run = world.run(job)
     for _ in range(spooling.MAX_BEGUN):
-        tasks.observe(world.cluster, left)
+        look(world, left)
         assert len(sent) == 1
         sent.clear()
         assert spooling.begin(str(run.pk), 1)  # and no more is heard of it
         assert not spooling.begin(str(run.pk), 1)
         cache.delete_many([spooling._key(what, run.pk, 1) for what in ("pending", "alone")])  # its time is over
-    tasks.observe(world.cluster, left)
+    look(world, left)
     assert sent == []
     assert left.reads == 0
     assert world.state(job) is State.FINISHED
@@ -179,7 +184,7 @@ def test_no_limit_ends_a_run_whose_reports_are_being_taken_in(world: World, left
     job = training(world, max_duration=60)
     run = world.run(job)
     type(run).objects.filter(pk=run.pk).update(state_since=timezone.now() - timedelta(hours=5))
-    tasks.observe(world.cluster, left)
+    look(world, left)
     limits.end_overdue(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is State.RUNNING_PROTECTED
     take(sent)
