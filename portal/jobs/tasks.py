@@ -183,13 +183,21 @@ def _is_all_said(fact: Fact) -> bool:
 def take_in_later_or_now(cluster: Cluster, fact: Fact) -> None:
     """Reports that a runner left behind are read in a task of their own, which then takes the fact in: a round reads
     none. Where that has not worked several times, the fact alone counts."""
-    if fact.spooled and not spooling.is_given_up(fact.run_id, fact.epoch):
-        if spooling.hand_out(fact.run_id, fact.epoch):
-            current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
-        return
     if fact.spooled:
-        observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+        try:
+            if not spooling.is_given_up(fact.run_id, fact.epoch):
+                _hand_out(cluster, fact)
+                return
+            observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+        except Exception:  # the next round hands it out again
+            logger.exception("reports that run %s left behind", fact.run_id)
+            return
     take_in(fact)
+
+
+def _hand_out(cluster: Cluster, fact: Fact) -> None:
+    if spooling.hand_out(fact.run_id, fact.epoch):
+        current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
 
 
 def fact_from(content: dict[str, Any]) -> Fact:

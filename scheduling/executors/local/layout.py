@@ -158,6 +158,8 @@ class Layout:
             run_id, epoch = mark.name.split(".")[:2]
             if (record := self.record(run_id)) is not None:
                 self.remove_secrets(record, int(epoch), max_entries=500_000, max_s=2.0)
+            else:
+                mark.unlink(missing_ok=True)
 
     # Locks
 
