@@ -36,7 +36,7 @@ def left(layout: Layout, number: int, seed: int | None) -> tuple[str, int]:
         (epoch_dir / name).mkdir(parents=True, exist_ok=True)
     write_atomically(epoch_dir / "exit.json", {"reason": "done", "step": 10}, durable=False)
     if seed is not None:
-        hostile = Hostile(seed, depth=3_000, width=5_000)
+        hostile = Hostile(seed, depth=2_000, width=2_000)
         for place in PLACES:
             hostile.put(layout.job_dir(record.job_id) / place.format(run=record.run_id, epoch=1))
     return record.run_id, 1
