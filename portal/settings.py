@@ -193,6 +193,7 @@ CELERY_IMPORTS = (
     "portal.jobs.check_tasks",
     "portal.jobs.forecast_tasks",
     "portal.jobs.preview_tasks",
+    "portal.jobs.spool_tasks",
     "portal.jobs.what_if_tasks",
     "portal.jobs.examination_tasks",
     "portal.lab.replays",

@@ -6,9 +6,10 @@ import contextlib
 import itertools
 import logging
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import cache
+from typing import Any
 from uuid import UUID
 
 from celery import current_app, shared_task
@@ -19,7 +20,7 @@ from django.utils import timezone
 from evenkeel.store import StoreError
 
 from portal import logs
-from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, wakeups
+from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.locks import cluster_lock, engine_slot, planning_lock
 from portal.jobs.loops import (
@@ -147,7 +148,7 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
         loop = Loop(LoopName.FACTS, cluster.pk)
         for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
-                take_in(fact, loop)
+                take_in_later_or_now(cluster, fact, loop)
         answered = True
     except ExecutorError as error:
         logger.warning("cluster %s, executor %s: %s", cluster, cluster.executor, error)
@@ -213,14 +214,42 @@ def _prepare(run: Run) -> None:
 
 def _is_all_said(fact: Fact) -> bool:
     """It is alive and nothing else is to be told of it, as of most."""
-    return fact.kind == "alive" and not fact.reports
+    return fact.kind == "alive"
+
+
+def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop | None = None) -> None:
+    """Reports that a runner left behind are read in a task of their own, which then takes the fact in: a round reads
+    none. Where that has not worked several times, the fact alone counts."""
+    loop, run = loop or Loop(LoopName.FACTS, cluster.pk), of_run_id(fact.run_id)
+    if fact.spooled:
+        reports = Item(f"reports:{run.key}", run.name, None, run.about)
+        if not loop.run(reports, _is_given_up, cluster, fact):
+            return  # the task takes the fact in; where it could not be sent the next round tries again
+    take_in(fact, loop)
+
+
+def _is_given_up(cluster: Cluster, fact: Fact) -> bool:
+    """Hands the reports out to a task, unless that has not worked several times."""
+    if spooling.is_given_up(fact.run_id, fact.epoch):
+        observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+        return True
+    _hand_out(cluster, fact)
+    return False
+
+
+def _hand_out(cluster: Cluster, fact: Fact) -> None:
+    if spooling.hand_out(fact.run_id, fact.epoch):
+        current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
+
+
+def fact_from(content: dict[str, Any]) -> Fact:
+    """What `asdict` made of an exit."""
+    return Fact(**content | {"exit": ExitInfo(**content["exit"])})
 
 
 def take_in(fact: Fact, loop: Loop | None = None) -> None:
     """One fact; what a job's own files say must never stop the facts of others."""
-    loop, run = loop or Loop(LoopName.FACTS), of_run_id(fact.run_id)
-    loop.run(Item(f"reports:{run.key}", run.name, None, run.about), observation.record_spooled, fact)
-    loop.run(run, _record_fact, fact)
+    (loop or Loop(LoopName.FACTS)).run(of_run_id(fact.run_id), _record_fact, fact)
 
 
 def _record_fact(fact: Fact) -> None:

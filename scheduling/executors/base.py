@@ -5,7 +5,7 @@ No call may block for longer than its own stated timeout; each raises ExecutorEr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -199,7 +199,16 @@ class Fact:
     at: float
     exit: ExitInfo | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
-    reports: tuple[Mapping[str, Any], ...] = ()  # spooled reports nobody took, oldest first
+    #: It has exited and left reports that the portal has not taken: see `Executor.spooled`.
+    spooled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """A report that a runner left behind; None: so many are `dropped`, being too many, too large or no reports."""
+
+    report: Mapping[str, Any] | None
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,12 +297,16 @@ class Executor(Protocol):
         """One Fact for each known (run, epoch); never raises for a single run. `renewed_at`: POSIX seconds at which
         the portal last took a report of it in, of those that train: nothing renewed its lease later."""
 
+    def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
+        """The reports that an epoch which has exited left behind, oldest first, each read as it is asked for: bounded
+        in number, bytes and seconds, and not for rounds."""
+
     def prepare(self, preparation: Preparation) -> Progress:
         """Begin it unless that was done before, and say how far it is; returns at once."""
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
         """Remove files and directories (`jobs/...`, `environments/...`) that belong to the project; what is not
-        there is no error."""
+        there is no error. Each is tried; then ExecutorError, for good or, where another call continues, not."""
 
     def hand_over(self, project_key: str, job_id: str) -> None:
         """Give all files of a job, of which nothing runs, to the project that it belongs to by now; does nothing

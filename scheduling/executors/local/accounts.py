@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -21,8 +22,11 @@ from typing import TypedDict
 import evenkeel
 from evenkeel.runner.processes import PR_SET_PDEATHSIG, prctl
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.trees import Bounds, OutOfBounds, walk
 
 FIRST_UID = 2_100_000
+#: Of one job's files, when it changes hands.
+MAX_GIVEN, MAX_GIVING_S = 5_000_000, 120.0
 PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE = 2, 3, 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -83,31 +87,34 @@ class Account:
             _restore_process_flags(*before)
 
 
-def _give_below(directory: int, before: int, uid: int) -> None:
-    with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries]
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-            try:
-                _give_opened(entry, before, uid)
-            finally:
-                os.close(entry)
+def _give_below(top: int, before: int, uid: int) -> None:
+    """Each directory after all that is in it. Processes of the one before may still exchange names: what was looked at
+    is what changes hands. A file with several names may be one from elsewhere, and stays whose it is."""
 
-
-def _give_opened(entry: int, before: int, uid: int) -> None:
-    """Processes of the one before may still exchange names: what was looked at is what changes hands. A file with
-    several names may be one from elsewhere, and stays whose it is."""
-    found, this = os.fstat(entry), f"/proc/self/fd/{entry}"
-    is_directory = stat.S_ISDIR(found.st_mode)
-    if is_directory:
-        opened = os.open(this, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def visit(directory: int, name: str) -> bool:
         try:
-            _give_below(opened, before, uid)
+            entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        except FileNotFoundError:
+            return False
+        try:
+            found = os.fstat(entry)
+            if stat.S_ISDIR(found.st_mode):
+                return True
+            if found.st_uid == before and found.st_nlink == 1:
+                os.chown(f"/proc/self/fd/{entry}", uid, uid)
+            return False
         finally:
-            os.close(opened)
-    if found.st_uid == before and (is_directory or found.st_nlink == 1):
-        os.chown(this, uid, uid)
+            os.close(entry)
+
+    def leave(directory: int) -> None:
+        if os.fstat(directory).st_uid == before:
+            os.chown(directory, uid, uid)
+
+    try:
+        walk(top, Bounds(MAX_GIVEN, MAX_GIVING_S), visit, leave)
+    except OutOfBounds:
+        text = f"more than {MAX_GIVEN:,} files, or more than can be given within {MAX_GIVING_S:g} s"
+        raise OSError(errno.E2BIG, text) from None
 
 
 def _set_file_ids(uid: int, gid: int) -> None:

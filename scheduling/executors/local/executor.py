@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,17 @@ from scheduling.executors.base import (
     Progress,
     Renewals,
     Software,
+    Spooled,
 )
 from scheduling.executors.local import facts, launching, preparing, sharing
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
+from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
 from scheduling.executors.local.checking import check_node
 from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.zygotes import Zygotes
 from scheduling.executors.offering import SiteSoftware, offer_findings, software_findings
@@ -176,12 +178,7 @@ class LocalExecutor(SiteSoftware):
         return preparing.prepare(self._layout, account, preparation, launching.own_environment())
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
-        account = self._accounts.of_project(project_key)
-        for path in paths:
-            try:
-                preparing.discard(self._layout, account, path)
-            except OSError as error:
-                raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
+        preparing.discard_all(self._layout, self._accounts.of_project(project_key), paths)
 
     def hand_over(self, project_key: str, job_id: str) -> None:
         account = self._accounts.of_project(project_key)
@@ -189,13 +186,18 @@ class LocalExecutor(SiteSoftware):
             account.take_over(self._layout.job_dir(job_id))
         except FileNotFoundError:
             return  # it never started here
-        except (OSError, RecursionError) as error:
+        except OSError as error:
             text = f"cannot give the files of job {job_id} to {project_key}: {error}"
             raise ExecutorError(text, permanent=False) from error
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         processes = list(all_processes()) if known else []
         return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]
+
+    def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
+        record = self._layout.record(run_id)
+        if record is not None:
+            yield from spooled_reports(record.account, self._layout.epoch_dir(record, epoch))
 
     def examine(self, api_url: str) -> Iterable[Finding]:
         yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
@@ -233,8 +235,8 @@ class LocalExecutor(SiteSoftware):
         """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was.
         What is younger than `min_age_s` may have been launched after the caller looked."""
         known, reaped, records = set(known_live), [], self._layout.records()
-        for record in records:
-            for epoch in self._layout.epochs(record):
+        for record, epoch in each_epoch(self._layout, records):
+            with apart("reaping", record.run_id, epoch):
                 if (record.run_id, epoch) not in known and self._live_for(record, epoch) > min_age_s:
                     self.kill(record.run_id, epoch)
                     reaped.append((record.run_id, epoch))
@@ -245,6 +247,7 @@ class LocalExecutor(SiteSoftware):
             if stray and process.age_s > min_age_s:
                 signal_quietly(process.pid, signal.SIGKILL)
         self._cgroups.sweep(known, {record.run_id for record in records}, min_age_s)
+        self._layout.continue_removals()
         return reaped
 
     # Launching
@@ -332,8 +335,7 @@ class LocalExecutor(SiteSoftware):
         runner = self._runner(record, epoch)
         Prey(record.account, {epoch_dir: runner}).end_for_certain()
         self._cgroups.remove(record.run_id, epoch)
-        with record.account.files():
-            shutil.rmtree(epoch_dir / "secrets", ignore_errors=True)  # of a runner that was killed
+        self._layout.remove_secrets(record, epoch, max_entries=2_000, max_s=0.1)  # of a runner that was killed
         self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
             self._swept.add(epoch_dir)
@@ -348,7 +350,7 @@ class LocalExecutor(SiteSoftware):
             with record.account.files():
                 if facts.read_exit(epoch_dir) is None:
                     facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=by)
-        except OSError as error:
+        except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 
     def _end_unnamed(self, record: RunRecord, epoch: int) -> None:
@@ -363,9 +365,9 @@ class LocalExecutor(SiteSoftware):
             if record is None:
                 return Fact(run_id, epoch, "absent", now)
             return self._look(record, epoch, now, processes)
-        except (ExecutorError, OSError, ValueError) as error:
+        except Exception as error:
             # Not certain that they are gone: the GPUs stay held until a later look.
-            log.warning("run %s epoch %s: %s", run_id, epoch, error)
+            log_apart("observing", run_id, epoch, error)
             return Fact(run_id, epoch, "alive", now)
 
     def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process]) -> Fact:
@@ -385,7 +387,7 @@ class LocalExecutor(SiteSoftware):
         self._end(record, epoch, "runner_lost", _how_lost(runner))
         with record.account.files():
             ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_how_lost(runner))
-            return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+            return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
 
 
 def _how_lost(runner: RunnerIdentity) -> str:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.files import create_private, exists, open_plain
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec
 
@@ -97,8 +97,11 @@ def _workdir(layout: Layout, request: LaunchRequest) -> Path:
     if request.code_subdir is None:
         return Path(request.workdir) if request.workdir else layout.job_dir(request.job_id) / "work"
     tree = code_dir(layout, request.job_id) / "tree"
-    workdir = (tree / request.code_subdir).resolve()
-    if not workdir.is_relative_to(tree.resolve()):
+    try:
+        workdir, top = (tree / request.code_subdir).resolve(), tree.resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise ExecutorError(f"subdir {request.code_subdir} cannot be found: {error}", permanent=True) from None
+    if not workdir.is_relative_to(top):
         raise ExecutorError(f"subdir {request.code_subdir} leads out of the job's code", permanent=True)
     return workdir
 
@@ -258,7 +261,7 @@ def await_runner(layout: Layout, run_id: str, epoch_dir: Path, account: Account)
     while time.monotonic() < give_up_at:
         free = layout.lock_is_free(run_id)
         with account.files():
-            if (epoch_dir / "runner.json").exists():
+            if exists(epoch_dir / "runner.json"):
                 return
             if free:
                 raise ExecutorError(f"the runner ended before it began: {_last_line(epoch_dir)}", permanent=False)
