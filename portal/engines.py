@@ -12,6 +12,7 @@ from portal import env
 from portal.datasets import DataSettings, read_data_settings
 from portal.stores import StoreSettings, module_for_nodes, read_checkpoint_store
 from scheduling.executors.base import NO_SOFTWARE, Software
+from scheduling.executors.local.account_blocks import REGISTRY
 
 EXECUTORS = ("local", "ray", "slurm")
 #: Those that run images of registries, too; the others run what lies on the nodes.
@@ -56,6 +57,7 @@ def read_local_options(data: Path) -> dict[str, Any]:
         "data_dir": env.folder("EVENKEEL_LOCAL_DIR", data),
         "software": read_software(),
         "virtual_accelerators": env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS"),
+        "accounts_registry": env.folder("EVENKEEL_ACCOUNTS_REGISTRY", REGISTRY),
     }
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
 from portal.database.base import close_idle
+from portal.engines import Engine
 from portal.jobs.clusters import environment_engine
 from portal.logs import json_lines
 from portal.supervisor.account import service_account
@@ -30,6 +31,8 @@ from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.supervisor import Server, Supervisor
 from portal.supervisor.valkey import Valkey
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.accounts import claim_accounts
 
 logger = logging.getLogger("evenkeel.supervisor")
 
@@ -68,6 +71,8 @@ class ControlPlane:
             if child.clear_leftovers():
                 logger.info("Stopped the %s process of an earlier supervisor.", child.name)
         check_port(settings.EVENKEEL_HOST, settings.EVENKEEL_PORT)
+        engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
+        check_accounts(engines)
         self._bring_up(supervisor, Postgres(self._layout), settings.EXTERNAL_DATABASE_URL)
         self._bring_up(supervisor, Valkey(self._layout), settings.EXTERNAL_REDIS_URL)
         administrator = self._prepare_database()
@@ -75,7 +80,6 @@ class ControlPlane:
             supervisor.launch(child)
         supervisor.wait_for(children[0], web_is_ready, READY_TIMEOUT_S)
         logger.info("Ready after %.1f s: %s", time.monotonic() - began, settings.EVENKEEL_API_URL)
-        engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
         here = any(engine.executor == "local" and not engine.emulated for engine in engines)
         if here and not Path("/dev/nvidiactl").exists():
             logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
@@ -155,6 +159,16 @@ def check_port(host: str, port: int) -> None:
     except OSError as error:
         reason = "is in use" if error.errno == 98 else f"cannot be used ({error.strerror or error})"
         raise SetupError(f"Port {port} on {host} {reason}; free it or set EVENKEEL_PORT to another.") from error
+
+
+def check_accounts(engines: Iterable[Engine]) -> None:
+    """Raises SetupError where the accounts of this data directory's jobs are another portal's."""
+    for engine in engines:
+        if engine.executor == "local":
+            try:
+                claim_accounts(engine.options)
+            except ExecutorError as error:
+                raise SetupError(str(error)) from error
 
 
 def web_is_ready() -> bool:

@@ -35,6 +35,7 @@ from scheduling.executors.base import (
     Software,
 )
 from scheduling.executors.local import facts, launching, preparing, sharing
+from scheduling.executors.local.account_blocks import REGISTRY
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
 from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
@@ -57,7 +58,8 @@ class LocalExecutor(SiteSoftware):
     """`virtual_accelerators`: "titan_xp:6", or "a=titan_xp:6,b=v100:4" for several nodes on this machine;
     empty: what NVML finds. `isolation`: "accounts" gives each project an account of its own (root only),
     "none" runs everything as one user, "auto" is the first where we are root. `accounts_file`: where they are
-    noted, one place for all executors of a machine; None: in `data_dir`."""
+    noted, one place for all executors of a portal; None: in `data_dir`. `accounts_registry`: what keeps
+    those of several portals on this machine apart."""
 
     name = "local"
     supports_warm_start = True
@@ -78,6 +80,7 @@ class LocalExecutor(SiteSoftware):
         data_cache_dir: str = "",
         software: Software = NO_SOFTWARE,
         accounts_file: Path | None = None,
+        accounts_registry: Path = REGISTRY,
     ) -> None:
         if isolation not in ISOLATION:
             raise ExecutorError(f"isolation is one of {', '.join(ISOLATION)}, not {isolation!r}", permanent=True)
@@ -86,7 +89,8 @@ class LocalExecutor(SiteSoftware):
         self._nodes = declared_nodes(virtual_accelerators, virtual_memory_mib) if virtual_accelerators else None
         self.supports_multi_node = self._nodes is not None and len(self._nodes) > 1
         separate = isolation == "accounts" or (isolation == "auto" and os.geteuid() == 0)
-        self._accounts = Accounts(accounts_file or self._layout.data / "run" / "accounts.json", separate=separate)
+        file = accounts_file or self._layout.data / "run" / "accounts.json"
+        self._accounts = Accounts(file, place=self._layout.data, separate=separate, registry=accounts_registry)
         self.isolation_problem = self._find_isolation_problem(separate)
         self._zygotes = Zygotes(
             self._layout.own / "warm", self._layout.jobs, preload=preload, idle_s=warm_idle_s, enabled=warm_start
@@ -98,7 +102,7 @@ class LocalExecutor(SiteSoftware):
     def _find_isolation_problem(self, separate: bool) -> str | None:
         if separate and os.geteuid() != 0:
             return "Accounts of their own for projects need a portal that runs as root."
-        return isolation_problem(self._layout.jobs) if separate else None
+        return isolation_problem(self._layout.jobs, self._accounts) if separate else None
 
     @property
     def single_trust_mode(self) -> bool:
@@ -143,6 +147,7 @@ class LocalExecutor(SiteSoftware):
         self._runner(record, request.epoch)  # is noted: the runner waits for none of that
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
+        self._accounts.check()
         record = self._layout.record(run_id)
         with self._layout.locked(run_id):
             if record is None or not (self._layout.begun(run_id, epoch) or self._prepared(record, epoch)):
@@ -153,6 +158,7 @@ class LocalExecutor(SiteSoftware):
 
     def kill(self, run_id: str, epoch: int) -> None:
         """Returns when the processes are gone, after at most the launch lock's timeout and 15 s."""
+        self._accounts.check()
         with self._layout.locked(run_id):
             record = self._layout.record(run_id)
             runner = self._runner(record, epoch) if record else None
@@ -194,6 +200,7 @@ class LocalExecutor(SiteSoftware):
             raise ExecutorError(text, permanent=False) from error
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
+        self._accounts.check()
         processes = list(all_processes()) if known else []
         return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]
 
@@ -232,6 +239,7 @@ class LocalExecutor(SiteSoftware):
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was.
         What is younger than `min_age_s` may have been launched after the caller looked."""
+        self._accounts.check()
         known, reaped, records = set(known_live), [], self._layout.records()
         for record in records:
             for epoch in self._layout.epochs(record):
