@@ -201,9 +201,14 @@ CELERY_IMPORTS = (
 )
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
-    "evenkeel.send_command": {"queue": "dispatch"},
     "evenkeel.publish_live": {"queue": "live"},
-    "evenkeel.prepare_run": {"queue": "dispatch"},
+    # What waits for processes of a job's account has workers of its own: rounds never do.
+    "evenkeel.send_command": {"queue": "commands"},
+    "evenkeel.prepare_run": {"queue": "commands"},
+    "evenkeel.warm_up": {"queue": "commands"},
+    "evenkeel.hand_over": {"queue": "commands"},
+    "evenkeel.reap_orphans": {"queue": "commands"},
+    "evenkeel.collect_artifacts": {"queue": "commands"},
     "evenkeel.foresee_starts": {"queue": "forecasts"},
     "evenkeel.run_simulations": {"queue": "lab"},
     "evenkeel.shadow_round": {"queue": "shadow"},

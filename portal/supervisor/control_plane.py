@@ -37,10 +37,12 @@ from scheduling.executors.local.accounts import claim_accounts
 logger = logging.getLogger("evenkeel.supervisor")
 
 READY_TIMEOUT_S = 90
-QUEUES = "rounds,dispatch,live,celery"
+QUEUES = "rounds,live,celery"
 PROCESSES = 4
-#: For each further cluster: a round and two commands may wait for an engine that does not answer (ENGINE_SLOTS).
-PROCESSES_PER_CLUSTER = 3
+#: A project's processes may keep four of them waiting (PROJECT_SLOTS), so that others' commands find one.
+COMMAND_PROCESSES = 8
+#: For each further cluster: a round, and two commands may wait for an engine that does not answer (ENGINE_SLOTS).
+PROCESSES_PER_CLUSTER, COMMAND_PROCESSES_PER_CLUSTER = 1, 2
 #: Everything else goes before expected starts.
 FORECASTS_NICE = 15
 #: What a candidate policy would decide is nobody's hurry.
@@ -114,8 +116,12 @@ class ControlPlane:
         web = ["uvicorn", "portal.asgi:application", "--host", host, "--port", port, "--timeout-graceful-shutdown", "3"]
         if not settings.FORWARDED_ALLOW_IPS:  # uvicorn's default believes this machine, where jobs run
             web.append("--no-proxy-headers")
-        processes = PROCESSES + PROCESSES_PER_CLUSTER * max(0, len(settings.EVENKEEL_CLUSTERS) - 1)
-        worker = ["worker", "-Q", QUEUES, "--concurrency", str(processes), "--loglevel", "INFO", "--without-gossip"]
+        further = max(0, len(settings.EVENKEEL_CLUSTERS) - 1)
+        processes = str(PROCESSES + PROCESSES_PER_CLUSTER * further)
+        worker = ["worker", "-Q", QUEUES, "--concurrency", processes, "--loglevel", "INFO", "--without-gossip"]
+        processes = str(COMMAND_PROCESSES + COMMAND_PROCESSES_PER_CLUSTER * further)
+        commands = ["worker", "-Q", "commands", "--concurrency", processes, "--hostname", "commands@%h"]
+        commands += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
         # Expected starts have a process of their own, behind all others: they may take a second of a core.
         forecasts = ["worker", "-Q", "forecasts", "--pool", "solo", "--hostname", "forecasts@%h", "--loglevel", "INFO"]
         forecasts += ["--without-gossip", "--without-mingle"]
@@ -128,6 +134,7 @@ class ControlPlane:
         return [
             self._child("web", [python, "-m", *web, "--no-access-log"], EVENKEEL_DB_POOL="8"),
             self._child("worker", [*celery, *worker, "--without-mingle"], EVENKEEL_DB_POOL="1"),  # of each process
+            self._child("commands", [*celery, *commands], EVENKEEL_DB_POOL="1"),
             self._child("forecasts", [*celery, *forecasts], nice=FORECASTS_NICE),
             self._child("lab", [*celery, *lab], nice=LAB_NICE),
             self._child("shadow", [*celery, *shadow], nice=SHADOW_NICE),

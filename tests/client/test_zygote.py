@@ -19,9 +19,16 @@ def server(tmp_path: Path) -> Iterator[Path]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        command = [sys.executable, "-m", "evenkeel.runner.zygote", f"--listen-fd={listener.fileno()}", "--preload="]
-        subprocess.run([*command, "--idle-s=60"], pass_fds=[listener.fileno()], check=True)
+        reading, writing = os.pipe()
+        lock = os.open(tmp_path / "lock", os.O_RDONLY | os.O_CREAT)
+        fds = {"listen": listener.fileno(), "pid": writing, "starting": lock}
+        command = [sys.executable, "-m", "evenkeel.runner.zygote", *(f"--{name}-fd={fd}" for name, fd in fds.items())]
+        subprocess.run([*command, "--preload=", "--idle-s=60"], pass_fds=list(fds.values()), check=True)
+        os.close(writing)
+        os.close(lock)
     pid = int(ask(path, b"")[0])
+    assert os.read(reading, 32) == f"{pid}\n".encode()
+    os.close(reading)
     yield path
     os.kill(pid, signal.SIGTERM)
 

@@ -78,14 +78,19 @@ def _answer(connection: socket.socket, listener: socket.socket) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m evenkeel.runner.zygote")
     parser.add_argument("--listen-fd", type=int, required=True)
+    parser.add_argument("--pid-fd", type=int, required=True, help="where to write who we are")
+    parser.add_argument("--starting-fd", type=int, required=True, help="a lock, held until requests are answered")
     parser.add_argument("--idle-s", type=float, default=1800.0)
     parser.add_argument("--preload", default="torch")
     options = parser.parse_args()
     detach()
+    os.write(options.pid_fd, f"{os.getpid()}\n".encode())
+    os.close(options.pid_fd)
     set_name("ek-zygote")
     forbid_new_privileges()
     listener = socket.socket(fileno=options.listen_fd)
     preload([name for name in options.preload.split(",") if name])
+    os.close(options.starting_fd)
     serve(listener, options.idle_s)
 
 

@@ -198,14 +198,10 @@ def claim_accounts(options: Mapping[str, Any]) -> None:
         Accounts(file, place=data, separate=True, registry=options["accounts_registry"]).check()
 
 
-def isolation_problem(jobs: Path, accounts: Accounts) -> str | None:
+def isolation_problem(jobs: Path, first_uid: int | None) -> str | None:
     """Why accounts of their own cannot work here, in one sentence; None when they can."""
-    if accounts.problem or accounts.first_uid is None:
-        return accounts.problem
-    if not _mapped(accounts.first_uid):
-        return (
-            f"This container does not map account {accounts.first_uid}: give it a larger range, or do not run as root."
-        )
+    if first_uid is not None and not _mapped(first_uid):
+        return f"This container does not map account {first_uid}: give it a larger range, or do not run as root."
     needed = (Path(sys.executable), Path(sys.executable).resolve(), Path(evenkeel.__file__), jobs)
     for path in needed:
         blocked = _blocking(path)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import shutil
 import signal
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +44,20 @@ from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
 from scheduling.executors.local.checking import check_node
 from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.strays import Found, Strays
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
+from scheduling.executors.local.watching import end_holders, is_stopped
 from scheduling.executors.local.zygotes import Zygotes
 from scheduling.executors.offering import SiteSoftware, offer_findings, software_findings
 
 log = logging.getLogger(__name__)
 
 KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+#: How long a kill waits for the launch lock before it kills those that hold it, and whether all of them.
+TAKING = ((0.2, True), (3.0, False), (1.0, False))
+OBSERVE_S, LOOK_S = 3.0, 0.5  # for ending what lost its runner in one look at all runs, and at one
+SWEEP_S = 10.0
+STRUGGLE_S = 10.0  # after which other runs of the project are not spared
 #: What optimisers, DistributedDataParallel and the catalogue's data sets would import at their first use.
 PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets")
 ISOLATION = ("auto", "accounts", "none")
@@ -96,13 +105,16 @@ class LocalExecutor(SiteSoftware):
             self._layout.own / "warm", self._layout.jobs, preload=preload, idle_s=warm_idle_s, enabled=warm_start
         )
         self._cgroups = Cgroups(find_parents(name=cgroup))
+        self._strays = Strays(self._accounts, self._zygotes.running, self._runner_in)
         self._swept: set[Path] = set()
         self._data_cache_dir, self._software = data_cache_dir, software
 
     def _find_isolation_problem(self, separate: bool) -> str | None:
         if separate and os.geteuid() != 0:
             return "Accounts of their own for projects need a portal that runs as root."
-        return isolation_problem(self._layout.jobs, self._accounts) if separate else None
+        if not separate:
+            return None
+        return self._accounts.problem or isolation_problem(self._layout.jobs, self._accounts.first_uid)
 
     @property
     def single_trust_mode(self) -> bool:
@@ -110,7 +122,11 @@ class LocalExecutor(SiteSoftware):
         return not self._accounts.separate
 
     def _amended(self, content: dict[str, Any]) -> dict[str, Any]:
-        return content | {"container_tool": self._software.container_tool}
+        """All ranks are on this machine: they meet in a directory of the job, and talk over the loopback device."""
+        rendezvous = str(Path(content["environment"]["EVENKEEL_SDK_DIR"]).with_name("rendezvous"))
+        meeting = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"} | content["environment"]
+        meeting["EVENKEEL_RENDEZVOUS_DIR"] = rendezvous
+        return content | {"container_tool": self._software.container_tool, "environment": meeting}
 
     # The executor contract
 
@@ -138,7 +154,8 @@ class LocalExecutor(SiteSoftware):
                 with _as_executor_error("begin"):
                     self._layout.begin(record.run_id, request.epoch)
                 with _as_executor_error("start"):
-                    launching.start(epoch_dir, account, lock_fd, self._zygotes, request.secrets, gate.open())
+                    lock = self._layout.lock_path(record.run_id)
+                    launching.start(epoch_dir, account, lock_fd, lock, self._zygotes, request.secrets, gate.open())
             with _as_executor_error("await"):
                 launching.await_runner(self._layout, record.run_id, epoch_dir, account)
             with account.files():
@@ -157,9 +174,10 @@ class LocalExecutor(SiteSoftware):
                 (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone, after at most the launch lock's timeout and 15 s."""
+        """Returns when the processes are gone, after at most 30 s; needs the consent of none of them."""
         self._accounts.check()
-        with self._layout.locked(run_id):
+        with contextlib.ExitStack() as stack:
+            self._take_lock(stack, run_id)
             record = self._layout.record(run_id)
             runner = self._runner(record, epoch) if record else None
             if record is None or runner is None:
@@ -174,6 +192,19 @@ class LocalExecutor(SiteSoftware):
                 signal_quietly(runner.pid, signal.SIGUSR1)
                 _wait_for_end(runner, record.account)
             self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
+
+    def _take_lock(self, stack: contextlib.ExitStack, run_id: str) -> None:
+        """The launch lock: processes of the job that hold it are killed, those that were stopped at once."""
+        path = self._layout.lock_path(run_id)
+        for patience_s, stopped_only in TAKING:
+            try:
+                stack.enter_context(self._layout.locked(run_id, patience_s))
+            except ExecutorError:
+                if record := self._layout.record(run_id):
+                    end_holders(path, record.account, stopped_only=stopped_only)
+            else:
+                return
+        stack.enter_context(self._layout.locked(run_id, 1.0))
 
     def prepare(self, preparation: Preparation) -> Progress:
         if self.isolation_problem:
@@ -202,7 +233,11 @@ class LocalExecutor(SiteSoftware):
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         self._accounts.check()
         processes = list(all_processes()) if known else []
-        return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]
+        give_up_at = time.monotonic() + OBSERVE_S
+        found = {}
+        for run_id, epoch in random.sample(known, len(known)):  # or the same ones would use up the time in each look
+            found[run_id, epoch] = self._observe_one(run_id, epoch, processes, give_up_at)
+        return [found[pair] for pair in known]
 
     def examine(self, api_url: str) -> Iterable[Finding]:
         yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
@@ -253,7 +288,18 @@ class LocalExecutor(SiteSoftware):
             if stray and process.age_s > min_age_s:
                 signal_quietly(process.pid, signal.SIGKILL)
         self._cgroups.sweep(known, {record.run_id for record in records}, min_age_s)
+        self._reap_strays(min_age_s)
         return reaped
+
+    def _reap_strays(self, min_age_s: float) -> None:
+        for account in self._strays.accounts_in_use():
+            try:
+                found = self._strays.end(account, SWEEP_S, min_age_s=min_age_s)
+            except ExecutorError as error:
+                log.warning("account %s: %s", account.uid, error)
+            else:
+                if text := found.in_words():
+                    log.warning("account %s: %s", account.uid, text)
 
     # Launching
 
@@ -326,25 +372,58 @@ class LocalExecutor(SiteSoftware):
                 log.warning("run %s epoch %s: its runner is not noted: %s", record.run_id, epoch, error)
         return runner
 
+    def _runner_in(self, layout: Layout, record: RunRecord, epoch: int) -> RunnerIdentity | None:
+        """As the job's own file says, of a launch of this portal that was not noted yet."""
+        with record.account.files():
+            return facts.read_runner(layout.epoch_dir(record, epoch))
+
     def _live_for(self, record: RunRecord, epoch: int) -> float:
         """The age of the runner in seconds, minus infinity if there is none."""
         runner = self._runner(record, epoch)
         process = read_process(runner.pid) if runner and runner.alive(record.account) else None
         return process.age_s if process else float("-inf")
 
-    def _end(self, record: RunRecord, epoch: int, reason: str, message: str, *, by: int | None = None) -> None:
+    def _end(
+        self,
+        record: RunRecord,
+        epoch: int,
+        reason: str,
+        message: str,
+        *,
+        by: int | None = None,
+        patience_s: float = SWEEP_S,
+    ) -> None:
         """Afterwards no process of the epoch exists, and it has an exit record if it ever ran."""
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if epoch_dir in self._swept:
             return
         runner = self._runner(record, epoch)
-        Prey(record.account, {epoch_dir: runner}).end_for_certain()
-        self._cgroups.remove(record.run_id, epoch)
+        Prey(record.account, {epoch_dir: runner}).end_for_certain(patience_s)
+        self._end_strays(record, epoch, patience_s)
         with record.account.files():
             shutil.rmtree(epoch_dir / "secrets", ignore_errors=True)  # of a runner that was killed
         self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
             self._swept.add(epoch_dir)
+
+    def _end_strays(self, record: RunRecord, epoch: int, patience_s: float) -> None:
+        """What has left the run's session and is there all the same; the run's record says so."""
+        inside = Found()
+        for process in map(read_process, self._cgroups.members(record.run_id, epoch)):
+            if process and process.alive:
+                inside.add(process)
+        self._cgroups.remove(record.run_id, epoch)
+        since = self._layout.strays_since(record.run_id, epoch)
+        for_long = since is not None and time.time() - since > STRUGGLE_S
+        try:
+            found = self._strays.end(record.account, patience_s, at_any_price=for_long)
+        except ExecutorError as error:
+            if since is None:
+                self._layout.note_strays(record.run_id, epoch, f"{str(error)[0].upper()}{str(error)[1:]}.")
+            raise
+        if text := found.joined(inside).in_words():
+            log.warning("run %s epoch %s: %s", record.run_id, epoch, text)
+            self._layout.note_strays(record.run_id, epoch, text)
 
     def _leave_exit(
         self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None
@@ -363,20 +442,21 @@ class LocalExecutor(SiteSoftware):
         """Ends what was begun without our learning who its runner is; the launch lock is ours."""
         if self._layout.begun(record.run_id, epoch):
             Prey(record.account, {self._layout.epoch_dir(record, epoch): None}).end_for_certain()
+            self._end_strays(record, epoch, SWEEP_S)
 
-    def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process]) -> Fact:
+    def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process], give_up_at: float) -> Fact:
         now = time.time()
         try:
             record = self._layout.record(run_id)
             if record is None:
                 return Fact(run_id, epoch, "absent", now)
-            return self._look(record, epoch, now, processes)
+            return self._look(record, epoch, now, processes, give_up_at)
         except (ExecutorError, OSError, ValueError) as error:
             # Not certain that they are gone: the GPUs stay held until a later look.
             log.warning("run %s epoch %s: %s", run_id, epoch, error)
             return Fact(run_id, epoch, "alive", now)
 
-    def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process]) -> Fact:
+    def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process], give_up_at: float) -> Fact:
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is let go
         runner = self._runner(record, epoch)
@@ -390,10 +470,17 @@ class LocalExecutor(SiteSoftware):
                     return Fact(run_id, epoch, "absent", now)
         if runner.alive(record.account):
             return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
-        self._end(record, epoch, "runner_lost", _how_lost(runner))
+        left_s = give_up_at - time.monotonic()
+        if left_s <= 0:  # the next look goes on
+            return Fact(run_id, epoch, "alive", now)
+        self._end(record, epoch, "runner_lost", _how_lost(runner), patience_s=min(left_s, LOOK_S))
         with record.account.files():
             ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_how_lost(runner))
-            return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+            ended = replace(ended, alleged=not runner.before_reboot)  # whatever the job's file says of that
+            reports = facts.spooled_reports(epoch_dir)
+        return Fact(
+            run_id, epoch, "exited", now, exit=ended, reports=reports, strays=self._layout.strays(run_id, epoch)
+        )
 
 
 def _how_lost(runner: RunnerIdentity) -> str:
@@ -403,6 +490,8 @@ def _how_lost(runner: RunnerIdentity) -> str:
 def _wait_for_end(runner: RunnerIdentity, account: Account) -> None:
     give_up_at = time.monotonic() + KILL_GRACE_S
     while runner.alive(account) and time.monotonic() < give_up_at:
+        if is_stopped(read_process(runner.pid)):
+            return
         time.sleep(0.02)
 
 

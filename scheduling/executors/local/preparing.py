@@ -22,6 +22,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import Preparation, Progress
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, checked_name, read_object
+from scheduling.executors.local.watching import run_watched
 
 START_TIMEOUT_S = 30.0
 MAX_STARTS = 3
@@ -57,7 +58,8 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
     own = layout.own / "prepare"
     own.mkdir(mode=0o700, exist_ok=True)
     name = f"{preparation.kind}-{preparation.project_key}-{checked_name(preparation.key)}"
-    lock = os.open(own / f"{name}.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_path = own / f"{name}.lock"
+    lock = os.open(lock_path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,7 +76,7 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
         if not _may_start(own / f"{name}.starts", preparation.attempt):
             return Progress("failed", "It ended without a result, several times.")
         _make_directory(layout, account, preparation, directory)
-        _start(account, preparation, directory, lock, environ)
+        _start(account, preparation, directory, lock, lock_path, environ)
     except OSError as error:
         raise ExecutorError(f"cannot prepare {preparation.kind}: {error}", permanent=False) from error
     finally:
@@ -138,7 +140,14 @@ def _make_directory(layout: Layout, account: Account, preparation: Preparation, 
             (directory / name).unlink(missing_ok=True)
 
 
-def _start(account: Account, preparation: Preparation, directory: Path, lock: int, environ: dict[str, str]) -> None:
+def _start(
+    account: Account,
+    preparation: Preparation,
+    directory: Path,
+    lock: int,
+    lock_path: Path,
+    environ: dict[str, str],
+) -> None:
     with contextlib.ExitStack() as stack:
         options, passed = dict(preparation.options), [lock]
         if preparation.source is not None:
@@ -159,8 +168,12 @@ def _start(account: Account, preparation: Preparation, directory: Path, lock: in
             "limits": {"core": 0, "fsize": preparation.max_bytes + (64 << 20), "nproc": 4_096},
         }
         kept = {name: os.environ[name] for name in _PROXIES if name in os.environ}
-        begun = subprocess.run(
+        begun = run_watched(
             [sys.executable, "-m", "evenkeel.preparation"],
+            what="the preparation",
+            timeout_s=START_TIMEOUT_S,
+            account=account,
+            lock=lock_path,
             env=environ | kept,
             cwd="/",
             input=json.dumps(request).encode(),
@@ -168,8 +181,6 @@ def _start(account: Account, preparation: Preparation, directory: Path, lock: in
             stderr=subprocess.PIPE,
             pass_fds=passed,
             start_new_session=True,
-            timeout=START_TIMEOUT_S,
-            check=False,
             **account.spawn_as(),
         )
     if begun.returncode != 0:
