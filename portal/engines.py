@@ -12,7 +12,6 @@ from portal import env
 from portal.datasets import DataSettings, read_data_settings
 from portal.stores import StoreSettings, module_for_nodes, read_checkpoint_store
 from scheduling.executors.base import NO_SOFTWARE, Software
-from scheduling.executors.local.account_blocks import REGISTRY
 
 EXECUTORS = ("local", "ray", "slurm")
 #: Those that run images of registries, too; the others run what lies on the nodes.
@@ -57,8 +56,13 @@ def read_local_options(data: Path) -> dict[str, Any]:
         "data_dir": env.folder("EVENKEEL_LOCAL_DIR", data),
         "software": read_software(),
         "virtual_accelerators": env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS"),
-        "accounts_registry": env.folder("EVENKEEL_ACCOUNTS_REGISTRY", REGISTRY),
+        "accounts_registry": read_accounts_registry(),
     }
+
+
+def read_accounts_registry() -> Path:
+    """What keeps the accounts of several portals on one machine apart: for all of them the same."""
+    return env.folder("EVENKEEL_ACCOUNTS_REGISTRY", Path("/var/lib/evenkeel/accounts"))
 
 
 def read_ray_options(data: Path) -> dict[str, Any]:

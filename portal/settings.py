@@ -9,11 +9,10 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from portal import env
 from portal.clusters_file import read_clusters
 from portal.datasets import read_data_settings
-from portal.engines import read_ray_options, read_slurm_options
+from portal.engines import read_accounts_registry, read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.stores import read_checkpoint_store
 from portal.supervisor.layout import Layout
-from scheduling.executors.local.account_blocks import REGISTRY
 
 django_stubs_ext.monkeypatch()
 
@@ -30,8 +29,7 @@ EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCEL
 EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
 EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
 EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
-#: What keeps the accounts of several portals on one machine apart; for them all the same.
-EVENKEEL_ACCOUNTS_REGISTRY = env.folder("EVENKEEL_ACCOUNTS_REGISTRY", REGISTRY)
+EVENKEEL_ACCOUNTS_REGISTRY = read_accounts_registry()
 EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
     "local": {
         "data_dir": EVENKEEL_DATA,

@@ -45,6 +45,39 @@ def ask(path: Path, request: bytes) -> tuple[str, bytes]:
         return pid, connection.recv(64)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="ids change as root only")
+def test_a_fork_server_of_an_account_is_out_of_its_reach_and_what_it_forks_is_the_accounts() -> None:
+    uid, nobody = 2_199_999, 2_199_998
+    program = (
+        "import os, sys, time; from evenkeel.runner.zygote import act_as, become; act_as(*map(int, sys.argv[1:]));"
+        "print(open('/proc/self/status').read().count('Groups:\\t \\n'), *os.getresuid(), *os.getresgid(), flush=True);"
+        "sys.stdin.readline(); become(int(sys.argv[1]));"
+        "print(*os.getresuid(), os.access('/proc/self/environ', os.R_OK), flush=True); sys.stdin.readline()"
+    )
+    command = [sys.executable, "-c", program, str(uid), str(nobody)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stdout.readline().split()[1:] == [str(n) for n in (nobody, uid, nobody, uid, uid, uid)]
+        assert signalled_by(uid, server.pid) == "PermissionError"
+        server.stdin.write("\n")
+        server.stdin.flush()
+        assert server.stdout.readline().split() == [str(uid)] * 3 + ["True"]
+        assert signalled_by(uid, server.pid) == "sent"
+        server.stdin.write("\n")
+        server.stdin.flush()
+
+
+def signalled_by(uid: int, pid: int) -> str:
+    program = (
+        "import os, sys\ntry: os.kill(int(sys.argv[1]), 0)\nexcept OSError as e: print(type(e).__name__)\n"
+        "else: print('sent')"
+    )
+    command = [sys.executable, "-c", program, str(pid)]
+    done = subprocess.run(command, user=uid, group=uid, extra_groups=[], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 @pytest.mark.parametrize(
     "request_",
     [b"{", b"[]", b"{}", b'{"epoch_dir": "/x"}', b'{"epoch_dir": 1, "fds": []}', b'{"epoch_dir": "/x", "fds": ["a"]}'],

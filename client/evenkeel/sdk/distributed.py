@@ -59,14 +59,14 @@ def init_process_group(settings: Settings, device: str) -> bool:
 
 
 def _private_store(settings: Settings, timeout: timedelta) -> Any:
-    """A file of the job's own, where all ranks see the same disk: PyTorch's store over TCP asks nobody who they are, and
-    listens on every address of the machine. None: that one."""
-    import torch.distributed as dist
+    """A file of the job's own, where all ranks see the same disk: PyTorch's store over TCP takes anybody's connection,
+    and listens on every address of the machine. None: that one."""
+    from torch._C._distributed_c10d import FileStore
 
     if settings.rendezvous_dir is None:
         return None
     settings.rendezvous_dir.mkdir(mode=0o700, exist_ok=True)
-    store = dist.FileStore(str(settings.rendezvous_dir / f"store-{next(_groups)}"), settings.world_size)
+    store = FileStore(str(settings.rendezvous_dir / f"store-{next(_groups)}"), settings.world_size)
     store.set_timeout(timeout)
     return store
 

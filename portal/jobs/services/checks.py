@@ -131,8 +131,8 @@ def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
     if not most:
         return {}
     failed = Run.objects.filter(state=State.FAILED, ended_at__gt=since, exit__nodes_fault=True)
-    columns = ("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
-    ended = {(pk, epoch): said for pk, epoch, *said in failed.values_list(*columns)[:10_000]}
+    said = failed.values_list("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
+    ended = {(pk, epoch): rest for pk, epoch, *rest in said[:10_000]}
     if len(ended) < most:
         return {}
     holds = Hold.objects.filter(run__in={pk for pk, _ in ended}, accelerator__node__in=nodes)

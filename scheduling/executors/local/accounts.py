@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import evenkeel
-from evenkeel.runner.processes import PR_SET_PDEATHSIG, prctl
+from evenkeel.runner.processes import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.account_blocks import REGISTRY, Block, claim, places_of, read_block
 
-PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE = 2, 3, 4
+PR_GET_PDEATHSIG, PR_GET_DUMPABLE = 2, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -166,6 +166,30 @@ class Accounts:
     def owns(self, account: Account) -> bool:
         """Whether all that runs under the account was started from this data directory."""
         return self._block is not None and self._block.contains(account.uid)
+
+    @contextlib.contextmanager
+    def beginning(self, account: Account) -> Iterator[None]:
+        """Inside, something of the account is being started: nobody ends all that runs as it."""
+        if account.uid is None:
+            yield
+            return
+        with self._lock_path(account).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def nothing_begins(self, account: Account) -> Iterator[bool]:
+        """True inside where nothing of the account is being started, and nothing will be until the end of the block."""
+        with self._lock_path(account).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def _lock_path(self, account: Account) -> Path:
+        return self._path.with_name(f"account-{account.uid}.lock")
 
     def of_project(self, key: str) -> Account:
         if not self.separate:

@@ -36,7 +36,7 @@ from scheduling.executors.base import (
     Renewals,
     Software,
 )
-from scheduling.executors.local import facts, launching, preparing, sharing
+from scheduling.executors.local import facts, launching, preparing, procfs, sharing
 from scheduling.executors.local.account_blocks import REGISTRY
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
@@ -102,10 +102,15 @@ class LocalExecutor(SiteSoftware):
         self._accounts = Accounts(file, place=self._layout.data, separate=separate, registry=accounts_registry)
         self.isolation_problem = self._find_isolation_problem(separate)
         self._zygotes = Zygotes(
-            self._layout.own / "warm", self._layout.jobs, preload=preload, idle_s=warm_idle_s, enabled=warm_start
+            self._layout.own / "warm",
+            self._layout.jobs,
+            preload=preload,
+            idle_s=warm_idle_s,
+            enabled=warm_start,
+            nobody=self._accounts.first_uid,
         )
         self._cgroups = Cgroups(find_parents(name=cgroup))
-        self._strays = Strays(self._accounts, self._zygotes.running, self._runner_in)
+        self._strays = Strays(self._accounts, self._runner_in)
         self._swept: set[Path] = set()
         self._data_cache_dir, self._software = data_cache_dir, software
 
@@ -140,7 +145,8 @@ class LocalExecutor(SiteSoftware):
         account = self._accounts.of_project(request.project_key)
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), account.uid)
         epoch_dir = self._layout.epoch_dir(record, request.epoch)
-        with Gate(self._cgroups, request, emulated=all(device.emulated for device in devices)) as gate:
+        emulated = all(device.emulated for device in devices)
+        with self._accounts.beginning(account), Gate(self._cgroups, request, emulated=emulated) as gate:
             with self._layout.locked(record.run_id) as lock_fd:
                 if not self._may_launch(record, request.epoch, epoch_dir):
                     return
@@ -210,7 +216,8 @@ class LocalExecutor(SiteSoftware):
         if self.isolation_problem:
             raise ExecutorError(self.isolation_problem, permanent=True)
         account = self._accounts.of_project(preparation.project_key)
-        return preparing.prepare(self._layout, account, preparation, launching.own_environment())
+        with self._accounts.beginning(account):
+            return preparing.prepare(self._layout, account, preparation, launching.own_environment())
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
         account = self._accounts.of_project(project_key)
@@ -241,6 +248,8 @@ class LocalExecutor(SiteSoftware):
 
     def examine(self, api_url: str) -> Iterable[Finding]:
         yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
+        if self._accounts.separate:
+            yield procfs.examine()
         try:
             devices = [device for node in self.inventory() for device in node.accelerators]
         except ExecutorError as error:

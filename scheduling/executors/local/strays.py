@@ -1,9 +1,9 @@
 """Ends what outlived its run: processes of a project's account that nothing alive explains.
 
-A process may leave its runner's session, drop its environment and kill its runner; its account it keeps. Of an account
-these are explained: the runners of live runs with their sessions, descendants and marks; what holds the lock of a
-launch or a preparation, likewise; the fork servers. Everything else is killed, again and again until nothing is left.
-What forks faster than it is found is ended by the kernel in one go: kill(-1) as that very account.
+A process may leave its runner's session, drop its environment and kill its runner; its account it keeps. Where nothing
+of the account is to live, the kernel ends all of it in one go: kill(-1) as that very account, from which no fork
+escapes. Beside live runs these are explained: their runners with sessions, descendants and marks; what holds the lock
+of a launch or a preparation, likewise. Everything else is killed, again and again until nothing is left.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ LAUNCH_S = 120.0  # a launch lock held for longer explains nothing: launches are
 REST_S = 0.02
 AT_ONCE_S = 10.0
 MAX_NAMES = 5
+MAX_LISTED = 1_000
 #: Real and saved id are one that nobody has, so that processes of the account cannot stop it.
 _END_ACCOUNT = """
 import os, signal, sys
@@ -81,10 +82,9 @@ class Strays:
     def __init__(
         self,
         accounts: Accounts,
-        fork_servers: Callable[[Account], list[RunnerIdentity]],
         runner_of: Callable[[Layout, RunRecord, int], RunnerIdentity | None],
     ) -> None:
-        self._accounts, self._fork_servers, self._runner_of = accounts, fork_servers, runner_of
+        self._accounts, self._runner_of = accounts, runner_of
         self._gone: set[Path] = set()  # launches whose runner is known to have ended
 
     def end(self, account: Account, patience_s: float, *, min_age_s: float = 0.0, at_any_price: bool = False) -> Found:
@@ -93,10 +93,12 @@ class Strays:
         found = Found()
         if not self._accounts.owns(account):  # who else runs as it is nobody's business
             return found
+        if min_age_s <= 0 and self._ended_as_one(account, found):
+            return found
         give_up_at, before = time.monotonic() + patience_s, set[tuple[int, int]]()
         while suspects := self._unexplained(account, min_age_s):
             if time.monotonic() > give_up_at:
-                self._end_at_once(account, found, at_any_price=at_any_price)
+                self._give_up(account, found, at_any_price=at_any_price)
                 return found
             for process in suspects:  # seen twice: what is read of a tree that changes may not fit together
                 if (process.pid, process.start_ticks) in before:
@@ -106,17 +108,28 @@ class Strays:
             time.sleep(REST_S)
         return found
 
-    def _end_at_once(self, account: Account, found: Found, *, at_any_price: bool) -> None:
+    def _ended_as_one(self, account: Account, found: Found) -> bool:
+        """False where something of the account is to live."""
+        with self._accounts.nothing_begins(account) as alone:
+            if not alone or self._runners(account) or any(self._begins(process) for process in self._of(account)):
+                return False
+            self._end_all(account, found)
+            return True
+
+    def _give_up(self, account: Account, found: Found, *, at_any_price: bool) -> None:
         found.uncounted = True
-        if not at_any_price and self._runners(account):
+        if not at_any_price:
             raise ExecutorError(f"processes of account {account.uid} start anew faster than they end", permanent=False)
+        self._end_all(account, found)
+
+    def _end_all(self, account: Account, found: Found) -> None:
         give_up_at = time.monotonic() + AT_ONCE_S
+        for process in self._of(account)[:MAX_LISTED]:
+            found.add(process)
+        self._kill_account(account)  # also where none was seen: one may change its number faster than we look
         while left := self._of(account):
             if time.monotonic() > give_up_at:
                 raise ExecutorError(f"process {left[0].pid} cannot be killed", permanent=False)
-            for process in left[:1000]:
-                found.add(process)
-            self._kill_account(account)
             time.sleep(REST_S)
 
     def _kill_account(self, account: Account) -> None:
@@ -139,15 +152,16 @@ class Strays:
         mine = self._of(account)
         if not mine:
             return []
-        servers = {server.pid for server in self._fork_servers(account)}
-        others = [process for process in mine if process.pid not in servers]
-        if not others:
-            return []
-        explained = _Explained({process.pid: process for process in mine}, servers, self._runners(account))
-        left = [process for process in others if not explained.covers(process) and process.age_s >= min_age_s]
-        locks = [place / "run" / "local" for place in self._accounts.places()] if left else []
-        holding = {process.pid for process in left if _begins(process, locks)}
+        explained = _Explained({process.pid: process for process in mine}, self._runners(account))
+        left = [process for process in mine if not explained.covers(process) and process.age_s >= min_age_s]
+        holding = {process.pid for process in left if self._begins(process)}
         return [process for process in left if not explained.covers(process, holding)]
+
+    def _begins(self, process: Process) -> bool:
+        """Holds the lock of a launch that may still come about, or of a preparation."""
+        places = (place / "run" / "local" for place in self._accounts.places())
+        held = [path for place in places for path in open_below(process.pid, place)]
+        return any(path.parent.name == "prepare" or process.age_s < LAUNCH_S for path in held)
 
     def _runners(self, account: Account) -> dict[str, RunnerIdentity]:
         """Of live runs of the account, by the mark in the environment of what they start."""
@@ -176,7 +190,6 @@ class Strays:
 @dataclass(frozen=True, slots=True)
 class _Explained:
     mine: Mapping[int, Process]
-    servers: set[int]
     runners: Mapping[str, RunnerIdentity]
 
     def covers(self, process: Process, holding: Iterable[int] = ()) -> bool:
@@ -195,9 +208,3 @@ class _Explained:
                 break
             above = self.mine.get(above.ppid)
         return above is not None and above.pid in roots
-
-
-def _begins(process: Process, places: list[Path]) -> bool:
-    """Holds the lock of a launch that may still come about, or of a preparation."""
-    held = [path for place in places for path in open_below(process.pid, place)]
-    return any(path.parent.name == "prepare" or process.age_s < LAUNCH_S for path in held)

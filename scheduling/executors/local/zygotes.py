@@ -39,8 +39,19 @@ LOOK_S = 0.5
 
 
 class Zygotes:
-    def __init__(self, directory: Path, cwd: Path, *, preload: tuple[str, ...], idle_s: float, enabled: bool) -> None:
-        self._directory, self._cwd = directory, cwd
+    """`nobody`: whose real and saved ids the fork servers of other accounts than our own have."""
+
+    def __init__(
+        self,
+        directory: Path,
+        cwd: Path,
+        *,
+        preload: tuple[str, ...],
+        idle_s: float,
+        enabled: bool,
+        nobody: int | None = None,
+    ) -> None:
+        self._directory, self._cwd, self._nobody = directory, cwd, nobody
         self._preload, self._idle_s, self.enabled = preload, idle_s, enabled
 
     def fork_runner(self, account: Account, epoch_dir: Path, fds: dict[str, int]) -> bool:
@@ -68,7 +79,7 @@ class Zygotes:
         return True
 
     def _answer(self, connection: socket.socket, account: Account, timeout_s: float) -> bytes:
-        """One that does not answer may have been stopped by a job: it is ended, and the next launch starts another."""
+        """One that was stopped or does not answer is ended, and the next launch starts another."""
         give_up_at = time.monotonic() + timeout_s
         connection.settimeout(LOOK_S)
         while True:
@@ -83,7 +94,11 @@ class Zygotes:
     def running(self, account: Account) -> list[RunnerIdentity]:
         """The fork servers of the account, of whatever version, as we noted them."""
         noted = (RunnerIdentity.parse(read_object(path)) for path in self._directory.glob(f"{_prefix(account)}-*.json"))
-        return [server for server in noted if server and server.alive(account)]
+        real = self._real(account)
+        return [server for server in noted if server and server.alive(real)]
+
+    def _real(self, account: Account) -> Account:
+        return Account(None if account.uid is None else self._nobody)
 
     def end(self, account: Account) -> None:
         """At once; runners that came from it go on."""
@@ -121,8 +136,8 @@ class Zygotes:
         with path.open("w") as lock:
             give_up_at = time.monotonic() + READY_TIMEOUT_S
             while not try_lock(lock.fileno()):
-                if end_holders(path, account, stopped_only=True) == 0 and time.monotonic() > give_up_at:
-                    end_holders(path, account)
+                if end_holders(path, self._real(account), stopped_only=True) == 0 and time.monotonic() > give_up_at:
+                    end_holders(path, self._real(account))
                     raise TimeoutError("another process has been starting it for too long")
                 time.sleep(0.05)
             yield lock.fileno()
@@ -165,12 +180,14 @@ class Zygotes:
             listener.listen(64)
             fds = {"listen": listener.fileno(), "pid": writing, "starting": lock}
             command += [f"--{word}-fd={fd}" for word, fd in fds.items()]
+            if account.uid is not None:
+                command += ["--account", str(account.uid), str(self._nobody)]
             try:
                 run_watched(
                     [*command, "--preload", ",".join(self._preload)],
                     what="the fork server",
                     timeout_s=START_TIMEOUT_S,
-                    account=account,
+                    account=self._real(account),
                     lock=self._lock_path(account),
                     env=own_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
                     cwd=self._cwd,
@@ -179,7 +196,6 @@ class Zygotes:
                     pass_fds=tuple(fds.values()),
                     start_new_session=True,
                     umask=0o077,
-                    **account.spawn_as(),
                 )
             except ExecutorError as error:
                 raise OSError(str(error)) from error
@@ -192,7 +208,7 @@ class Zygotes:
         ready, _, _ = select.select([reading], [], [], START_TIMEOUT_S)
         said = os.read(reading, 32) if ready else b""
         process = read_process(int(said)) if said.strip().isdigit() else None
-        if process and owned(process.pid, account):
+        if process and owned(process.pid, self._real(account)):
             identity = RunnerIdentity(process.pid, process.start_ticks, boot_id())
             write_atomically(self._directory / f"{self._name(account)}.json", asdict(identity))
 

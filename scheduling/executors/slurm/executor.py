@@ -333,8 +333,13 @@ class SlurmExecutor(SiteSoftware):
             return replace(left, nodes_fault=ending.nodes_fault)
         except OSError as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
-            fault = {"nodes_fault": ending.nodes_fault, "alleged": ending.alleged}
-            return ExitInfo(ending.reason, signal=ending.signal, message=ending.message, **fault)
+            return ExitInfo(
+                ending.reason,
+                signal=ending.signal,
+                message=ending.message,
+                nodes_fault=ending.nodes_fault,
+                alleged=ending.alleged,
+            )
 
     @staticmethod
     def _clean(epoch_dir: Path) -> None:
