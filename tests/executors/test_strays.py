@@ -205,13 +205,15 @@ def test_accounts_of_other_data_directories_are_left_alone(
     neighbour = LocalExecutor(place / "neighbour", "titan_xp:6", warm_start=False)
     request = request_for("import time; time.sleep(600)")
     executor.launch(request)
-    before = running(executor, request)
+    until(lambda: len(running(executor, request)) > 1, "its worker")
     neighbour._accounts.of_project("vision")
     neighbour.reap_orphans([], min_age_s=-2.0)
     foreign = account_of(executor, request)
     assert neighbour._strays.end(foreign, 1.0, at_any_price=True).names == {}
     neighbour._strays._kill_account(foreign)
-    assert running(executor, request) == before
+    [fact] = executor.observe([(request.run_id, 1)])
+    assert fact.kind == "alive"
+    assert len(running(executor, request)) > 1
 
 
 def test_as_one_user_nothing_is_ended_by_its_account(place: Path) -> None:
@@ -361,6 +363,25 @@ def _listening(uid: int | None) -> list[str]:
             if columns[3] == "0A" and int(columns[7]) == uid:
                 found.append(columns[1].partition(":")[0])
     return found
+
+
+def test_what_takes_its_time_is_given_its_input_once() -> None:
+    program = "import sys, time; read = sys.stdin.read(); time.sleep(1.2); print(len(read))"
+    done = watching.run_watched(
+        [sys.executable, "-c", program],
+        what="it",
+        timeout_s=60,
+        account=Account(None),
+        input=b"x" * 200_000,
+        stdout=subprocess.PIPE,
+    )
+    assert done.stdout.strip() == b"200000"
+
+
+def test_what_takes_too_long_is_ended() -> None:
+    with pytest.raises(ExecutorError, match="it took over") as refusal:
+        watching.run_watched([sys.executable, "-c", SLEEPING], what="it", timeout_s=0.1, account=Account(None))
+    assert not refusal.value.permanent
 
 
 def test_what_was_found_is_one_sentence() -> None:

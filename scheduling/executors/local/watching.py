@@ -97,6 +97,7 @@ def run_watched(
             try:
                 out, err = process.communicate(sent, timeout=LOOK_S)
             except subprocess.TimeoutExpired:
+                sent = None  # is under way
                 stopped = is_stopped(read_process(process.pid))
                 stopped |= lock is not None and end_holders(lock, account, stopped_only=True) > 0
                 if not stopped and time.monotonic() < give_up_at:
