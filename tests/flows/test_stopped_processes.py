@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from evenkeel.runner.processes import all_processes, real_uid
@@ -45,9 +44,12 @@ def everything_stopped(uid: int) -> Iterator[None]:
         thread.join()
 
 
-def submitted(portal: LivePortal, project: str, **keys: Any) -> int:
-    body = {"command": "sleep 600", "total_steps": 10, "gpus": {"min": 1, "max": 1}}
-    return int(portal.submit(**(body | {"project": project} | keys))["number"])
+def submitted(portal: LivePortal, project: str, command: str = "sleep 600") -> int:
+    body = {"project": project, "command": command, "total_steps": 10, "gpus": {"min": 1, "max": 1}}
+    with portal.api() as api:
+        answer = api.post("jobs", json=body | {"throughput": {"titan_xp": [1.0]}})
+    assert answer.status_code == 201, answer.text
+    return int(answer.json()["number"])
 
 
 def held(portal: LivePortal) -> int:
@@ -62,7 +64,7 @@ def test_a_project_that_stops_its_processes_stops_nobody_else() -> None:
         place = next((portal.data / "jobs").iterdir())
         with everything_stopped(place.stat().st_uid):
             attackers = [first, *(submitted(portal, "acme") for _ in range(3))]
-            victim = submitted(portal, "default", command="true")
+            victim = submitted(portal, "default", "true")
             portal.wait_state(victim, "succeeded", timeout_s=HANGS_S)
             for number in attackers:
                 api.post(f"jobs/{number}/cancel").raise_for_status()

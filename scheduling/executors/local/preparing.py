@@ -22,7 +22,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import Preparation, Progress
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, checked_name, read_object
-from scheduling.executors.local.watching import run_watched
+from scheduling.executors.local.watching import end_holders, run_watched
 
 START_TIMEOUT_S = 30.0
 MAX_STARTS = 3
@@ -64,6 +64,7 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            end_holders(lock_path, account, stopped_only=True)  # one that another process stopped would work for ever
             return Progress("working")
         account.adopt(_top_of(layout, preparation))
         with account.files():
