@@ -417,22 +417,19 @@ class LocalExecutor(SiteSoftware):
 
     def _end_strays(self, record: RunRecord, epoch: int, patience_s: float) -> None:
         """What has left the run's session and is there all the same; the run's record says so."""
-        inside = Found()
+        found = Found()
         for process in map(read_process, self._cgroups.members(record.run_id, epoch)):
             if process and process.alive:
-                inside.add(process)
+                found.add(process)
         self._cgroups.remove(record.run_id, epoch)
         since = self._layout.strays_since(record.run_id, epoch)
         for_long = since is not None and time.time() - since > STRUGGLE_S
         try:
-            found = self._strays.end(record.account, patience_s, at_any_price=for_long)
-        except ExecutorError as error:
-            if since is None:
-                self._layout.note_strays(record.run_id, epoch, f"{str(error)[0].upper()}{str(error)[1:]}.")
-            raise
-        if text := found.joined(inside).in_words():
-            log.warning("run %s epoch %s: %s", record.run_id, epoch, text)
-            self._layout.note_strays(record.run_id, epoch, text)
+            self._strays.end(record.account, patience_s, at_any_price=for_long, found=found)
+        finally:
+            if text := found.in_words():
+                log.warning("run %s epoch %s: %s", record.run_id, epoch, text)
+                self._layout.note_strays(record.run_id, epoch, text, since)
 
     def _leave_exit(
         self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None

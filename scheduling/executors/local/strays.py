@@ -58,9 +58,6 @@ class Found:
     def add(self, process: Process) -> None:
         self.names[process.pid, process.start_ticks] = "".join(c if c.isprintable() else "?" for c in process.name)
 
-    def joined(self, other: Found) -> Found:
-        return Found(self.names | other.names, self.uncounted or other.uncounted)
-
     def in_words(self) -> str:
         """Empty where nothing was found."""
         if not self.names:
@@ -87,17 +84,27 @@ class Strays:
         self._accounts, self._runner_of = accounts, runner_of
         self._gone: set[Path] = set()  # launches whose runner is known to have ended
 
-    def end(self, account: Account, patience_s: float, *, min_age_s: float = 0.0, at_any_price: bool = False) -> Found:
+    def end(
+        self,
+        account: Account,
+        patience_s: float,
+        *,
+        min_age_s: float = 0.0,
+        at_any_price: bool = False,
+        found: Found | None = None,
+    ) -> Found:
         """Afterwards every process of the account is explained; ExecutorError where that takes longer. `at_any_price`:
-        rather than leave some, live runs of the same project are ended with them."""
-        found = Found()
+        rather than leave some, live runs of the same project are ended with them. `found`: to be added to."""
+        found = Found() if found is None else found
         if not self._accounts.owns(account):  # who else runs as it is nobody's business
             return found
-        if min_age_s <= 0 and self._ended_as_one(account, found):
+        if min_age_s <= 0 and self._ended_as_one(account, found, patience_s):
             return found
         give_up_at, before = time.monotonic() + patience_s, set[tuple[int, int]]()
         while suspects := self._unexplained(account, min_age_s):
             if time.monotonic() > give_up_at:
+                for process in suspects[:MAX_LISTED]:
+                    found.add(process)
                 self._give_up(account, found, at_any_price=at_any_price)
                 return found
             for process in suspects:  # seen twice: what is read of a tree that changes may not fit together
@@ -108,22 +115,22 @@ class Strays:
             time.sleep(REST_S)
         return found
 
-    def _ended_as_one(self, account: Account, found: Found) -> bool:
+    def _ended_as_one(self, account: Account, found: Found, patience_s: float) -> bool:
         """False where something of the account is to live."""
         with self._accounts.nothing_begins(account) as alone:
             if not alone or self._runners(account) or any(self._begins(process) for process in self._of(account)):
                 return False
-            self._end_all(account, found)
+            self._end_all(account, found, patience_s)
             return True
 
     def _give_up(self, account: Account, found: Found, *, at_any_price: bool) -> None:
         found.uncounted = True
         if not at_any_price:
             raise ExecutorError(f"processes of account {account.uid} start anew faster than they end", permanent=False)
-        self._end_all(account, found)
+        self._end_all(account, found, AT_ONCE_S)
 
-    def _end_all(self, account: Account, found: Found) -> None:
-        give_up_at = time.monotonic() + AT_ONCE_S
+    def _end_all(self, account: Account, found: Found, patience_s: float) -> None:
+        give_up_at = time.monotonic() + patience_s
         for process in self._of(account)[:MAX_LISTED]:
             found.add(process)
         self._kill_account(account)  # also where none was seen: one may change its number faster than we look
