@@ -201,6 +201,7 @@ class Fact:
     usage: Mapping[str, float] = field(default_factory=dict)
     #: It has exited and left reports that the portal has not taken: see `Executor.spooled`.
     spooled: bool = False
+    strays: str = ""  # which processes outlived the run and were ended, as a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,9 @@ class ExitInfo:
     message: str = ""
     #: Whether the node, and neither the program nor somebody, brought it about; None: as its reason says.
     nodes_fault: bool | None = None
+    #: The job's own account says so, or could have brought it about (by killing its runner, say): it counts as the
+    #: node's fault only once runs of another project fail there too, and uses up the job's retries.
+    alleged: bool = False
     #: Trying again changes nothing, whatever its reason.
     permanent: bool = False
 

@@ -53,9 +53,12 @@ def record_fact(fact: Fact) -> None:
         if fact.kind == "absent" and ((awaited and launching.exists()) or _heard_since(run, fact)):
             return  # not started yet, or only by now: a round with many runs takes in what was some time ago
         ended = _end_holds(run, fact.epoch, from_posix(fact.at))
+        if ended and fact.strays:
+            text = f"#{run.job.number}: {fact.strays}"
+            events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=text)
         Command.objects.filter(run=run, epoch=fact.epoch, closed_at=None).update(closed_at=from_posix(fact.at))
         if run.epoch == fact.epoch and State(run.state) in LIVE:
-            lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.")
+            lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.", alleged=True)
             settle(run, fact.exit or lost, from_posix(fact.at))
         if ended:
             transaction.on_commit(wakeups.wake)

@@ -366,7 +366,7 @@ class RayExecutor(SiteSoftware):
     @staticmethod
     def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
         try:
-            more = {"signal": info.signal, "exit_code": info.exit_code}
+            more = {"signal": info.signal, "exit_code": info.exit_code, "alleged": info.alleged}
             facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)

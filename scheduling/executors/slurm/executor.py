@@ -344,11 +344,18 @@ class SlurmExecutor(SiteSoftware):
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())
         try:
-            left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, signal=ending.signal)
+            more = {"signal": ending.signal, "alleged": ending.alleged}
+            left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, **more)
             return replace(left, nodes_fault=ending.nodes_fault)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
-            return ExitInfo(ending.reason, None, ending.signal, None, ending.message, ending.nodes_fault)
+            return ExitInfo(
+                ending.reason,
+                signal=ending.signal,
+                message=ending.message,
+                nodes_fault=ending.nodes_fault,
+                alleged=ending.alleged,
+            )
 
     @staticmethod
     def _clean(epoch_dir: Path) -> None:
