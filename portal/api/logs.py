@@ -6,14 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -36,13 +36,23 @@ _PAUSE_S = 0.5
 _BLOCK = 256 * 1024
 
 
+def _phrase(text: str) -> str:
+    """Programs write what they like, and this is only compared with it."""
+    if "\n" in text:
+        raise ValueError("must be part of one line")
+    return text
+
+
+Phrase = Annotated[str, Field(max_length=200), AfterValidator(_phrase)]
+
+
 class LogsQuery(Query):
     rank: int = Field(0, ge=0, le=100_000, description="Which worker.")
     run: Word | None = Field(None, description="UUID or attempt number of a run; by default the newest.")
     offset: int = Field(0, ge=0, le=2**62, description="First byte.")
     limit: int | None = Field(None, ge=1, le=MAX_BYTES, description="Bytes at most.")
     tail: int | None = Field(None, ge=1, le=10_000, description="So many of the last lines.")
-    search: Word | None = Field(None, description="Only lines with this in them, in any case.")
+    search: Phrase | None = Field(None, description="Only lines with this in them, in any case.")
     follow: bool = Field(False, description="Text that goes on until the job ends or access does, at most an hour.")
 
 

@@ -46,7 +46,7 @@ class PricesQuery(PageQuery):
 class RatesQuery(PricesQuery):
     resource: Literal["gpu", "cpu", "memory"] | None = None
     accelerator_type: Word | None = None
-    cluster: str | None = Field(None, max_length=60, description="Name of a cluster; empty: those of all clusters.")
+    cluster: Word | None = Field(None, max_length=60, description="Name of a cluster; empty: those of all clusters.")
 
 
 class RateWish(Body):

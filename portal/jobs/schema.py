@@ -23,7 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from portal.jobs.fields import CONTROL, Array, Line, Memory, Part, Seconds, Text, Word, no_control
+from accounts.text import shown
+from portal.jobs.fields import Array, Line, Memory, OneLine, Part, Seconds, SeveralLines, Text, Word, line_as_it_is
 from scheduling.validation import hint_at, known_keys
 
 MAX_BYTES = 256 * 1024
@@ -50,13 +51,13 @@ class Problems(Exception):
 def _relative(path: str) -> str:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
         raise ValueError("must be a path below the root, without . and ..")
-    return no_control(path.rstrip("/"))
+    return line_as_it_is(path.rstrip("/"))
 
 
 def _glob(pattern: str) -> str:
     if pattern.count("*") > 8:
         raise ValueError("may have 8 asterisks at most")
-    return no_control(pattern)
+    return line_as_it_is(pattern)
 
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["9f86d0818" + "0" * 55])]
@@ -111,7 +112,7 @@ def _or_a_number(schema: dict[str, Any]) -> None:
 class Code(Part):
     """Where the program comes from: a shared path, a git repository, or an uploaded bundle."""
 
-    path: Annotated[str, Field(max_length=1_000), AfterValidator(no_control)] | None = Field(
+    path: Annotated[str, Field(max_length=1_000), AfterValidator(line_as_it_is)] | None = Field(
         None, description="A directory that the nodes can read; the job starts in it."
     )
     git: Annotated[str, Field(max_length=1_000, pattern=r"^(https?|file)://[^\s@?#\"'\\]+$")] | None = Field(
@@ -174,7 +175,7 @@ class EnvironmentRule(Part):
     """Packages on top of the portal's own, built once and kept for all jobs that ask for the same; or an image, which
     has all that the program needs. Modules of the site stand alone or beside packages."""
 
-    requirements: Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(no_control)] | None = Field(
+    requirements: Annotated[str, Field(min_length=1, max_length=65_536), SeveralLines] | None = Field(
         None, description="Text of a requirements file: packages only, no options.", examples=["einops==0.8.1"]
     )
     digest: Sha256 | None = Field(None, description="One that the project has.")
@@ -208,7 +209,7 @@ class SecretUse(Part):
     """A secret of the project, as a variable or as a file in EVENKEEL_SECRETS_DIR."""
 
     name: SecretName = Field(examples=["HF_TOKEN"])
-    env: Annotated[str, Field(max_length=128)] | None = Field(
+    env: Annotated[str, Field(max_length=128), OneLine] | None = Field(
         None, description="Name of the variable.", examples=["HF_TOKEN"]
     )
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")] | None = Field(
@@ -227,12 +228,13 @@ class SecretUse(Part):
 def _absolute(path: str) -> str:
     if not path.startswith("/") or ".." in path.split("/"):
         raise ValueError("must be an absolute path, without ..")
-    return no_control(path)
+    return line_as_it_is(path)
 
 
 def _data_url(url: str) -> str:
+    line_as_it_is(url)
     try:
-        parts = urlsplit(no_control(url))
+        parts = urlsplit(url)
     except ValueError:
         raise ValueError("is no URL") from None
     if "://" not in url or parts.scheme not in DATA_PROTOCOLS or "::" in url:
@@ -312,7 +314,7 @@ class Retry(Part):
 class ResumeFrom(Part):
     """A checkpoint of a job of the same project, at which the first run begins."""
 
-    job: int | str = Field(description="Number or UUID of the job.")
+    job: int | Line = Field(description="Number or UUID of the job.")
     step: int | None = Field(None, ge=1, le=10**13, description="Step of the checkpoint; empty: the newest.")
 
 
@@ -322,7 +324,7 @@ class DependencyWish(Part):
     type: Literal["afterok", "afterany", "afternotok", "singleton"] = Field(
         "afterok", description="When it has succeeded; ended; not succeeded; or after all earlier ones of its name."
     )
-    job: int | str | None = Field(None, description="Number or UUID of a job that you may see.")
+    job: int | Line | None = Field(None, description="Number or UUID of a job that you may see.")
 
     @model_validator(mode="after")
     def _named(self) -> DependencyWish:
@@ -461,4 +463,4 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
         pass
     elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
         message = f"{message}, not {error['input']!r}"
-    return FieldProblem(CONTROL.sub("?", field)[:200] or whole, CONTROL.sub("?", message)[:500], error["type"])
+    return FieldProblem(shown(field, 200) or whole, shown(message, 500), error["type"])
