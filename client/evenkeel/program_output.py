@@ -6,45 +6,41 @@ the last is what is seen, and the other characters that Unicode calls line ends 
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Iterable
 
-#: The longest sequence whose end is waited for; a longer one is no longer taken for a sequence.
+#: The longest sequence whose end is waited for; what is longer is not taken for one.
 _LONGEST = 4_096
-_STRING = r"[\]PX^_]|[\x90\x98\x9d\x9e\x9f]"  # OSC, DCS, SOS, PM and APC, after ESC or as one character
-_COLOUR = r"\x1b\[[0-9;:]{0,60}m"
+_STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])"  # OSC, DCS, SOS, PM and APC begin so, and go on to their terminator
 _CONTROLS = re.compile(
-    rf"(?P<colour>{_COLOUR})"
-    rf"|(?:\x1b(?:[\]PX^_])|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]{{0,{_LONGEST}}}(?:\x07|\x1b\\|\x9c)?"
-    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
-    r"|\x1b[ -/]*[0-~]?"
+    r"(?P<colour>\x1b\[[0-9;:]{0,60}m)"
+    rf"|{_STRING}[^\x07\x1b\x9c\n]{{0,{_LONGEST}}}(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b\[|\x9b)[0-?]{0,60}[ -/]{0,9}[@-~]?"
+    r"|\x1b[ -/]{0,9}[0-~]?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]"
 )
-#: The beginning of a sequence, or a `\r`, at the end of a text that goes on.
+#: The beginning of a sequence at the end of a text that goes on.
 _UNFINISHED = re.compile(
-    rf"(?:\r|\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]{{0,60}}[ -/]{{0,9}}"
-    rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]{{0,{_LONGEST}}}\x1b?)\Z"
+    rf"(?:{_STRING}[^\x07\x1b\x9c\n]{{0,{_LONGEST}}}\x1b?|(?:\x1b\[|\x9b)[0-?]{{0,60}}[ -/]{{0,9}}|\x1b[ -/]{{0,9}})\Z"
 )
+RESET = "\x1b[0m"
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """With their line feeds, as `bytes.splitlines(keepends=True)` does with many more ends."""
+    """With their line feeds."""
     lines = data.split(b"\n")
     last = lines.pop()
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def last_state(line: str) -> str:
-    """What a terminal shows of a line in the end: what follows its last `\\r`. One at the end clears nothing yet."""
-    body = line.removesuffix("\n")
-    end = line[len(body) :]
-    return body.rstrip("\r").rpartition("\r")[2] + end
+def last_state(line: bytes) -> bytes:
+    """What a terminal shows of a line: what follows its last `\\r`. One at its end clears nothing yet."""
+    end = b"\n" if line.endswith(b"\n") else b""
+    return line.removesuffix(b"\n").rstrip(b"\r").rpartition(b"\r")[2] + end
 
 
-def shown_lines(text: str) -> list[str]:
+def shown_lines(data: bytes) -> list[str]:
     """Lines without their ends, each in its last state, without colours and other sequences."""
-    return [plain(last_state(line)) for line in text.removesuffix("\n").split("\n")] if text else []
+    return [plain(last_state(line).decode(errors="replace")).rstrip("\n") for line in split_lines(data)]
 
 
 def plain(text: str) -> str:
@@ -59,26 +55,35 @@ def coloured(text: str) -> str:
 
 def unfinished_bytes(data: bytes) -> int:
     """Bytes at the end that begin a character in UTF-8 without ending it."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(data[-3:] if len(data) > 3 and data[-3] & 0xC0 != 0x80 else data[-4:])
-    return len(decoder.getstate()[0])
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if 0xC2 <= byte <= 0xF4:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if back < needed else 0
+        if not 0x80 <= byte < 0xC0:
+            return 0
+    return 0
 
 
-class TerminalText:
-    """The text of a log that comes in pieces, made fit for a terminal: colours pass, sequences that are cut in two are
-    taken whole."""
+class ShownText:
+    """A log that comes in pieces, as a reader gets it: of all sequences only colours, and these only on a terminal.
+    A sequence that is cut in two is taken for one."""
 
     def __init__(self, *, colours: bool) -> None:
-        self._clean = coloured if colours else plain
-        self._kept = ""
+        self._colours, self._kept, self._is_coloured = colours, "", False
 
-    def feed(self, text: str, *, last: bool = False) -> str:
+    def feed(self, text: str) -> str:
         text, self._kept = self._kept + text, ""
-        if not last and (found := _UNFINISHED.search(text, max(0, len(text) - _LONGEST))):
+        # Searched from the first escape: from each of many characters it would be looked for to the end.
+        begins = max(text.rfind(one) for one in "\x1b\x90\x98\x9b\x9d\x9e\x9f")
+        found = _UNFINISHED.search(text, max(0, begins - 1)) if begins >= 0 else None
+        if found:
             text, self._kept = text[: found.start()], text[found.start() :]
-        return self._clean(text)
+        shown = coloured(text) if self._colours else plain(text)
+        self._is_coloured |= "\x1b" in shown
+        return shown
 
-
-def join_shown(lines: Iterable[bytes]) -> str:
-    """Raw lines as text, each in its last state."""
-    return "".join(last_state(line.decode(errors="replace")) for line in lines)
+    def close(self) -> str:
+        """What was waited for, and the terminal's own colours."""
+        rest, self._kept = plain(self._kept), ""
+        return rest + (RESET if self._is_coloured else "")

@@ -25,10 +25,11 @@ from portal.api.shapes.jobs import Log
 from portal.api.standing import Standing, user_now
 from portal.jobs.clusters import files_of
 from portal.jobs.log_following import Follower
-from portal.jobs.logs import MAX_BYTES, Chunk, RunLog
+from portal.jobs.log_text import Chunk
+from portal.jobs.logs import MAX_BYTES, RunLog
 from portal.jobs.models import Job, Run
 from portal.jobs.selectors import access_job, visible_jobs
-from scheduling.lifecycle import TERMINAL, State
+from scheduling.lifecycle import HOLDING, TERMINAL, State
 
 R = TypeVar("R")
 FOLLOW_S = 3_600.0
@@ -75,16 +76,17 @@ class LogsView(APIView):
         ranged = query.limit is not None or query.tail is not None or query.search is not None
         wants_text = query.follow or "text/plain" in request.headers.get("Accept", "")
         if wants_text and (query.follow or not ranged):
-            start = _chunk(log, query).offset if query.tail else query.offset
+            start = _chunk(log, query, growing=False).offset if query.tail else query.offset
             stream = _whole(log, start)
             if query.follow:
                 standing = Standing(lambda: _may_read(request, row.pk))
                 stream = _follow(standing, files, row.pk, run.pk, query.rank, start)
             return StreamingHttpResponse(stream, content_type="text/plain; charset=utf-8")
-        chunk = _chunk(log, query)
+        ended = State(run.state) in TERMINAL
+        chunk = _chunk(log, query, growing=State(run.state) in HOLDING)
         if wants_text:
             return HttpResponse(chunk.text, content_type="text/plain; charset=utf-8")
-        return Response(_describe(log, chunk, State(run.state) in TERMINAL))
+        return Response(_describe(log, chunk, ended))
 
 
 def _run(job: Job, wanted: str | None) -> Run:
@@ -104,13 +106,15 @@ def _may_read(request: Request, job_id: UUID) -> bool:
     return user is not None and visible_jobs(user).filter(pk=job_id).exists()
 
 
-def _chunk(log: RunLog, query: LogsQuery) -> Chunk:
+def _chunk(log: RunLog, query: LogsQuery, *, growing: bool) -> Chunk:
     limit = query.limit or _BLOCK
     if query.search:
         if query.tail:
             return log.search_tail(query.search, query.tail, limit)
         return log.search(query.search, query.offset, limit)
-    return log.tail(query.tail, limit) if query.tail else log.chunk(query.offset, limit)
+    if query.tail:
+        return log.tail(query.tail, limit, growing=growing)
+    return log.chunk(query.offset, limit, growing=growing)
 
 
 def _describe(log: RunLog, chunk: Chunk, ended: bool) -> dict[str, Any]:
