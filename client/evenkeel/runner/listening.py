@@ -113,4 +113,4 @@ class Listener:
             return []
         whole = data[: data.rfind(b"\n") + 1]
         self._offsets[rank] += len(whole)
-        return whole.splitlines()
+        return whole.split(b"\n")[:-1]

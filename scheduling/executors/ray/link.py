@@ -154,7 +154,7 @@ class Link:
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):
-            lines = (self._dir / LOG).read_bytes()[-4000:].decode(errors="replace").strip().splitlines()
+            lines = shown_lines((self._dir / LOG).read_bytes()[-4000:].strip())
             return lines[-1][:500] if lines else "it said nothing"
         return "no log"
 
