@@ -68,7 +68,8 @@ ENDINGS = {
     ),
     "a message of several lines": (
         FRAMES + "RuntimeError: CUDA error: device-side assert triggered\n"
-        "CUDA kernel errors might be asynchronously reported.\nCompile with `TORCH_USE_CUDA_DSA` to enable assertions.\n\n",
+        "CUDA kernel errors might be asynchronously reported.\n"
+        "Compile with `TORCH_USE_CUDA_DSA` to enable assertions.\n\n",
         "RuntimeError: CUDA error: device-side assert triggered",
         False,
     ),
@@ -84,8 +85,8 @@ ENDINGS = {
         True,
     ),
     "the runtime's words after": (
-        FRAMES
-        + "RuntimeError: a\nterminate called after throwing an instance of 'c10::Error'\n  what():  NCCL\nAborted (core dumped)\n",
+        FRAMES + "RuntimeError: a\nterminate called after throwing an instance of 'c10::Error'\n"
+        "  what():  NCCL\nAborted (core dumped)\n",
         "RuntimeError: a",
         False,
     ),

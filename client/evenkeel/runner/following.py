@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 USAGE_S = 2.0
 GAUGE_S = 1.0
-TAIL_BYTES = 4_096
 LAST_WORDS_S = 0.3
 
 

@@ -28,8 +28,8 @@ _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?::(?:\s(?P<text>.*))?
 #: Lines that may follow an exception and belong to its message, or to what the process's end brought with it.
 _AFTER = re.compile(
     r"\s|$|terminate called|Aborted|Segmentation fault|Killed|Fatal Python error|CUDA kernel errors might"
-    r"|Exception raised from|For debugging consider|Compile with `TORCH_USE|Search for `cuda|Device-side assert|Current thread"
-    r"|Thread 0x|frame #|BufferAssignment OOM|Peak buffers:|[=-]{5,}$|To execute a dataflow graph"
+    r"|Exception raised from|For debugging consider|Compile with `TORCH_USE|Search for `cuda|Device-side assert"
+    r"|Current thread|Thread 0x|frame #|BufferAssignment OOM|Peak buffers:|[=-]{5,}$|To execute a dataflow graph"
 )
 _GROUP_END = re.compile(r"\s*\+-{10,}$")
 _GROUP_LINE = re.compile(r"\s*\| (?=\S)(?!Traceback|File )")
@@ -87,13 +87,14 @@ def _said_by_program(lines: list[str]) -> list[str]:
     if at := _torchrun_from(lines):
         lines = lines[:at] if any(not is_noise(line) for line in lines[:at]) else lines
     end = len(lines)
-    while (
-        end
-        and not _ends_traceback(lines, end - 1)
-        and (is_noise(lines[end - 1]) or _shows_code_of_warning(lines, end - 1))
-    ):
+    while end and _is_noise_at(lines, end - 1):
         end -= 1
     return lines[:end]
+
+
+def _is_noise_at(lines: list[str], at: int) -> bool:
+    """A warning may have been made an exception."""
+    return not _ends_traceback(lines, at) and (is_noise(lines[at]) or _shows_code_of_warning(lines, at))
 
 
 def _shows_code_of_warning(lines: list[str], at: int) -> bool:
@@ -125,7 +126,7 @@ def _ending_exception(lines: list[str]) -> str:
 
 
 def _ends_traceback(lines: list[str], at: int) -> bool:
-    """Whether indented lines lead from a traceback's first line, or from the output's cut beginning, to an exception."""
+    """Whether an exception is there, and indented lines before it from a traceback's head or where output was cut."""
     if at == 0 or not _EXCEPTION.fullmatch(lines[at]) or not lines[at - 1].startswith(" "):
         return False
     above = next((one for one in range(at - 1, -1, -1) if not lines[one].startswith(" ")), -1)

@@ -24,6 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evenkeel.program_output import shown_lines
+
 from scheduling.errors import ExecutorError
 
 log = logging.getLogger(__name__)
