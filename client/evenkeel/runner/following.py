@@ -253,7 +253,7 @@ class FollowingRunner:
 
     def _tell_end(self, worker: Worker, status: int) -> None:
         oom = worker.killed and not worker.signalled and kernel_oom_kills() > self._oom_kills
-        tail = bytes(worker.output.tail)[-TAIL_BYTES:].decode(errors="replace")
+        tail = worker.output.tail.decode(errors="replace")
         self._channel.send({"kind": "ended", "rank": worker.rank, "status": status, "tail": tail, "oom": oom})
 
     def _end_descendants(self) -> None:
