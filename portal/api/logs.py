@@ -93,7 +93,7 @@ def _run(job: Job, wanted: str | None) -> Run:
     if wanted is None:
         assert job.run is not None
         return job.run
-    if wanted.isdecimal() and len(wanted) <= 9:
+    if wanted.isascii() and wanted.isdecimal() and len(wanted) <= 9:
         return job.runs.get(attempt=int(wanted))
     try:
         return job.runs.get(pk=UUID(wanted))

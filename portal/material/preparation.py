@@ -10,6 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
+from accounts.text import shown
 from portal.jobs import data
 from portal.jobs.models import Job, Run
 from portal.jobs.services import observation
@@ -161,7 +162,7 @@ def _record_environment(environment: Environment, progress: Progress, now: datet
         size = progress.detail.get("bytes")
         columns = {"state": Environment.State.READY, "size_bytes": size if isinstance(size, int) else 0, "error": ""}
     else:
-        columns = {"state": Environment.State.FAILED, "error": progress.message[:2_000]}
+        columns = {"state": Environment.State.FAILED, "error": shown(progress.message, 2_000)}
     changed = Environment.objects.filter(pk=environment.pk, attempt=environment.attempt).exclude(state=columns["state"])
     changed.update(**columns, finished_at=None if progress.state == "working" else now)
 

@@ -3,6 +3,7 @@ import type { Usage, UsageGroup, UsageRow } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { integer, money, number, percent, typeName, withUnit } from "../../lib/format";
 import { columnLabel } from "../../lib/usagePeriod";
+import { Name } from "../../components/Name";
 
 export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup; email: string }) {
   const most = Math.max(...found.results.map((row) => row.gpu_hours), 1e-9);
@@ -43,7 +44,7 @@ function Used({ row }: { row: UsageRow }) {
 
 function Name({ row, by, email }: { row: UsageRow; by: UsageGroup; email: string }) {
   if (by === "job") return /^\d+$/.test(row.key) ? <JobRef number={Number(row.key)} name={row.label} /> : <span className="sub">a job that is there no more</span>;
-  if (by === "project") return <Link className="link" to={`/usage?project=${row.key}&by=user`} title={row.key}>{row.label}</Link>;
-  if (by === "user") return <span title={row.key}>{row.label}{row.key === email && <span className="sub"> you</span>}</span>;
+  if (by === "project") return <Link className="link" to={`/usage?project=${row.key}&by=user`} title={row.key}><Name>{row.label}</Name></Link>;
+  if (by === "user") return <span title={row.key}><Name>{row.label}</Name>{row.key === email && <span className="sub"> you</span>}</span>;
   return <>{by === "type" ? typeName(row.key) : columnLabel(row.key)}</>;
 }
