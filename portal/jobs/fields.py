@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -68,6 +69,15 @@ def _seconds(value: object) -> object:
         return days * 86_400 + hours * 3_600 + minutes * 60 + seconds
     return value
 
+
+def _ascii_number(value: object) -> object:
+    if isinstance(value, str) and not value.isascii():
+        raise ValueError("write a number in the digits 0 to 9")
+    return value
+
+
+#: Given as text Python would read all digits of Unicode.
+Amount = Annotated[Decimal, BeforeValidator(_ascii_number)]
 
 Line = Annotated[str, Field(max_length=120), OneLine]
 Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]

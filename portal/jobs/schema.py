@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from decimal import Decimal
 from math import isfinite
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -24,7 +23,19 @@ from pydantic import (
 )
 
 from accounts.text import shown
-from portal.jobs.fields import Array, Line, Memory, OneLine, Part, Seconds, SeveralLines, Text, Word, line_as_it_is
+from portal.jobs.fields import (
+    Amount,
+    Array,
+    Line,
+    Memory,
+    OneLine,
+    Part,
+    Seconds,
+    SeveralLines,
+    Text,
+    Word,
+    line_as_it_is,
+)
 from scheduling.validation import hint_at, known_keys
 
 MAX_BYTES = 256 * 1024
@@ -359,7 +370,7 @@ class JobFile(Part):
     )
     partition: Word | None = Field(None, description="Set of nodes; by default the cluster's default one, if any.")
     deadline: AwareDatetime | None = Field(None, description="When it should be finished; shown against the estimate.")
-    max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6)
+    max_cost: Amount | None = Field(None, gt=0, le=10**9, decimal_places=6)
     max_duration: Seconds | None = Field(None, description="Longest time in training, as 6h or seconds.")
     env: dict[str, Text] = Field({}, max_length=200)
     secrets: list[SecretUse] = Field([], max_length=50)

@@ -58,7 +58,7 @@ class MetricBounds:
     def _values(self, metric: Metric, known: set[str]) -> dict[str, float]:
         values: dict[str, float] = {}
         for given, value in metric.items():
-            name = shown(given, NAME_CHARACTERS)
+            name = shown(given)[:NAME_CHARACTERS]
             if given in ("step", "at") or value is None or not name:
                 continue
             if name not in OWN and not self._has_room(name, values, known):
