@@ -44,9 +44,9 @@ def _several_lines(value: object) -> object:
 
 
 #: Of every text that is shown in a line: names, reasons, labels, keys. What is allowed is in accounts/text.py.
-OneLine = BeforeValidator(_one_line, json_schema_input_type=str)
+OneLine = BeforeValidator(_one_line)
 #: Of commands, variables and other texts of several lines.
-SeveralLines = BeforeValidator(_several_lines, json_schema_input_type=str)
+SeveralLines = BeforeValidator(_several_lines)
 
 
 def _memory_mib(value: object) -> object:
@@ -78,6 +78,7 @@ def _ascii_number(value: object) -> object:
 
 #: Given as text Python would read all digits of Unicode.
 Amount = Annotated[Decimal, BeforeValidator(_ascii_number)]
+Cost = Annotated[Decimal, Field(gt=0, le=10**9, decimal_places=6), BeforeValidator(_ascii_number)]
 
 Line = Annotated[str, Field(max_length=120), OneLine]
 Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from portal.jobs.fields import Amount, Line, Part, Seconds, Word
+from portal.jobs.fields import Cost, Line, Part, Seconds, Word
 
 
 def _no_default(schema: dict[str, Any]) -> None:
@@ -24,6 +24,6 @@ class JobPatch(Part):
     qos: Word | None = Field(None, description="Another level of service.", json_schema_extra=_no_default)
     partition: Word | None = Field(None, description="Another partition.", json_schema_extra=_no_default)
     total_steps: int = Field(1, ge=1, le=10**12, description="It may only grow.", json_schema_extra=_no_default)
-    max_cost: Amount | None = Field(None, gt=0, le=10**9, decimal_places=6, json_schema_extra=_no_default)
+    max_cost: Cost | None = Field(None, json_schema_extra=_no_default)
     max_duration: Seconds | None = Field(None, json_schema_extra=_no_default)
     deadline: AwareDatetime | None = Field(None, json_schema_extra=_no_default)

@@ -82,7 +82,8 @@ def search_of(read: Read, size: int, wanted: str, offset: int, limit: int) -> Ch
         data, ends_at = data + rest, ends_at + len(rest)
         if not rest and len(data) == SCAN_BYTES:  # a very long line: what begins here may end in the next piece
             again = min(4 * len(wanted) + 4, len(data) // 2)
-    word, matching, length, at = fold(wanted), [], 0, offset
+    matching: list[str] = []
+    word, length, at = fold(wanted), 0, offset
     for line in _lines_if_there(data, word):
         text = _matching_state(line, word, limit)
         if text is not None:
@@ -97,7 +98,8 @@ def search_of(read: Read, size: int, wanted: str, offset: int, limit: int) -> Ch
 def search_tail_of(read: Read, size: int, wanted: str, lines: int, limit: int) -> Chunk:
     """The last matching lines of what was written latest."""
     start = max(0, size - SCAN_BYTES)
-    word, matching, length = fold(wanted), [], 0
+    matching: list[str] = []
+    word, length = fold(wanted), 0
     for line in reversed(_lines_if_there(read(start, size - start), word)):
         if len(matching) < lines and (text := _matching_state(line, word, limit)) is not None:
             length += len(text.encode())

@@ -24,8 +24,8 @@ from pydantic import (
 
 from accounts.text import shown
 from portal.jobs.fields import (
-    Amount,
     Array,
+    Cost,
     Line,
     Memory,
     OneLine,
@@ -370,7 +370,7 @@ class JobFile(Part):
     )
     partition: Word | None = Field(None, description="Set of nodes; by default the cluster's default one, if any.")
     deadline: AwareDatetime | None = Field(None, description="When it should be finished; shown against the estimate.")
-    max_cost: Amount | None = Field(None, gt=0, le=10**9, decimal_places=6)
+    max_cost: Cost | None = None
     max_duration: Seconds | None = Field(None, description="Longest time in training, as 6h or seconds.")
     env: dict[str, Text] = Field({}, max_length=200)
     secrets: list[SecretUse] = Field([], max_length=50)

@@ -49,14 +49,14 @@ def log(project: str, digest: str, follow: bool, tail: int | None, output: str) 
         print_json(client.environments.log(project, name, **query))
         return
     with shown_log() as text:
-        _print_log(client, (project, name), query, follow=follow, text=text)
+        _print_log(client, project, name, query, follow=follow, text=text)
 
 
 def _print_log(
-    client: Client, environment: tuple[str, str], query: dict[str, int], *, follow: bool, text: ShownText
+    client: Client, project: str, name: str, query: dict[str, int], *, follow: bool, text: ShownText
 ) -> None:
     while True:
-        answer = client.environments.log(*environment, **query)
+        answer = client.environments.log(project, name, **query)
         click.echo(text.feed(answer["text"]), nl=False, color=True)
         at, more = int(answer["next_offset"]), answer["next_offset"] < answer["size"]
         if answer["complete"] or not (more or follow):
