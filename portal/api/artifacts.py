@@ -32,7 +32,7 @@ from portal.material.selectors import access_artifact
 from portal.material.tasks import remove_artifacts_now
 from scheduling.lifecycle import LIVE, State
 
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 RANGE = OpenApiParameter(
     "Range", str, OpenApiParameter.HEADER, description="One range of bytes: `bytes=0-1023`, `bytes=9-`, `bytes=-100`."
 )

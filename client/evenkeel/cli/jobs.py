@@ -21,12 +21,14 @@ from evenkeel.cli.output import (
     clean,
     fitted,
     gpus_text,
+    is_terminal,
     job_name,
     moment,
     money,
     pairs,
     print_json,
     progress_text,
+    shown_log,
     state_text,
     table,
     waits_for,
@@ -34,6 +36,7 @@ from evenkeel.cli.output import (
 from evenkeel.cli.starts import start_text
 from evenkeel.cli.waiting import EXIT_CODES
 from evenkeel.client import Client
+from evenkeel.program_output import ShownText
 
 FOLLOW_S = 1.0
 LogQuery = dict[str, int | str]
@@ -91,10 +94,6 @@ def _print_table(jobs: list[schemas.Job], *, with_cluster: bool) -> None:
         text = "\n".join(fitted(line, width) for line in text.split("\n"))
     head, *lines = text.split("\n")
     click.echo("\n".join([click.style(head, bold=True), *map(_coloured, lines, jobs)]))
-
-
-def is_terminal() -> bool:
-    return sys.stdout.isatty()
 
 
 def _row(job: schemas.Job) -> list[object]:
@@ -217,29 +216,35 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
     elif follow:
         _follow(client, job, query)
     else:
-        _print_all(client, job, query)
+        with shown_log() as text:
+            _print_all(client, job, query, text)
 
 
 def _follow(client: Client, job: str, query: LogQuery) -> None:
     """Prints what comes until the job has ended; a retry is a new run with a log of its own."""
+    with shown_log() as text:
+        _follow_runs(client, job, query, text)
+
+
+def _follow_runs(client: Client, job: str, query: LogQuery, text: ShownText) -> None:
     while True:
         found = client.job(job)
         run = found["run"]["id"]
         if query.get("run", run) != run:
-            _print_all(client, job, query)
+            _print_all(client, job, query, text)
             query = {"rank": query["rank"], "offset": 0}
         if run is not None:
-            query = {"rank": query["rank"], "offset": _print_all(client, job, query | {"run": run}), "run": run}
+            query = {"rank": query["rank"], "offset": _print_all(client, job, query | {"run": run}, text), "run": run}
         if found["state"] in EXIT_CODES:
             return
         time.sleep(FOLLOW_S)
 
 
-def _print_all(client: Client, job: str, query: LogQuery) -> int:
+def _print_all(client: Client, job: str, query: LogQuery, text: ShownText) -> int:
     """Prints everything there is by now; where it ends."""
     while True:
         answer = client.logs(job, **query)
-        click.echo(answer["text"], nl=False)
+        click.echo(text.feed(answer["text"]), nl=False, color=True)
         at = int(answer["next_offset"])
         if at >= answer["size"] or at <= answer["offset"]:
             return at

@@ -138,7 +138,9 @@ def resubmit(
     """
     changes = _changes(settings)
     if resume_from is not None:
-        changes["resume_from"] = {"step": int(resume_from)} if resume_from.isdecimal() else resume_from
+        changes["resume_from"] = (
+            {"step": int(resume_from)} if resume_from.isascii() and resume_from.isdecimal() else resume_from
+        )
     key = idempotency_key or str(uuid.uuid4())
     _each((job,), output, lambda name: connect().operations.resubmit(name, changes, idempotency_key=key))
 

@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 USAGE_S = 2.0
 GAUGE_S = 1.0
-TAIL_BYTES = 4_096
 LAST_WORDS_S = 0.3
 
 
@@ -254,7 +253,7 @@ class FollowingRunner:
 
     def _tell_end(self, worker: Worker, status: int) -> None:
         oom = worker.killed and not worker.signalled and kernel_oom_kills() > self._oom_kills
-        tail = bytes(worker.output.tail)[-TAIL_BYTES:].decode(errors="replace")
+        tail = worker.output.tail.decode(errors="replace")
         self._channel.send({"kind": "ended", "rank": worker.rank, "status": status, "tail": tail, "oom": oom})
 
     def _end_descendants(self) -> None:

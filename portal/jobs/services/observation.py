@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from accounts import ledger
+from accounts.text import shown
 from portal import logs
 from portal.jobs import checkpoint_store, events, holding, spooling, wakeups
 from portal.jobs.describe import cluster_types
@@ -169,6 +170,7 @@ def _stopped(run: Run, at: datetime, name: str) -> None:
 def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     """End this run, and queue another attempt where the job's limit allows it."""
     job = run.job
+    info = replace(info, message=shown(info.message, MAX_MESSAGE))
     why = explain_exit(info, job.gpu_memory_mib)
     end_assignments(run, at)
     end_processes(run, at)
@@ -213,6 +215,8 @@ def note_failed_launch(command: Command, text: str) -> None:
 
 #: PyTorch says so where its allocator was limited, as the SDK does; other jobs may fill the device, too.
 _BY_ITS_LIMIT = "allowed; "
+#: Of what a program, a runner or a package manager said.
+MAX_MESSAGE = 1_500
 
 
 def explain_exit(info: ExitInfo, gpu_memory_mib: int = 0) -> str:

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evenkeel.program_output import shown_lines
 from evenkeel.runner.files import create_private, exists, open_plain
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec
@@ -282,7 +283,7 @@ def _last_line(epoch_dir: Path) -> str:
     try:
         with open_plain(epoch_dir / "logs" / "runner.log") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
-            lines = file.read(2000).decode(errors="replace").strip().splitlines()
+            lines = shown_lines(file.read(2000).strip())
     except OSError:
         return "no log"
     return lines[-1] if lines else "it said nothing"

@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from evenkeel.program_output import shown_lines
 from evenkeel.runner.files import exists, open_plain
 
 from scheduling.executors.slurm.commands import SlurmJob
@@ -56,6 +57,6 @@ def _last_words(epoch_dir: Path) -> str:
         with contextlib.suppress(OSError), open_plain(epoch_dir / "logs" / name) as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - 4_000))
-            if lines := file.read(4_000).decode(errors="replace").strip().splitlines():
+            if lines := shown_lines(file.read(4_000).strip()):
                 return lines[-1][:MAX_WORDS]
     return "it said nothing"
