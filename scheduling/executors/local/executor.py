@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
 from evenkeel.runner.software import installed
 from evenkeel.store.offers import offers
@@ -47,7 +48,7 @@ from scheduling.executors.offering import SiteSoftware, offer_findings, software
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
 #: What optimisers, DistributedDataParallel and the catalogue's data sets would import at their first use.
 PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets")
 ISOLATION = ("auto", "accounts", "none")
@@ -152,7 +153,8 @@ class LocalExecutor(SiteSoftware):
                 (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone, after at most the launch lock's timeout and 15 s."""
+        """Returns when the processes are gone, or early while the program has its grace: the next call then looks again,
+        and ends it for certain once KILL_AFTER_S have passed since the first."""
         with self._layout.locked(run_id):
             record = self._layout.record(run_id)
             runner = self._runner(record, epoch) if record else None
@@ -166,8 +168,15 @@ class LocalExecutor(SiteSoftware):
                 ended = facts.read_exit(epoch_dir) is not None
             if runner.alive(record.account) and not ended:
                 signal_quietly(runner.pid, signal.SIGUSR1)
-                _wait_for_end(runner, record.account)
+                if self._has_grace(runner, record, epoch):
+                    return
             self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
+
+    def _has_grace(self, runner: RunnerIdentity, record: RunRecord, epoch: int) -> bool:
+        asked_s = self._layout.asked_to_end_s(record.run_id, epoch)
+        if asked_s < KILL_GRACE_S:
+            _wait_for_end(runner, record.account)
+        return asked_s < KILL_AFTER_S and runner.alive(record.account)
 
     def prepare(self, preparation: Preparation) -> Progress:
         if self.isolation_problem:
