@@ -158,7 +158,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "qos": job.qos.name if job.qos else None,
         "array": array_place(job),
         "partition": job.partition.name if job.partition else None,
-        "restartable": job.restartable,
+        "restartable": job.can_restart(run),
         "labels": job.labels,
         "deadline_at": job.spec.get("deadline"),
         "max_cost": _plain_amount(job.spec.get("max_cost")),

@@ -16,7 +16,7 @@ def _no_default(schema: dict[str, Any]) -> None:
 
 
 class JobPatch(Part):
-    """Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label."""
+    """Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration, restartable or a label."""
 
     name: Line = Field("", min_length=1, json_schema_extra=_no_default)
     labels: dict[str, Line | None] = Field({}, max_length=50, json_schema_extra=_no_default)
@@ -25,6 +25,11 @@ class JobPatch(Part):
     qos: Word | None = Field(None, description="Another level of service.", json_schema_extra=_no_default)
     partition: Word | None = Field(None, description="Another partition.", json_schema_extra=_no_default)
     total_steps: int = Field(1, ge=1, le=10**12, description="It may only grow.", json_schema_extra=_no_default)
+    restartable: bool | None = Field(
+        None,
+        description="Whether it can be stopped and started again; null: as its program, by the SDK, says.",
+        json_schema_extra=_no_default,
+    )
     max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6, json_schema_extra=_no_default)
     max_duration: Seconds | None = Field(None, json_schema_extra=_no_default)
     deadline: AwareDatetime | None = Field(None, json_schema_extra=_no_default)

@@ -227,7 +227,8 @@ class Job(models.Model):
     array_index = models.PositiveIntegerField(null=True)
     partition = models.ForeignKey(Partition, null=True, on_delete=models.PROTECT, related_name="jobs")
     priority = models.IntegerField(default=0, validators=[MinValueValidator(-1000), MaxValueValidator(1000)])
-    restartable = models.BooleanField(default=True)
+    #: Its owner's word whether it can be stopped and started again; None: it can unless it runs without the SDK.
+    restartable = models.BooleanField(null=True)
     labels = models.JSONField(default=dict)
     retry_limit = models.PositiveSmallIntegerField(default=3)
     submitted_at = models.DateTimeField(default=timezone.now)
@@ -286,6 +287,10 @@ class Job(models.Model):
                 name="job_of_an_array_has_an_index",
             ),
         ]
+
+    def can_restart(self, run: Run) -> bool:
+        """Whether it can be stopped and started again: by its owner's word, else unless it runs without the SDK."""
+        return run.uses_sdk is not False if self.restartable is None else self.restartable
 
     def __str__(self) -> str:
         return f"#{self.number} {self.name}"

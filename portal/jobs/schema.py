@@ -346,7 +346,11 @@ class JobFile(Part):
     cpus: int | None = Field(None, ge=1, le=4_096)
     memory: Memory | None = Field(None, description="MiB per node, or as 8GiB.")
     checkpoint: CheckpointRule = CheckpointRule()
-    restartable: bool = Field(True, description="False: never resized or preempted.")
+    restartable: bool | None = Field(
+        None,
+        description="False: never resized or preempted. True: a command without the SDK saves its files when asked to end, "
+        "and finds them when it is started again. Empty: as its program, by the SDK, says.",
+    )
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
     nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
     qos: Word | None = Field(None, description="Level of service; by default the cluster's default one, if any.")

@@ -181,6 +181,8 @@ class LaunchRequest:
     resume_step: int | None = None
     checkpoint_store: CheckpointStore | None = None
     data: Data | None = None
+    #: Earlier attempts of the job, newest first: what the last of them left in its artifact directory is there again.
+    earlier_run_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def release(jobs: tuple[str, ...], output: str) -> None:
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @as_json
 def change(job: str, settings: tuple[str, ...], output: str) -> None:
-    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline.
+    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline, restartable.
 
     \b
     Values are YAML; null removes one.

@@ -177,7 +177,7 @@ class Job(Shape):
     qos: str | None = Field(description="Level of service.")
     array: ArrayPlace | None
     partition: str | None = Field(description="Set of nodes on which it runs.")
-    restartable: bool
+    restartable: bool = Field(description="It can be stopped and started again, by its owner's word or the SDK's.")
     labels: dict[str, str]
     deadline_at: datetime | None
     max_cost: Money | None

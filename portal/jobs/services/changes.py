@@ -86,6 +86,7 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
     job.spec = spec
     job.name = spec.get("name") or job.name
     job.labels = spec.get("labels", {})
+    job.restartable = spec.get("restartable")
     job.total_steps = spec["total_steps"]
     job.priority = spec.get("priority", 0) - spec.get("nice", 0)
     if "deadline" in changed:
@@ -101,6 +102,7 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
             "spec",
             "name",
             "labels",
+            "restartable",
             "total_steps",
             "priority",
             "deadline_told",

@@ -1,0 +1,21 @@
+"""Until now `restartable: true` was what a job file said that said nothing: it is nobody's word."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("jobs", "0036_metrics_of_ended_runs"),
+    ]
+
+    operations = [
+        migrations.AlterField(
+            model_name="job",
+            name="restartable",
+            field=models.BooleanField(null=True),
+        ),
+        migrations.RunSQL(
+            "UPDATE jobs_job SET restartable = NULL, spec = spec - 'restartable' WHERE restartable",
+            "UPDATE jobs_job SET restartable = true WHERE restartable IS NULL",
+        ),
+    ]
