@@ -609,6 +609,13 @@ class JobRef(TypedDict):
     name: str | None
 
 
+class JobRetry(TypedDict):
+    at: str | None
+    attempt: int
+    of: int | None
+    why: str
+
+
 LabelItem: TypeAlias = str
 
 
@@ -693,6 +700,13 @@ class LiveJobReason(TypedDict):
 class LiveJobRef(TypedDict):
     number: int
     name: NotRequired[str]
+
+
+class LiveJobRetry(TypedDict):
+    at: NotRequired[str]
+    attempt: int
+    of: NotRequired[int]
+    why: str
 
 
 class LivePerson(TypedDict):
@@ -1078,6 +1092,7 @@ class PatchedJobPatch(TypedDict):
     qos: NotRequired[str | None]
     partition: NotRequired[str | None]
     total_steps: NotRequired[int]
+    restartable: NotRequired[bool | None]
     max_cost: NotRequired[float | str | None]
     max_duration: NotRequired[float | str | None]
     deadline: NotRequired[str | None]
@@ -2590,6 +2605,8 @@ class Job(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    retry: JobRetry | None
+    ending: bool
     fetching: str | None
     model_type: str | None
     command: str | None
@@ -2683,7 +2700,7 @@ class JobFile(TypedDict):
     cpus: NotRequired[int | None]
     memory: NotRequired[int | str | None]
     checkpoint: NotRequired[CheckpointRule]
-    restartable: NotRequired[bool]
+    restartable: NotRequired[bool | None]
     priority: NotRequired[int]
     nice: NotRequired[int]
     qos: NotRequired[str | None]
@@ -2806,6 +2823,8 @@ class LiveJob(TypedDict):
         "CANCELLED",
     ]
     reason: LiveJobReason
+    retry: NotRequired[LiveJobRetry]
+    ending: bool
     fetching: NotRequired[str]
     model_type: NotRequired[str]
     command: NotRequired[str]
@@ -3441,6 +3460,8 @@ class JobDetail(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    retry: JobRetry | None
+    ending: bool
     fetching: str | None
     model_type: str | None
     command: str | None

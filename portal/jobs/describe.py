@@ -22,6 +22,7 @@ from portal.jobs.idleness import describe_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
 from portal.jobs.queue import queue_positions
 from portal.jobs.relative import relative_throughput, source_at, steps_per_s_at
+from portal.jobs.retrying import describe_retry, reason_text
 from portal.jobs.slurm_words import waiting_word
 from portal.jobs.snapshots import job_profiles
 from portal.jobs.starts import expected_starts
@@ -138,7 +139,9 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
         "state": people_state(run),
         "run_state": run.state,
-        "reason": {"token": run.reason_token, "text": run.reason_text, "slurm": waiting_word(job, run)},
+        "reason": {"token": run.reason_token, "text": reason_text(run), "slurm": waiting_word(job, run)},
+        "retry": describe_retry(run),
+        "ending": state in TERMINAL and bool(ctx.holds.get(job.pk)),
         "fetching": run.fetching if state is State.LAUNCHING and run.fetching else None,
         "model_type": job.model_type.name if job.model_type else None,
         "command": job.spec.get("command"),

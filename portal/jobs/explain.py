@@ -25,6 +25,7 @@ from portal.jobs.models import Cluster, Decision, Job
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
 from portal.jobs.relative import alone_steps_per_s
+from portal.jobs.retrying import reason_text
 from portal.jobs.rivals import Places, waits_for_gpus
 from portal.jobs.slurm_words import obstacle, waiting_word
 from portal.jobs.snapshots import job_profiles, take_snapshot
@@ -75,7 +76,8 @@ _WAYS_OUT = {
     "held_idle": "It queues again when it is released, and goes on from its checkpoint.",
     "held_cost": "It queues again with a larger max_cost.",
     "NEW": "The next round looks at it.",
-    "RETRY": "It queues again when its wait is over.",
+    "RETRY": "It queues again when its wait is over, unless the retries are stopped.",
+    "back_off": "It queues again when its wait is over, unless the retries are stopped.",
     "PREPARING": "It queues when its code and environment are ready.",
     "waits_for_contact": "It queues when the executor has accepted it.",
     "min_gain": "A plan that gains more than min_gain, or a job that ends.",
@@ -97,7 +99,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "number": job.number,
         "array": array_place(job),
         "token": run.reason_token,
-        "text": run.reason_text,
+        "text": reason_text(run, timezone.now()),
         "at": iso(decision.at if decision else run.state_since),
         "round": decision.round if decision else None,
         "checked_at": iso(job.cluster.last_round_at),

@@ -16,7 +16,7 @@ def _no_default(schema: dict[str, Any]) -> None:
 
 
 class JobPatch(Part):
-    """Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration, restartable or a label."""
+    """Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label."""
 
     name: Line = Field("", min_length=1, json_schema_extra=_no_default)
     labels: dict[str, Line | None] = Field({}, max_length=50, json_schema_extra=_no_default)

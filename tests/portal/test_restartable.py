@@ -56,7 +56,9 @@ def seen(world: World, job: Job) -> domain.Job:
         (False, None, False),
     ],
 )
-def test_its_owner_is_believed_before_the_sdk(world: World, word: bool | None, uses_sdk: bool | None, can: bool) -> None:
+def test_its_owner_is_believed_before_the_sdk(
+    world: World, word: bool | None, uses_sdk: bool | None, can: bool
+) -> None:
     job = world.submit(restartable=word)
     Run.objects.filter(job=job).update(uses_sdk=uses_sdk)
     job = Job.objects.get(pk=job.pk)
@@ -72,7 +74,7 @@ def test_without_steps_it_keeps_its_size(world: World) -> None:
 
 def test_a_hold_that_would_lose_all_says_what_can_be_done_and_that_works(world: World) -> None:
     job = plain(world)
-    with pytest.raises(JobConflict, match="does not use the SDK: held, .* would begin anew.*set restartable to true"):
+    with pytest.raises(JobConflict, match=r"does not use the SDK: held, .* would begin anew.*set restartable to true"):
         hold_job(actor=world.user, job=job)
     patch_job(actor=world.user, job=job, patch=JobPatch(restartable=True))
     hold_job(actor=world.user, job=job)

@@ -46,7 +46,9 @@ def hold_job(*, actor: User, job: Job) -> Job:
 def _would_lose_all(job: Job) -> str:
     begins = f"held, #{job.number} would begin anew when it is released"
     if job.restartable is False:
-        return f"Its job file says restartable: false: {begins}. Set restartable to true, cancel it, or wait for its end."
+        return (
+            f"Its job file says restartable: false: {begins}. Set restartable to true, cancel it, or wait for its end."
+        )
     return (
         f"Its program does not use the SDK: {begins}. If it saves its files on SIGTERM and finds them again, set "
         "restartable to true and hold it then; otherwise cancel it, or wait for its end."

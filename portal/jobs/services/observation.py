@@ -20,7 +20,7 @@ from portal.jobs.describe import cluster_types
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
 from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
-from portal.jobs.services.retries import judge_retry
+from portal.jobs.services.retries import in_short, judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
 from portal.jobs.services.times import from_posix
 from portal.jobs.snapshots import job_profiles
@@ -183,6 +183,8 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
         attempt=run.attempt + 1,
         now=at,
         not_before=at + timedelta(seconds=backoff_s),
+        retry_why=in_short(info),
+        retry_of=verdict.of,
         step=run.checkpoint_step,
         checkpoint_step=run.checkpoint_step,
         has_trained=run.has_trained,

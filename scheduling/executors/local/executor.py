@@ -153,8 +153,8 @@ class LocalExecutor(SiteSoftware):
                 (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone, or early while the program has its grace: the next call then looks again,
-        and ends it for certain once KILL_AFTER_S have passed since the first."""
+        """Returns when the processes are gone, or early while the program has its grace: the next call then looks
+        again, and ends it for certain once KILL_AFTER_S have passed since the first."""
         with self._layout.locked(run_id):
             record = self._layout.record(run_id)
             runner = self._runner(record, epoch) if record else None

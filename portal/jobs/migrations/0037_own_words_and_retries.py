@@ -14,6 +14,16 @@ class Migration(migrations.Migration):
             name="restartable",
             field=models.BooleanField(null=True),
         ),
+        migrations.AddField(
+            model_name="run",
+            name="retry_of",
+            field=models.PositiveSmallIntegerField(null=True),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="retry_why",
+            field=models.CharField(blank=True, default="", max_length=200),
+        ),
         migrations.RunSQL(
             "UPDATE jobs_job SET restartable = NULL, spec = spec - 'restartable' WHERE restartable",
             "UPDATE jobs_job SET restartable = true WHERE restartable IS NULL",
