@@ -2610,6 +2610,7 @@ class Job(TypedDict):
     fetching: str | None
     model_type: str | None
     command: str | None
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -2828,6 +2829,7 @@ class LiveJob(TypedDict):
     fetching: NotRequired[str]
     model_type: NotRequired[str]
     command: NotRequired[str]
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -3465,6 +3467,7 @@ class JobDetail(TypedDict):
     fetching: str | None
     model_type: str | None
     command: str | None
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -3569,6 +3572,7 @@ class Preview(TypedDict):
     reason: Reason
     would_change: str | None
     as_of: str
+    warnings: list[str]
     allocation: PlannedAllocation | None
     prepares: bool
     jobs: int

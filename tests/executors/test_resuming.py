@@ -135,7 +135,7 @@ def test_what_a_program_saves_when_it_is_ended_is_there_in_the_next_attempt(
 ) -> None:
     executor = LocalExecutor(tmp_path / "data", "local=titan_xp:1", isolation="none", warm_start=False)
     limit_s = 0.2 if how == "time_limit" else None
-    first = launch_request(PLAIN, str(tmp_path), max_duration_s=limit_s)
+    first = launch_request(argv=("python", "-c", PLAIN, str(tmp_path)), max_duration_s=limit_s)
     runs: tuple[str, ...] = ()
     for attempt in range(3):
         run = dataclasses.replace(first, run_id=first.run_id if not runs else uuid.uuid4().hex, earlier_run_ids=runs)
@@ -152,7 +152,8 @@ def test_what_a_program_saves_when_it_is_ended_is_there_in_the_next_attempt(
 def test_a_link_in_place_of_what_was_left_leads_nowhere(tmp_path: Path, launch_request: Any) -> None:
     executor = LocalExecutor(tmp_path / "data", "local=titan_xp:1", isolation="none", warm_start=False)
     program = "import os, pathlib; place = pathlib.Path(os.environ['EVENKEEL_ARTIFACT_DIR']); "
-    first = launch_request(program + f"place.rmdir(); place.symlink_to({str(tmp_path)!r})")
+    program_of_first = program + f"place.rmdir(); place.symlink_to({str(tmp_path)!r})"
+    first = launch_request(argv=("python", "-c", program_of_first))
     executor.launch(first)
     ended(executor, first.run_id)
     check = program + "assert not place.is_symlink(), place"

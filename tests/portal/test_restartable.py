@@ -99,7 +99,7 @@ def test_it_moves_off_a_drained_node(world: World) -> None:
     job = plain(world, restartable=True)
     place = world.run(job).assignments.get(during__upper_inf=True).accelerator.node
     boss = User.objects.create_superuser("root@example.org", "x")
-    drain_node(actor=boss, node=place, deadline=None, reason="")
+    drain_node(actor=boss, node=place, now=timezone.now())
     world.round()
     assert world.state(job) is State.CHECKPOINTING
     world.gone(job)

@@ -143,6 +143,7 @@ function useJobChange<T>(number: number, change: (input: T) => Promise<Job>) {
 export const useCancel = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/cancel`, {}));
 export const useHold = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/hold`, {}));
 export const useRelease = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/release`, {}));
+export const useStopRetrying = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/stop-retrying`, {}));
 export const useExtend = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/extend`, {}));
 export const usePatchJob = (number: number) => useJobChange(number, (patch: Record<string, unknown>) => send<Job>("PATCH", `jobs/${number}`, patch));
 

@@ -4904,6 +4904,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5065,6 +5067,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5593,6 +5597,8 @@ export interface components {
             fetching?: string;
             model_type?: string;
             command?: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -6620,6 +6626,8 @@ export interface components {
              * @description The state of the cluster that this rests on, some seconds old at most.
              */
             as_of: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             /** @description What it would start on. */
             allocation: components["schemas"]["PlannedAllocation"] | null;
             /** @description Its code or environment is made ready first; it queues after that. */

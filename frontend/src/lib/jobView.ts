@@ -80,8 +80,26 @@ export function lossWords(job: Job, checkpoints: Checkpoint[]): string {
 }
 
 /** The one sentence under the title. */
+const ENDING = "It was asked to end and has 10 s to save what it has; its GPUs are free when it is gone.";
+
+/** While a job waits to be tried again: how the attempt before ended, in how long, and which attempt it will be. */
+export function retrySentence(retry: NonNullable<Job["retry"]>, now: Date): string | null {
+  const left = retryLeft(retry, now);
+  if (left === null) return null;
+  const attempt = `attempt ${integer(retry.attempt)}${retry.of == null ? "" : ` of ${integer(retry.of)}`}`;
+  return `${retry.why}; tried again in ${duration(left)} (${attempt}).`;
+}
+
+/** Seconds until a job is tried again; null: it may start already. */
+export function retryLeft(retry: NonNullable<Job["retry"]>, now: Date): number | null {
+  const left = retry.at ? Math.ceil((Date.parse(retry.at) - now.getTime()) / 1000) : 0;
+  return left > 0 ? left : null;
+}
+
 export function reasonSentence(job: Job, now: Date): string {
+  if (job.ending) return ENDING;
   if (job.exit && hasEnded(job.state) && job.state !== "succeeded") return job.exit.message || `Ended: ${job.exit.reason}.`;
+  if (job.retry) return retrySentence(job.retry, now) ?? job.reason.text;
   if (job.fetching) return `${job.fetching.charAt(0).toUpperCase()}${job.fetching.slice(1)}.`;
   if (job.reason?.text) return job.reason.text;
   if (job.state === "succeeded") return `All ${integer(job.total_steps)} steps are done${job.finished_at ? ` since ${clock(new Date(job.finished_at))}` : ""}.`;

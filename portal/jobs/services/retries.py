@@ -51,7 +51,8 @@ def judge_retry(job: Job, run: Run, info: ExitInfo) -> Verdict:
     if ending is None or not info.retryable:
         return Verdict(False)
     if ending not in policy.on:
-        return Verdict(False, text=f"It is not tried again: retry.on does not name {ending}.")
+        named = policy.on != Retry().on
+        return Verdict(False, text=f"It is not tried again: retry.on does not name {ending}." if named else "")
     past = [_ENDINGS.get(reason) for reason in _reasons(job)]
     infrastructure = ending in INFRASTRUCTURE
     used = sum((known in INFRASTRUCTURE) == infrastructure for known in past)
