@@ -21,7 +21,7 @@ from portal.jobs.describe import (
     variance,
 )
 from portal.jobs.displaced import describe_displacement
-from portal.jobs.models import Cluster, Decision, Job
+from portal.jobs.models import Cluster, Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
 from portal.jobs.relative import alone_steps_per_s
@@ -108,7 +108,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "apart": apart,
         "slurm": waiting_word(job, run),
         "weighed": [] if ended else _weighed(job, mine),
-        "would_change": None if ended else way_out(job.cluster, obstacle(job, run), detail),
+        "would_change": None if ended else _way_out_of(job, run, detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
         "emulated": runs_emulated(run, job.cluster_id),
         "detail": detail,
@@ -122,6 +122,11 @@ def _decision(job: Job) -> Decision | None:
     if job.run.ended_at:
         newest = newest.filter(at__lte=job.run.ended_at)
     return newest.defer("snapshot", "plan").order_by("-round").first()
+
+
+def _way_out_of(job: Job, run: Run, detail: Mapping[str, Any]) -> str | None:
+    text = way_out(job.cluster, obstacle(job, run), detail)
+    return text and (text if run.checkpoint_step else text.replace("goes on from its checkpoint", "starts again"))
 
 
 def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str | None:

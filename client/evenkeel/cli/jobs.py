@@ -116,6 +116,12 @@ def _row(job: schemas.Job) -> list[object]:
     ]
 
 
+def _waits(job: schemas.Job) -> str:
+    if retry_text(job):
+        return "Retry"
+    return waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else ""
+
+
 def _emulated(job: schemas.Job) -> str:
     return " (emulated)" if job["emulated"] else ""
 

@@ -44,8 +44,9 @@ from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
     login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel,
-    stop_retrying, hold, release, extend, change, resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume,
-    check, doctor, throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments,
+    stop_retrying, hold, release, extend, change, resubmit, move, bulk, arrays, prio, shares, fairness,
+    qos, partition, nodes, drain, resume, check, doctor, throughputs, window, idle, projects,
+    people, quota, guarantee, cost, tokens, secrets, environments,
     artifacts, audit, open_, completion,
 )  # fmt: skip
 

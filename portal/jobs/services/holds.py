@@ -55,6 +55,13 @@ def _would_lose_all(job: Job) -> str:
     )
 
 
+def hold_first(job: Job, run: Run, words: str) -> str:
+    """`words` where a hold is what helps and is not refused."""
+    return (
+        words if job.can_restart(run) else "its program would begin anew after a hold, so wait for its end or cancel it"
+    )
+
+
 def place_hold(job: Job, run: Run, *, kind: HoldKind, actor: User | None, text: str, now: datetime) -> None:
     """Both rows are locked by the caller, and the run is live."""
     job.hold_kind, job.held_by, job.held_at, job.hold_text = kind, actor, now, text[:300]
