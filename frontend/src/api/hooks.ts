@@ -101,7 +101,9 @@ export const jobWhole = (number: string) => ({
   queryFn: ({ signal }: { signal: AbortSignal }) => get<JobDetail>(`jobs/${number}`, {}, signal),
   refetchInterval: 15_000,
 });
-export const useJob = (number: string) => useQuery(jobWhole(number));
+/** No stream says when a program that was asked to end has ended. */
+export const useJob = (number: string) =>
+  useQuery({ ...jobWhole(number), refetchInterval: (query) => (query.state.data?.ending ? 2_000 : 15_000) });
 
 export function jobPart<T>(part: string, number: string, ended: boolean, query: Record<string, string | number> = {}) {
   return {

@@ -71,6 +71,7 @@ export function waitedFigure(job: Job): Figure {
 
 /** What cancelling now would throw away. */
 export function lossWords(job: Job, checkpoints: Checkpoint[]): string {
+  if (job.step === 0 && job.times?.running_s > 0) return "It reports no steps: what its program does not save is lost.";
   if (job.step === 0) return "It has not made a step yet, so no work is lost.";
   const kept = checkpoints.reduce((most, checkpoint) => Math.max(most, checkpoint.step), 0);
   const spent = job.cost ? ` ${money(job.cost.so_far, job.cost.currency)} has been spent.` : "";
@@ -79,7 +80,6 @@ export function lossWords(job: Job, checkpoints: Checkpoint[]): string {
   return `Its last checkpoint, step ${integer(kept)}, is kept; ${lost === 0 ? "nothing after it is lost" : `the ${count(lost, "step")} after it are lost unless it can still write one`}.${spent}`;
 }
 
-/** The one sentence under the title. */
 const ENDING = "It was asked to end and has 10 s to save what it has; its GPUs are free when it is gone.";
 
 /** While a job waits to be tried again: how the attempt before ended, in how long, and which attempt it will be. */
@@ -96,6 +96,7 @@ export function retryLeft(retry: NonNullable<Job["retry"]>, now: Date): number |
   return left > 0 ? left : null;
 }
 
+/** The one sentence under the title. */
 export function reasonSentence(job: Job, now: Date): string {
   if (job.ending) return ENDING;
   if (job.exit && hasEnded(job.state) && job.state !== "succeeded") return job.exit.message || `Ended: ${job.exit.reason}.`;
