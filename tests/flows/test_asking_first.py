@@ -75,8 +75,8 @@ def test_so_does_one_whose_time_is_over(live_portal: LivePortal, code: str) -> N
 def test_held_by_its_owner_it_goes_on_from_its_file(live_portal: LivePortal, code: str) -> None:
     number = begin(live_portal, code)
     with live_portal.api() as api:
-        until_ready = lambda: api.post(f"jobs/{number}/hold").status_code == 409  # noqa: E731
-        live_portal.wait_for("it is known to have no SDK", until_ready)
+        live_portal.wait_for("word of its SDK", lambda: live_portal.job(number)["restartable"] is False)
+        assert "set restartable to true" in api.post(f"jobs/{number}/hold").text
         api.patch(f"jobs/{number}", json={"restartable": True}).raise_for_status()
         api.post(f"jobs/{number}/hold").raise_for_status()
         live_portal.wait_state(number, "queued")
