@@ -7,7 +7,7 @@ export function fullJob(job: LiveJob): Job {
     cluster: { name: job.cluster.name, choice: job.cluster.choice ?? null },
     owner: job.owner ?? null,
     fetching: job.fetching ?? null,
-    retry: job.retry ?? null,
+    retry: job.retry ? { ...job.retry, at: job.retry.at ?? null, of: job.retry.of ?? null } : null,
     ending: job.ending ?? false,
     warnings: job.warnings ?? [],
     model_type: job.model_type ?? null,
