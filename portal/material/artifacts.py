@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounts.models import Project, User
 from accounts.services import record_audit
 from portal.jobs import events
+from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Hold, Run
 from portal.material import quotas
 from portal.material.models import Artifact, RunMaterial
@@ -42,6 +43,7 @@ def uncollected(cluster_id: int, now: datetime) -> list[Run]:
     held = Hold.objects.filter(during__upper_inf=True).values("run")
     waiting = ended.exclude(material__collecting__in=_FINISHED).exclude(pk__in=held)
     waiting = waiting.exclude(material__next_look_at__gt=now)
+    waiting = waiting.exclude(pk__in=Loop(LoopName.ARTIFACTS, cluster_id).resting_ids())
     return list(waiting.select_related("job__project").order_by("ended_at")[:50])
 
 
