@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -343,7 +343,9 @@ class Retry(Part):
         3, ge=0, le=20, description="How often a failed run is tried again; node_failure is not counted."
     )
     on: list[Ending] = Field(
-        list(get_args(Ending)), max_length=5, description="The endings that are tried again; by default all."
+        ["launch_failed", "node_failure"],
+        max_length=5,
+        description="The endings that are tried again; by default those that the program did not bring about.",
     )
     backoff_s: float = Field(10, ge=0, le=3_600, description="Wait before the first retry; doubles each time.")
 
@@ -385,7 +387,11 @@ class JobFile(Part):
     cpus: int | None = Field(None, ge=1, le=4_096)
     memory: Memory | None = Field(None, description="MiB per node, or as 8GiB.")
     checkpoint: CheckpointRule = CheckpointRule()
-    restartable: bool = Field(True, description="False: never resized or preempted.")
+    restartable: bool | None = Field(
+        None,
+        description="False: never resized or preempted. True: a command without the SDK saves its files when asked to "
+        "end, and finds them when it is started again. Empty: as its program, by the SDK, says.",
+    )
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
     nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
     qos: Word | None = Field(None, description="Level of service; by default the cluster's default one, if any.")

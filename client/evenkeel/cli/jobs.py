@@ -28,6 +28,8 @@ from evenkeel.cli.output import (
     pairs,
     print_json,
     progress_text,
+    reason_text,
+    retry_text,
     shown_log,
     state_text,
     table,
@@ -102,13 +104,21 @@ def _row(job: schemas.Job) -> list[object]:
         job["name"],
         job["project"]["key"],
         f"{job['state']}{_emulated(job)}",
-        waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else "",
+        ("Retry" if retry_text(job) else waits_for(job["reason"]))
+        if job["state"] == "queued" or job["reason"]["slurm"]
+        else "",
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
         start_text(job["expected_start"]),
         money(job["cost"], "so_far"),
     ]
+
+
+def _waits(job: schemas.Job) -> str:
+    if retry_text(job):
+        return "Retry"
+    return waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else ""
 
 
 def _emulated(job: schemas.Job) -> str:
@@ -152,7 +162,8 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("Cluster", clean(found["cluster"]["choice"] or found["cluster"]["name"]).removeprefix("Cluster ")),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
-                ("Reason", clean(found["reason"]["text"])),
+                ("Reason", reason_text(found)),
+                ("Note", " ".join(map(clean, found.get("warnings", ())))),
                 ("Launch", clean(found["fetching"] or "")),
                 ("Program", clean(found["model_type"] or found["command"] or "")),
                 ("Steps", f"{progress_text(found)} ({found['progress']:.0%})"),

@@ -91,12 +91,20 @@ def release(jobs: tuple[str, ...], output: str) -> None:
     _each_or_array("release", jobs, output)
 
 
+@click.command("stop-retrying")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@as_json
+def stop_retrying(jobs: tuple[str, ...], output: str) -> None:
+    """End jobs that wait to be tried again: they have failed then, as with no attempt left."""
+    _each(jobs, output, lambda name: connect().operations.stop_retrying(name))
+
+
 @click.command("set")
 @click.argument("job")
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @as_json
 def change(job: str, settings: tuple[str, ...], output: str) -> None:
-    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline.
+    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline, restartable.
 
     \b
     Values are YAML; null removes one.

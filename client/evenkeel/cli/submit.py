@@ -114,6 +114,8 @@ def submit(
     except ConnectionFailed:
         note(f"The job may have been taken: submit it again with --idempotency-key {key} and it is made once.")
         raise
+    for text in made.get("warnings", ()):
+        note(f"Note: {clean(text)}")
     if not wait and output == "json":
         print_json(made)
         return
