@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from scheduling.strict_numbers import StrictNumbers
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE | re.ASCII)
 _MIB = {
     "": 1,
     "m": 1,
@@ -21,7 +23,7 @@ _MIB = {
     "tib": 1024**2,
     "tb": 1024**2,
 }
-_DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$")
+_DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$", re.ASCII)
 
 
 def no_control(text: str) -> str:
@@ -58,12 +60,12 @@ Seconds = Annotated[float, Field(gt=0, le=366 * 86_400), BeforeValidator(_second
 Memory = Annotated[int, Field(ge=16, le=64 * 1024**2), BeforeValidator(_memory_mib, json_schema_input_type=int | str)]
 
 
-class Part(BaseModel):
+class Part(StrictNumbers):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 
 
 MAX_ARRAY = 1_000
-_RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?$")
+_RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?$", re.ASCII)
 
 
 def _split(value: object) -> object:

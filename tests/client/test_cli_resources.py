@@ -181,7 +181,7 @@ def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal
     cells = run("projects", "ls").output.splitlines()[1].split()
     assert cells[:4] == ["vision", "Vision", "manager", "-"]
     local = datetime.fromisoformat(ARCHIVED_AT).astimezone()
-    assert cells[-2:] == local.strftime("%Y-%m-%d %H:%M:%S").split()
+    assert cells[-3:] == local.strftime("%Y-%m-%d %H:%M:%S %Z").split()
     portal["GET projects/vision/members"] = PAGE | {
         "results": [{"user": {"id": 7, "email": "ada@example.org", "name": "Ada"}, "role": "member"}]
     }
@@ -316,26 +316,26 @@ def names(archive: bytes) -> list[str]:
         return sorted(tar.getnames())
 
 
-def test_a_bundle_has_what_is_not_ignored_and_no_links(tmp_path: Path) -> None:
+def test_a_bundle_has_what_is_not_ignored_and_no_links_that_lead_out(tmp_path: Path) -> None:
     folder = code(tmp_path)
     expected = [".evenkeelignore", ".gitignore", "sub/.gitignore", "sub/part.py", "train.py"]
-    assert names(pack(folder)) == expected
+    assert names(pack(folder).archive) == expected
 
 
 @pytest.mark.parametrize("place", ["code", "./code/", "code/../code"])
 def test_a_directory_may_be_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    expected = pack(code(tmp_path))
+    expected = pack(code(tmp_path)).archive
     monkeypatch.chdir(tmp_path)
-    assert pack(Path(place)) == expected
+    assert pack(Path(place)).archive == expected
 
 
 def test_the_same_files_are_the_same_bundle(tmp_path: Path) -> None:
     folder = code(tmp_path)
-    before = pack(folder)
+    before = pack(folder).archive
     (folder / "train.py").touch()
-    assert pack(folder) == before
+    assert pack(folder).archive == before
     (folder / "train.py").write_text("print(2)")
-    assert pack(folder) != before
+    assert pack(folder).archive != before
     assert gzip.decompress(before)
 
 

@@ -7,6 +7,7 @@ import time
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import as_json, clean, done, print_json, print_rows
 from evenkeel.client import ApiError, Client, ClientError
 
@@ -47,6 +48,11 @@ def log(project: str, digest: str, follow: bool, tail: int | None, output: str) 
     if output == "json":
         print_json(client.environments.log(project, name, **query))
         return
+    with going_on("The build goes on, and the jobs that need it start after it."):
+        _print_log(client, project, name, query, follow=follow)
+
+
+def _print_log(client: Client, project: str, name: str, query: dict[str, int], *, follow: bool) -> None:
     while True:
         answer = client.environments.log(project, name, **query)
         click.echo(answer["text"], nl=False)
