@@ -9,7 +9,7 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:  # while it imports or writes, say; `up` ends what it started itself
-        print("\nInterrupted.", file=sys.stderr)
+        sys.stderr.write("\nInterrupted.\n")
         sys.exit(130)
 
 
