@@ -14,6 +14,7 @@ from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array, print_array
 from evenkeel.cli.clusters import are_several, clusters_table
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import (
     age,
     as_json,
@@ -50,7 +51,7 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.option("--project", help="Only jobs of this project.")
 @click.option("--cluster", metavar="NAME", help="Only jobs of this cluster.")
 @click.option("--partition", help="Only jobs of this partition.")
-@click.option("--owner", help="Only jobs of this person (email).")
+@click.option("--owner", help="Only jobs of this person (email, or me).")
 @click.option("--search", help="Only jobs with this in their name.")
 @click.option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
 @click.option("--array", metavar="NUMBER", help="Only jobs of this array.")
@@ -78,9 +79,15 @@ def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
     if output == "json":
         print_json(jobs)
     elif not jobs:
-        click.echo("No jobs.")
+        click.echo(_no_jobs(wanted.get("owner")))
     else:
         _print_table(jobs, with_cluster=are_several(client))
+
+
+def _no_jobs(owner: str | None) -> str:
+    if owner in (None, "me"):
+        return "No jobs."
+    return f"No jobs of {clean(owner)} that you may see; --owner takes a whole email address, or me."
 
 
 def _print_table(jobs: list[schemas.Job], *, with_cluster: bool) -> None:
@@ -225,7 +232,8 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
     if output == "json":
         print_json(client.logs(job, **query))
     elif follow:
-        _follow(client, job, query)
+        with going_on(f"The job goes on: `evenkeel logs {job} -f` follows it again, `evenkeel cancel {job}` ends it."):
+            _follow(client, job, query)
     else:
         with shown_log() as text:
             _print_all(client, job, query, text)

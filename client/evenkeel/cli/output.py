@@ -230,7 +230,8 @@ def span_text(seconds: float) -> str:
 
 
 def moment(text: str | None) -> str:
-    return _time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else "-"
+    """In the time zone of the terminal, which it names."""
+    return _time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if text else "-"
 
 
 def _time(text: str) -> datetime:

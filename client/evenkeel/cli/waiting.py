@@ -18,7 +18,6 @@ from evenkeel.cli.output import (
     clean,
     gpus_text,
     job_name,
-    note,
     print_json,
     progress_text,
     reason_text,
@@ -117,9 +116,8 @@ def _await_end(
             if left_s is not None and left_s <= 0:
                 return found or look()
             time.sleep(POLL_S if left_s is None else min(POLL_S, left_s))
-    except KeyboardInterrupt:
-        line.close()
-        note(f"The job goes on: `evenkeel wait {name}` waits again, `evenkeel cancel {name}` ends it.")
+    except KeyboardInterrupt as error:
+        error.add_note(f"The job goes on: `evenkeel wait {name}` waits again, `evenkeel cancel {name}` ends it.")
         raise
     finally:
         line.close()
