@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.utils import timezone
 
 from accounts import ledger, quotas
 from accounts.levels import Levels
@@ -149,25 +150,23 @@ def test_entries_reach_back_to_the_price_at_the_beginning_of_the_earliest(projec
 @pytest.mark.parametrize(
     ("period", "moment", "first", "after"),
     [
-        ("day", datetime(2026, 1, 7, 0), (2026, 1, 7), (2026, 1, 8)),
-        ("day", datetime(2026, 1, 7, 23, 59, 59, 999_999), (2026, 1, 7), (2026, 1, 8)),
-        ("week", datetime(2026, 1, 5), (2026, 1, 5), (2026, 1, 12)),  # a Monday
-        ("week", datetime(2026, 1, 7, 12), (2026, 1, 5), (2026, 1, 12)),
-        ("week", datetime(2026, 1, 11, 23, 59, 59), (2026, 1, 5), (2026, 1, 12)),  # a Sunday
-        ("week", datetime(2026, 1, 12), (2026, 1, 12), (2026, 1, 19)),
-        ("month", datetime(2026, 1, 1), (2026, 1, 1), (2026, 2, 1)),
-        ("month", datetime(2026, 1, 31, 23, 59), (2026, 1, 1), (2026, 2, 1)),
-        ("month", datetime(2028, 2, 29, 12), (2028, 2, 1), (2028, 3, 1)),
-        ("month", datetime(2026, 12, 31, 12), (2026, 12, 1), (2027, 1, 1)),
+        ("day", "2026-01-07T00:00:00", "2026-01-07", "2026-01-08"),
+        ("day", "2026-01-07T23:59:59.999999", "2026-01-07", "2026-01-08"),
+        ("week", "2026-01-05T00:00:00", "2026-01-05", "2026-01-12"),  # a Monday
+        ("week", "2026-01-07T12:00:00", "2026-01-05", "2026-01-12"),
+        ("week", "2026-01-11T23:59:59", "2026-01-05", "2026-01-12"),  # a Sunday
+        ("week", "2026-01-12T00:00:00", "2026-01-12", "2026-01-19"),
+        ("month", "2026-01-01T00:00:00", "2026-01-01", "2026-02-01"),
+        ("month", "2026-01-31T23:59:00", "2026-01-01", "2026-02-01"),
+        ("month", "2028-02-29T12:00:00", "2028-02-01", "2028-03-01"),
+        ("month", "2026-12-31T12:00:00", "2026-12-01", "2027-01-01"),
     ],
-)  # fmt: skip
-def test_a_period_has_its_first_and_not_its_last_moment(
-    period: str, moment: datetime, first: tuple[int, int, int], after: tuple[int, int, int]
-) -> None:
-    zone = quotas.timezone.get_default_timezone()
-    begin, end = quotas.period_of(period, moment.replace(tzinfo=zone))
-    assert (begin, end) == (datetime(*first, tzinfo=zone), datetime(*after, tzinfo=zone))
-    assert begin <= moment.replace(tzinfo=zone) < end
+)
+def test_a_period_has_its_first_and_not_its_last_moment(period: str, moment: str, first: str, after: str) -> None:
+    zone = timezone.get_default_timezone()
+    at, wanted, end = (datetime.fromisoformat(text).replace(tzinfo=zone) for text in (moment, first, after))
+    assert quotas.period_of(period, at) == (wanted, end)
+    assert wanted <= at < end
 
 
 # Limits ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Guards that keep two processes apart: each test has two connections in a forced order, and fails without the guard."""
+"""Guards that keep two processes apart, tried with two connections in a forced order."""
 
 from __future__ import annotations
 
