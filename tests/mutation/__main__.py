@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="all generated mutants")
     parser.add_argument("--mistakes", action="store_true", help="the listed mistakes only")
     parser.add_argument("--again", action="store_true", help="also those that are known")
+    parser.add_argument("--tests", nargs="+", help="other tests than the module's; what they notice is not kept")
     parser.add_argument("--list", action="store_true", help="say which, and try none")
     return parser.parse_args()
 
@@ -58,7 +59,9 @@ def main() -> int:
         if arguments.list:
             print(*(one.name for one in chosen), sep="\n")
         elif chosen:
-            outcomes += _outcomes(name, group, chosen, again=arguments.again)
+            if arguments.tests:
+                group = replace(group, tests=tuple(arguments.tests), without=())
+            outcomes += _outcomes(name, group, chosen, again=arguments.again, keep=not arguments.tests)
     return _report(outcomes)
 
 
@@ -109,18 +112,19 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _outcomes(name: str, group: Group, mutants: Sequence[Mutant], *, again: bool) -> list[Outcome]:
+def _outcomes(name: str, group: Group, mutants: Sequence[Mutant], *, again: bool, keep: bool) -> list[Outcome]:
     """From what is kept, and of the others from a run."""
     KEPT.mkdir(exist_ok=True)
     path = KEPT / f"{name}.json"
-    kept: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    kept: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() and keep else {}
     tests = _digest(*(file.read_bytes() for file in _files(group.tests)))
     keys = {_digest(tests, (ROOT / one.module).read_bytes(), _key(one)): one for one in mutants}
     todo = {key: one for key, one in keys.items() if again or key not in kept}
     if todo:
         for found in _tried(group, todo):
             kept[found.pop("key")] = found
-            path.write_text(json.dumps(kept))
+            if keep:
+                path.write_text(json.dumps(kept))
     return [Outcome(one, kept[key]["noticed"], *kept[key]["by"] or [""]) for key, one in keys.items() if key in kept]
 
 
