@@ -74,6 +74,7 @@ def _chosen(module: str, arguments: argparse.Namespace) -> list[Mutant]:
     """The listed mistakes of a module and some of the generated ones, always the same while their text is the same."""
     source = (ROOT / module).read_text()
     listed = [one for mistake in MISTAKES if mistake[0] == module for one in _listed(*mistake, source)]
+    listed = [one for one in listed if _key(one) not in EQUIVALENT]
     generated = [one for one in mutants_of(module, source) if _key(one) not in EQUIVALENT]
     if arguments.changed:
         lines = _changed_lines(module, arguments.changed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -318,12 +317,21 @@ def test_idle_time_does_not_thin_the_variance() -> None:
     assert meter.gpu_seconds == pytest.approx(20.0)
 
 
-def test_what_a_job_checkpoints_when_it_is_stopped_is_not_lost_later() -> None:
+def test_what_a_job_checkpoints_when_it_is_stopped_is_not_lost_later(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = {"titan_xp": Curve((1.0, 2.0))}
     long = TraceJob("long", 1, 0.0, 1_000.0, curves, max_gpus=2)
     late = TraceJob("late", 2, 100.0, 50.0, curves, max_gpus=1)
     cluster = SimulatedCluster(make_nodes(2), {}, 10.0, 4.0, 1.0)
-    outcome = Engine([long, late], cluster, load_policy("f_scheduling", {}), options=Options(seed=3)).run()
-    run = next(run for run in outcome.runs if run.job.id == "long")
-    assert run.saved > 100.0
-    assert not math.isnan(run.saved)
+    engine = Engine([long, late], cluster, load_policy("f_scheduling", {}), options=Options(seed=3))
+    stopped: list[tuple[str, float, float]] = []
+    stop = engine._stopped
+
+    def noting(run: Any) -> None:
+        stopped.append((run.job.id, run.counted, run.saved))
+        stop(run)
+
+    monkeypatch.setattr(engine, "_stopped", noting)
+    engine.run()
+    name, counted, saved = stopped[0]
+    assert (name, saved) == ("long", counted)
+    assert counted > 100.0
