@@ -96,7 +96,7 @@ def test_what_a_gang_costs_counts_its_cpus_and_memory(project: Project) -> None:
         price(1_000_000, resource=resource, accelerator_type="")
     book = ledger.PriceBook(START)
 
-    def cost(**more: int) -> int:
+    def cost(**more: Any) -> int:
         return book.product_per_us(project.pk, "k1", START, gpu_hundredths=100, **more)
 
     assert (cost(), cost(cpus=1) > 0, cost(memory_mib=1) > 0) == (0, True, True)
@@ -141,7 +141,9 @@ def test_entries_reach_back_to_the_price_at_the_beginning_of_the_earliest(projec
     ledger.record_holds([held(project, 0, 1, 1), held(project, -5, -3, 2)])
     found = LedgerEntry.objects.filter(hold_id=2).order_by("from_at").values_list("price_micro_per_hour", flat=True)
     assert list(found) == [1_000_000, 3_000_000]
-    assert ledger.products_by_job([UUID(int=1), UUID(int=2)]) == {UUID(int=1): ledger.product_sum(LedgerEntry.objects)}
+    assert ledger.products_by_job([UUID(int=1), UUID(int=2)]) == {
+        UUID(int=1): ledger.product_sum(LedgerEntry.objects.all())
+    }
 
 
 # Periods ---------------------------------------------------------------------------------------------------
@@ -248,7 +250,8 @@ def test_what_a_period_is_over_is_said(over: int, said: str) -> None:
 
 
 def live(**more: Any) -> LiveJob:
-    return LiveJob(**{"project_id": 1, "user_id": 7, "waiting": False, "min_gpus": 2, "held": {"k1": 3}} | more)
+    values: dict[str, Any] = {"project_id": 1, "user_id": 7, "waiting": False, "min_gpus": 2, "held": {"k1": 3}}
+    return LiveJob(**values | more)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +282,7 @@ def test_only_the_use_of_those_whom_a_limit_is_on_counts(project: Project) -> No
     other = Project.objects.create(key="speech", name="Speech")
     hour = 3_600 * 100 * 10**6
     unit = Decimal(int(PRODUCTS_PER_UNIT))
-    spending = {
+    spending: quotas.Spending = {
         (project.pk, 1): (hour, unit),
         (below.pk, 2): (2 * hour, 2 * unit),
         (other.pk, 1): (4 * hour, 4 * unit),

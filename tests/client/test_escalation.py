@@ -18,6 +18,7 @@ from evenkeel.runner.listening import Heard
 from evenkeel.runner.neighbours import Neighbours
 from evenkeel.runner.reports import Reporter, report_url
 from evenkeel.runner.verdict import Order, judge
+from evenkeel.sdk.control import CHECKPOINT_AND_STOP
 
 from tests.client.test_runner import LIMITS, Portal, launch, portal, spec, worker
 
@@ -100,7 +101,7 @@ def test_who_trains_is_asked_first_then_told_and_then_ended(
     stage = make()
     stage.runner.order(order)
     assert stage.until(term_s) == []
-    assert stage.runner._control.request == engine.CHECKPOINT_AND_STOP
+    assert stage.runner._control.request == CHECKPOINT_AND_STOP
     assert stage.until(term_s + 10) == [(term_s, "SIGTERM")]
     assert len(stage.worker.signals) == 1  # once: a second one would interrupt what the first began
     assert stage.until(term_s + 12) == [(term_s, "SIGTERM"), (term_s + 10, "SIGKILL")]
@@ -112,7 +113,7 @@ def test_who_has_nothing_to_save_yet_is_told_at_once(make: Callable[..., Stage],
     stage = make(ready=False)
     stage.runner.order(order)
     assert stage.until(12) == [(0.0, "SIGTERM"), (10.0, "SIGKILL")]
-    assert stage.runner._control.request != engine.CHECKPOINT_AND_STOP
+    assert stage.runner._control.request != CHECKPOINT_AND_STOP
 
 
 @pytest.mark.parametrize("order", [Order.KILL, Order.MEMORY])

@@ -137,8 +137,8 @@ def _in_expression(node: ast.expr) -> Iterator[Mistake]:
             yield node, "arithmetic", _text(ast.BinOp(node.left, other, node.right))
         case ast.Constant(value=bool()):
             yield node, "truth", str(not node.value)
-        case ast.Constant(value=int()):
-            yield node, "number", str(_UNITS.get(node.value, node.value + 1))
+        case ast.Constant(value=int(number)):
+            yield node, "number", str(_UNITS.get(number, number + 1))
 
 
 def _text(node: ast.expr) -> str:

@@ -11,10 +11,11 @@ import gc
 import json
 import os
 import pickle
+import re
 import signal
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from django.db import connections
 
 READY = "tests/mutation/ready.py"
 #: Of the tests that reach a line, so many seconds of them are run.
-MOST_S = 30.0
+MOST_S = 60.0
 #: A mutant that takes so much longer than its tests without it hangs, which is noticed.
 SLACK_S = 60.0
 
@@ -140,13 +141,26 @@ def _chosen(items: list[pytest.Item], first: First, mutant: dict[str, Any]) -> l
     whole = {beginnings[test] for test in reached if test in beginnings}
     chosen = [item for item in sound if item.nodeid in reached]
     chosen += [item for item in sound if (item.path in whole or mutant["apart"]) and item.nodeid not in reached]
-    kept, seconds = [], 0.0
-    for item in chosen:
-        seconds += first.seconds.get(item.nodeid, 0.0)
+    return _bounded(chosen, mutant["module"], first)
+
+
+def _bounded(items: list[pytest.Item], module: str, first: First) -> list[pytest.Item]:
+    """As many as there is time for: those of files that import the module come first, and a few of each file before
+    all of one."""
+    name = re.compile(rf"^(from|import) .*\b{re.escape(Path(module).stem)}\b", re.MULTILINE)
+    files = {item.path: not name.search(item.path.read_text()) for item in items}
+    places: Counter[Path] = Counter()
+    turns = []
+    for index, item in enumerate(items):
+        places[item.path] += 1
+        turns.append((files[item.path], places[item.path], index))
+    kept, seconds = list[int](), 0.0
+    for _, _, index in sorted(turns):
+        seconds += first.seconds.get(items[index].nodeid, 0.0)
         if kept and seconds > MOST_S:
             break
-        kept.append(item)
-    return kept
+        kept.append(index)
+    return [items[index] for index in sorted(kept, key=lambda index: (files[items[index].path], index))]
 
 
 def _firsts(items: list[pytest.Item]) -> set[str]:

@@ -73,9 +73,11 @@ GROUPS = {
             "client/evenkeel/runner/engine.py",
             "client/evenkeel/runner/verdict.py",
             "client/evenkeel/runner/reports.py",
+            "client/evenkeel/sdk/checkpoints.py",
             "client/evenkeel/training.py",
         ),
         (
+            "tests/client/test_checkpoint_files.py",
             "tests/client/test_escalation.py",
             "tests/client/test_sdk.py",
             "tests/client/test_sdk_exit.py",

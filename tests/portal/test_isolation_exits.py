@@ -19,12 +19,11 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, User
 from accounts.tokens import create_token
-from portal.jobs import consumers, events, live_state
+from portal.jobs import consumers, events, live_state, wakeups
 from portal.jobs.live import EVERYBODY, group_name
 from portal.jobs.models import Job, JobArray, JobEvent
 from portal.jobs.schema import parse_job_file
 from portal.jobs.selectors import access_array, access_job, visible_arrays, visible_events, visible_jobs
-from portal.jobs.services import submission
 from portal.jobs.services.submission import IdempotencyConflict, submit_job
 from portal.jobs.services.transfer import move_job
 from portal.notices import addresses
@@ -156,7 +155,7 @@ def test_a_key_is_ones_own(moved: Moved) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_scheduler_is_woken_when_the_job_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     world, seen = World(), list[int]()
-    monkeypatch.setattr(submission.wakeups, "wake", lambda *_: seen.append(_committed_jobs()))
+    monkeypatch.setattr(wakeups, "wake", lambda *_: seen.append(_committed_jobs()))
     world.submit()
     assert seen == [1]
 

@@ -150,7 +150,12 @@ def test_a_round_writes_no_reason_over_that_of_a_run_which_ended(world: World) -
     run = world.run(job)
     seen = {str(job.pk): plans.Seen(run.pk, State(run.state), run.epoch, job.project_id)}
     world.cluster.refresh_from_db()
-    values = {"cluster_id": world.cluster.pk, "round_epoch": world.cluster.round_epoch, "plan": plan, "seen": seen}
+    values: dict[str, Any] = {
+        "cluster_id": world.cluster.pk,
+        "round_epoch": world.cluster.round_epoch,
+        "plan": plan,
+        "seen": seen,
+    }
     overtaken(cancel(job), lambda: plans.commit_plan(**values, now=timezone.now()))
     assert world.run(job).reason_token != "capacity"
 

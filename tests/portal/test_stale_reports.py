@@ -180,6 +180,7 @@ def test_a_hold_ends_after_it_began_whatever_clock_says_so(world: World, job: Jo
     at = began + timedelta(seconds=seconds)
     observation.record_fact(Fact(str(hold.run_id), 1, "exited", at.timestamp(), ExitInfo("done", step=1000)))
     hold.refresh_from_db()
+    assert hold.during.upper is not None
     assert hold.during.upper - began == (timedelta(hours=1) if counts else timedelta(microseconds=1))
     assert LedgerEntry.objects.get().held_us == (3_600 * 10**6 if counts else 1)
 

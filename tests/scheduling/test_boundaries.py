@@ -12,7 +12,7 @@ from scheduling._hands import Hands
 from scheduling._ledger import Ledger
 from scheduling._reclaim import _Reclaiming
 from scheduling._taking import Taking
-from scheduling.domain import Curve, Gang, Guarantee, Job, Limit, Snapshot
+from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Snapshot
 from scheduling.lifecycle import State
 from scheduling.placement import Board, Request, lay_out
 from scheduling.policies import load_policy
@@ -87,7 +87,7 @@ def test_who_runs_keeps_what_it_has_where_growth_and_starts_are_cut() -> None:
 
 def test_limits_have_the_last_word_whatever_a_step_before_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "cut_down", lambda field, counts: (dict(counts), {}))
-    monkeypatch.setattr(rounds, "allocate", lambda snapshot, policy: rounds.Allocation(counts=wanted(snapshot)))
+    monkeypatch.setattr(rounds, "allocate", lambda snapshot, policy: Allocation(counts=wanted(snapshot)))
     snapshot = limited_to(4, make_job(holds=(0, 1)), make_job(gpus=3))
     plan = plan_round(snapshot, load_policy("f_scheduling", {}))
     assert plan.moves == ()
