@@ -143,6 +143,14 @@ def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: i
     return [replace(row, jobs=jobs[row.key]) for row in groups.values()]
 
 
+def job_count(question: Question, now: Iterable[Part]) -> int:
+    """How many jobs all groups together are of, each counted once."""
+    source, parameters = _source(question, now)
+    with connection.cursor() as cursor:
+        cursor.execute(_JOB_COUNT.format(source=source), parameters)
+        return int(cursor.fetchone()[0])
+
+
 #: Until the transaction's end: groups of 100,000 jobs find room, where they would be sorted on disk else.
 _MEMORY = "SET LOCAL work_mem = '32MB'"
 #: All rows once, into few groups.
@@ -167,6 +175,9 @@ _JOBS = """{source}, page AS (
 _COUNTS = """{source} SELECT {written}, count(*) FROM (
         SELECT {key} AS name, job_id FROM parts GROUP BY 1, 2
     ) AS by_job GROUP BY name"""
+
+
+_JOB_COUNT = "{source} SELECT count(DISTINCT job_id) FROM parts"
 
 
 def _source(question: Question, now: Iterable[Part]) -> tuple[str, list[Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from scheduling.domain import Curve, Entity, Job, Node, Snapshot
 from scheduling.errors import InvalidInput
+from scheduling.input_files import read_json
 from scheduling.lifecycle import State
 from scheduling.policies._memory import MEMORY
 from scheduling.validation import problem
@@ -79,9 +79,7 @@ class Case(_Part):
 def read_case(path: Path) -> Case:
     """Raises InvalidInput naming the key and what is wrong with it."""
     try:
-        case = Case.model_validate(json.loads(path.read_text()))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidInput(f"{path}: {error}") from None
+        case = Case.model_validate(read_json(path))
     except ValidationError as error:
         raise InvalidInput(f"{path}: {problem(error, Case)}") from None
     ids = [job.job_id for job in case.jobs]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import AsyncIterator
 from datetime import date, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from channels.db import database_sync_to_async
 from django.http import HttpResponseBase, StreamingHttpResponse
@@ -27,8 +25,8 @@ from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes.money import UsagePage
-from portal.api.sheets import harmless
-from portal.dashboard.usage import usage_rows
+from portal.api.sheets import csv_lines, harmless
+from portal.dashboard.usage import usage_rows, usage_total
 from portal.jobs.describe import CURRENCY
 from portal.jobs.schema import FieldProblem
 
@@ -83,7 +81,8 @@ class UsageExportView(APIView):
         problems=(404,),
     )
     def get(self, request: Request, query: UsageFilters) -> HttpResponseBase:
-        """The same as CSV, all rows. GPU-hours by type are written as `type=hours`, with blanks between."""
+        """The same as CSV: all rows, and a last one `total` that is summed exactly and counts each job once, where rows
+        of projects overlap. GPU-hours by type are written as `type=hours`, with blanks between."""
         now = timezone.now()
         question = _question(signed_in(request), query, now)
         headers = {"Content-Disposition": f'attachment; filename="usage-{question.first}-{question.last}.csv"'}
@@ -122,31 +121,26 @@ def _users(user: User, wanted: str | None) -> list[int] | None:
 
 async def _stream(question: Question, now: datetime) -> AsyncIterator[str]:
     """Batch by batch: however many groups there are, memory holds one of them."""
+    yield csv_lines([["key", "label", "jobs", "gpu_hours", "cost", "currency", "gpu_hours_by_type", *_USE]])
     offset = 0
     while True:
-        text, count = await database_sync_to_async(_batch)(question, now, offset)
-        yield text
-        offset += count
-        if count < _BATCH:
-            return
+        rows = await database_sync_to_async(usage_rows)(question, now, offset=offset, limit=_BATCH)
+        yield csv_lines(map(_line, rows))
+        offset += len(rows)
+        if len(rows) < _BATCH:
+            break
+    yield csv_lines([_line(await database_sync_to_async(usage_total)(question, now))])
 
 
-def _batch(question: Question, now: datetime, offset: int) -> tuple[str, int]:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    if offset == 0:
-        writer.writerow(["key", "label", "jobs", "gpu_hours", "cost", "currency", "gpu_hours_by_type", *_USE])
-    rows = usage_rows(question, now, offset=offset, limit=_BATCH)
-    for row in rows:
-        by_type = " ".join(f"{one['type']}={one['gpu_hours']}" for one in row["by_type"])
-        known = [
-            harmless(row["key"]),
-            harmless(row["label"]),
-            row["jobs"],
-            row["gpu_hours"],
-            row["cost"],
-            CURRENCY,
-            by_type,
-        ]
-        writer.writerow(known + [row[name] for name in _USE])
-    return out.getvalue(), len(rows)
+def _line(row: dict[str, Any]) -> list[object]:
+    by_type = " ".join(f"{one['type']}={one['gpu_hours']}" for one in row["by_type"])
+    known = [
+        harmless(row["key"]),
+        harmless(row["label"]),
+        row["jobs"],
+        row["gpu_hours"],
+        row["cost"],
+        CURRENCY,
+        by_type,
+    ]
+    return known + [row[name] for name in _USE]

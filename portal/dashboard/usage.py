@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -21,8 +22,7 @@ from portal.jobs.models import Hold, Job, Node
 
 def usage_rows(question: Question, now: datetime, *, offset: int, limit: int) -> list[dict[str, Any]]:
     """A page of groups; a project's row is that of its subtree."""
-    holds = held(open_holds(Hold.objects.filter(run__job__project__in=question.project_ids)), now)
-    parts = usage.grouped(parts_now(book_for(holds, now), holds))
+    parts = _held_now(question, now)
     if question.group_by == "project":
         rows = _subtrees(question, usage.report(question, parts))[offset : offset + limit]
     else:
@@ -30,6 +30,20 @@ def usage_rows(question: Question, now: datetime, *, offset: int, limit: int) ->
     names = _names(question, [row.key for row in rows])
     virtual = emulated_types()
     return [_describe(row, virtual, *names.get(row.key, (row.key, row.key))) for row in rows]
+
+
+def usage_total(question: Question, now: datetime) -> dict[str, Any]:
+    """One row over all groups, rounded once. Rows of projects overlap, as each is that of a subtree; this counts each
+    job once."""
+    parts = _held_now(question, now)
+    rows = usage.report(replace(question, group_by="type"), parts)
+    total = replace(_sum("total", rows), jobs=usage.job_count(question, parts))
+    return _describe(total, emulated_types(), "total", "Total")
+
+
+def _held_now(question: Question, now: datetime) -> list[usage.Part]:
+    holds = held(open_holds(Hold.objects.filter(run__job__project__in=question.project_ids)), now)
+    return usage.grouped(parts_now(book_for(holds, now), holds))
 
 
 def _subtrees(question: Question, own: Iterable[Row]) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
@@ -170,11 +171,22 @@ Module = Annotated[
 Image = Annotated[str, Field(max_length=500, json_schema_extra={"pattern": f"^{_IMAGE}$"}), AfterValidator(_image)]
 
 
+def _file_text(text: str) -> str:
+    """Text of a file, its lines ended by line feeds. Raises ValueError naming the line of what no text file has."""
+    text = text.replace("\r\n", "\n")
+    for number, line in enumerate(text.split("\n"), 1):
+        if "\ufffd" in line:
+            raise ValueError(f"line {number}: it is not UTF-8 text; save the file as UTF-8")
+        if CONTROL.search(line):
+            raise ValueError(f"line {number}: it has a control character")
+    return text
+
+
 class EnvironmentRule(Part):
     """Packages on top of the portal's own, built once and kept for all jobs that ask for the same; or an image, which
     has all that the program needs. Modules of the site stand alone or beside packages."""
 
-    requirements: Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(no_control)] | None = Field(
+    requirements: Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(_file_text)] | None = Field(
         None, description="Text of a requirements file: packages only, no options.", examples=["einops==0.8.1"]
     )
     digest: Sha256 | None = Field(None, description="One that the project has.")
@@ -445,6 +457,22 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
     return [_problem(e, model) for e in error.errors(include_url=False)[:50]]
 
 
+#: Keys whose values may hold secrets, wherever they stand: what was wrong with one is said without the value.
+_SECRETIVE = frozenset({"env", "command", "args", "secrets", "requirements", "git", "url"})
+
+
+def _shown_input(location: Sequence[str], value: Any) -> str:
+    """A value that a message may repeat; nothing where it is long or may hold a secret."""
+    if not isinstance(value, (str, int, float, bool)) or _SECRETIVE & set(location):
+        return ""
+    if isinstance(value, str) and ("://" in value or "\ufffd" in value):
+        return ""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "a number of so many digits"
+    shown = repr(value)
+    return shown if len(shown) <= 62 else ""
+
+
 def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     fields, whole = model.model_fields, "job file" if issubclass(model, JobFile) else "body"
     location = [str(part) for part in error["loc"]]
@@ -459,6 +487,6 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
         field = "model_type"
     elif model.model_config.get("hide_input_in_errors"):
         pass
-    elif isinstance(error.get("input"), (str, int, float, bool)) and len(str(error["input"])) <= 60:
-        message = f"{message}, not {error['input']!r}"
+    elif shown := _shown_input(location, error.get("input")):
+        message = f"{message}, not {shown}"
     return FieldProblem(CONTROL.sub("?", field)[:200] or whole, CONTROL.sub("?", message)[:500], error["type"])

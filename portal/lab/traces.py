@@ -17,11 +17,14 @@ from portal.lab.models import Trace
 from portal.lab.packing import pack
 from portal.lab.spec import MOST_JOBS
 from scheduling.errors import InvalidInput
+from scheduling.input_files import plain_name, unpack
 from scheduling.simulator.readers import FORMATS, load_trace
 from scheduling.simulator.readers.own import SCHEMA, entry_of
 from scheduling.simulator.trace import TraceJob
 
 MOST_BYTES = 32 * 1024**2
+#: A trace may be compressed.
+MOST_UNPACKED_BYTES = 256 * 1024**2
 #: Of one person; the oldest go first.
 MOST_KEPT = 20
 
@@ -34,13 +37,15 @@ def store_trace(*, actor: User, file: Any, format: str) -> Trace:
     if file.size > MOST_BYTES:
         raise Problems([FieldProblem("file", f"has more than {MOST_BYTES // 1024**2} MiB", "too_large")])
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"trace{Path(file.name).suffix[:10]}"
-        with path.open("wb") as copy:
+        uploaded = Path(folder) / "upload"
+        path = Path(folder) / f"trace{plain_name(Path(file.name)).suffix[:10]}"
+        with uploaded.open("wb") as copy:
             copy.writelines(file.chunks())
         try:
+            unpack(uploaded, path, MOST_UNPACKED_BYTES)
             found = load_trace(path, types=sorted(known_accelerator_types()), format=format or None)
         except InvalidInput as error:
-            said = str(error).replace(str(path), "the file")
+            said = str(error).replace(str(path), "the file").replace(str(uploaded), "the file")
             raise Problems([FieldProblem("file", said[:500], "invalid")]) from None
     if len(found.jobs) > MOST_JOBS:
         raise Problems([FieldProblem("file", f"has {len(found.jobs)} jobs; {MOST_JOBS} at most", "too_many")])
@@ -48,7 +53,7 @@ def store_trace(*, actor: User, file: Any, format: str) -> Trace:
     summary = {
         "jobs": len(found.jobs),
         "left_out": found.left_out,
-        "why_left_out": "; ".join(f"{count} {why}" for why, count in found.skipped.items()),
+        "why_left_out": "; ".join(found.remarks()),
         "span_s": found.jobs[-1].arrival_s - found.jobs[0].arrival_s,
         "gpu_hours": gpu_hours(found.jobs),
     }

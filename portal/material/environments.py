@@ -1,87 +1,34 @@
-"""Environments: what identifies one, which requirements are allowed, and the rows of those that are asked for."""
+"""Environments: what identifies one, and the rows of those that are asked for."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import platform
-import re
-from functools import cache
-from importlib import metadata
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 from django.utils import timezone
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from accounts.models import Project, User
 from accounts.services import record_audit
 from portal.jobs.models import LIVE_VALUES, Cluster
 from portal.jobs.schema import FieldProblem, Problems
 from portal.material.models import Environment, RunMaterial
+from portal.material.requirements import base_packages, normalise
 
 SHARED_OWNER = "_shared"
-MAX_LINES = 500
-FIELD = "environment.requirements"
-_HASH = re.compile(r"\s--hash=sha(?:256|384|512):[0-9a-f]{64,128}")
-_OURS = frozenset({"evenkeel", "pip"})
 
 
 class InUse(Exception):
     """Something cannot be removed while live jobs need it."""
 
 
-@cache
-def base_packages() -> tuple[str, ...]:
-    """What every environment lies on top of, and must not replace."""
-    version = metadata.version("torch").partition("+")[0]
-    return (f"torch=={version}",)
-
-
 def base() -> str:
     python = ".".join(platform.python_version_tuple()[:2])
     return " ".join([f"python=={python}", platform.machine(), *base_packages()])
-
-
-def normalise(text: str) -> str:
-    """One requirement a line, sorted, without comments. Raises Problems naming the line."""
-    lines: set[str] = set()
-    problems = []
-    for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):
-        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
-        if not line:
-            continue
-        try:
-            lines.add(_requirement(line))
-        except ValueError as error:
-            problems.append(FieldProblem(FIELD, f"line {number}: {error}", "requirement"))
-    if not lines and not problems:
-        problems.append(FieldProblem(FIELD, "names no package", "empty"))
-    if len(lines) > MAX_LINES:
-        problems.append(FieldProblem(FIELD, f"may have {MAX_LINES} lines at most", "too_long"))
-    if problems:
-        raise Problems(problems[:20])
-    return "".join(f"{line}\n" for line in sorted(lines))
-
-
-def _requirement(line: str) -> str:
-    hashes = sorted(found.strip() for found in _HASH.findall(f" {line}"))
-    plain = _HASH.sub("", f" {line}").strip()
-    if plain.startswith("-"):
-        raise ValueError(f"options are not allowed, only packages: {plain[:60]!r}")
-    try:
-        wanted = Requirement(plain)
-    except InvalidRequirement as error:
-        raise ValueError(f"{plain[:60]!r} is no requirement: {str(error).splitlines()[0]}") from None
-    if wanted.url:
-        raise ValueError(f"{wanted.name} must come from the package index, not from an address")
-    if canonicalize_name(wanted.name) in _OURS:
-        raise ValueError(f"{wanted.name} is the portal's own")
-    wanted.name = canonicalize_name(wanted.name)
-    return " ".join([str(wanted), *hashes])
 
 
 def digest_of(requirements: str) -> str:

@@ -17,6 +17,7 @@ from portal.jobs.services.moves import Why
 from portal.material import bundles, environments, secrets
 from portal.material.claims import needs_preparation
 from portal.material.models import Environment, RunMaterial
+from portal.material.requirements import base_packages
 from scheduling.executors.base import Executor, ExitInfo, Preparation, Progress
 from scheduling.lifecycle import LIVE, State
 
@@ -126,7 +127,7 @@ def _environment(run: Run, environment: Environment) -> Preparation:
     limits = settings.EVENKEEL_MATERIAL
     options = {
         "requirements": environment.requirements,
-        "constraints": list(environments.base_packages()),
+        "constraints": list(base_packages()),
         "index_url": limits.pip_index_url,
     }
     return Preparation(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from scheduling.domain import Node
 from scheduling.errors import InvalidInput
+from scheduling.input_files import lines, opening, plain_name
 from scheduling.simulator.hardware import check_size
-from scheduling.simulator.readers._rows import Row, header, lines, make_row, opening, table
+from scheduling.simulator.readers._rows import Row, header, make_row, table
 from scheduling.simulator.trace import Cluster, read_cluster
 
 _COLUMNS = {"sn", "cpu_milli", "memory_mib", "gpu", "model"}
@@ -27,12 +28,12 @@ GPU_MEMORY_MIB = {
 
 def load_cluster(path: Path) -> Cluster:
     """Our own JSON (docs/simulator.md), or a list of Alibaba's: machines without GPUs are left out, prices are 0."""
-    if path.suffix == ".json":
+    if plain_name(path).suffix == ".json":
         return read_cluster(path)
     first = opening(path)
     if header(first) >= _COLUMNS:
         return _cluster(path, (_of_openb(row) for row in table(path)))
-    if path.suffix == ".csv" and len(first.split("\n", 1)[0].split(",")) == len(_MACHINES):
+    if plain_name(path).suffix == ".csv" and len(first.split("\n", 1)[0].split(",")) == len(_MACHINES):
         return _cluster(path, _of_pai(path))
     return read_cluster(path)
 

@@ -11,7 +11,7 @@ from typing import Any
 from scheduling.colocation import Pairs, pairs_of
 from scheduling.domain import Job
 from scheduling.errors import InvalidInput
-from scheduling.simulator.trace import read_json
+from scheduling.input_files import read_json
 
 
 def read_pairs(path: Path) -> Pairs:

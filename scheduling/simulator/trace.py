@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import Any
 from scheduling.domain import WHOLE, Curve, Guarantee, Node
 from scheduling.errors import InvalidInput
 from scheduling.histories import ResourceHistory
+from scheduling.input_files import read_json
 from scheduling.published import published_curves
 from scheduling.simulator.hardware import MOST_GPUS, NodeEntry, read_hardware
 from scheduling.simulator.limits import ProjectLimit, read_guarantees, read_limits
@@ -21,7 +21,6 @@ from scheduling.validation import shown
 
 #: {model type: {accelerator type: curve}}
 Throughputs = Mapping[str, Mapping[str, Curve]]
-LARGEST_JSON = 1 << 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +123,6 @@ def speed_alone(job: TraceJob, of: Sizes, multi_node: bool) -> float:
             if high >= job.min_gpus:
                 best = max(best, effective(curve, high, of[kind][1])[-1])
     return best
-
-
-def read_json(path: Path) -> Any:
-    try:
-        if path.stat().st_size > LARGEST_JSON:
-            raise InvalidInput(f"{path}: it is larger than {LARGEST_JSON} bytes")
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}") from None
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{path}: {error}") from None
 
 
 # Throughputs -------------------------------------------------------------------------------------

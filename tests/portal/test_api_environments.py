@@ -15,7 +15,7 @@ from portal.jobs import tasks
 from portal.jobs.launching import launch_request
 from portal.jobs.models import Hold
 from portal.jobs.services import observation
-from portal.material import environments, preparation
+from portal.material import environments, preparation, requirements
 from portal.material.models import Environment, RunMaterial
 from scheduling.executors.base import Preparation, Progress
 from scheduling.lifecycle import State
@@ -103,7 +103,7 @@ def test_what_cannot_be_asked_for_is_named(api: Api, rule: dict[str, str], field
 
 def test_hashes_stay_with_their_requirement() -> None:
     line = "six==1.16.0 --hash=sha256:" + "a" * 64
-    assert environments.normalise(line) == line + "\n"
+    assert requirements.normalise(line) == line + "\n"
 
 
 def test_a_job_waits_without_gpus_and_queues_when_it_is_built(world: World, api: Api, builder: Builder) -> None:

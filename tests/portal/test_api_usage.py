@@ -151,7 +151,9 @@ def test_csv_streams_all_rows(used: World) -> None:
     assert [(line["key"], line["cost"], line["gpu_hours_by_type"]) for line in lines] == [
         ("lab", "66.938268", "k1=4.0 k2=31.0"),
         ("vision", "64.938268", "k1=4.0 k2=30.0"),
+        ("total", "66.938268", "k1=4.0 k2=31.0"),  # lab's row has vision's in it: nothing is counted twice
     ]
+    assert lines[-1]["jobs"] == lines[0]["jobs"]
     assert lines[1]["label"] == "'=cmd()"
 
 

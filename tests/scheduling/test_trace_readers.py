@@ -406,7 +406,7 @@ def test_the_tables_of_pai_are_instances_with_their_users_and_times(tmp_path: Pa
         ("j3/tf/0", "cem", 20.0, 570.0, 3, 1_000, ()),
     ]
     assert (trace.jobs[0].cpu_milli, trace.jobs[0].memory_mib) == (6_000, round(29.3 * 1_024))
-    assert trace.skipped == {"tasks without a GPU": 1, "tasks that did not end": 1}
+    assert trace.skipped == {"tasks without a GPU": 1, "tasks that had not ended": 1}
 
 
 def test_a_task_table_of_pai_is_enough(tmp_path: Path) -> None:

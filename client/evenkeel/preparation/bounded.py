@@ -8,7 +8,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from evenkeel.runner.redaction import Redactor
 
 LOOK_S = 1.0
 LOG_BYTES = 4 << 20
+TAIL_BYTES = 16 << 10
 
 
 @dataclass
@@ -39,14 +40,23 @@ class Work:
     def _write(self, data: bytes) -> None:
         if self._log_fd < 0:
             self._log_fd = create_private(self.directory / "log")
-        self._tail = (self._tail + data)[-4_096:]
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
         data = data[: max(0, LOG_BYTES - self._log_bytes)]
         self._log_bytes += len(data)
         while data:
             data = data[os.write(self._log_fd, data) :]
 
-    def run(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, what: str) -> None:
-        """PreparationError where it fails, takes too long, or leaves more than it may."""
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        what: str,
+        fault_in: Callable[[str], str] = lambda output: "",
+    ) -> None:
+        """PreparationError where it fails, takes too long, or leaves more than it may. `fault_in` finds what matters in
+        the end of a failed program's output; where it finds nothing, the last line is said."""
         process = subprocess.Popen(
             command,
             env=dict(env),
@@ -62,7 +72,7 @@ class Work:
         finally:
             _kill_group(process)
         if process.returncode != 0:
-            said = self._last_words()
+            said = fault_in(self._tail.decode(errors="replace")) or self._last_words()
             raise PreparationError(f"{what} failed with exit code {process.returncode}{said and ': ' + said}")
 
     def _last_words(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -31,13 +32,43 @@ def build(work: Work, options: dict[str, Any]) -> dict[str, Any]:
     install += ["--requirement", str(requirements), "--constraint", str(constraints)]
     try:
         work.run(
-            install, env=_environment(options, scratch, place), cwd=work.directory, what="installing the requirements"
+            install,
+            env=_environment(options, scratch, place),
+            cwd=work.directory,
+            what="installing the requirements",
+            fault_in=fault_of_pip,
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     size = directory_bytes(place)
     work.say(f"Ready: {size >> 20:,} MiB")
     return {"bytes": size}
+
+
+_CONFLICT = "The conflict is caused by:"
+_HASHES = "THESE PACKAGES DO NOT MATCH THE HASHES"
+#: Of pip's lines those that say that it failed, not why.
+_NO_CAUSE = ("ResolutionImpossible", "subprocess-exited-with-error", "metadata-generation-failed", "Cannot install")
+
+
+def fault_of_pip(output: str) -> str:
+    """The lines of pip's output that name the cause; nothing where none does."""
+    lines = [line.strip() for line in output.split("\n")]
+    if _CONFLICT in lines:
+        start = lines.index(_CONFLICT) + 1
+        causes = list(itertools.takewhile(bool, lines[start : start + 6]))
+        return "the requirements conflict: " + "; ".join(_by_the_portal(line) for line in causes)
+    for line in lines:
+        if _HASHES in line:
+            return "a package does not match its hash in the requirements; the log names it"
+    errors = [line.partition(":")[2].strip() for line in lines if line.upper().startswith("ERROR:")]
+    causes = [line for line in errors if line and not any(word in line for word in _NO_CAUSE)]
+    return "; ".join(dict.fromkeys(line[:200] for line in causes[-2:]))
+
+
+def _by_the_portal(line: str) -> str:
+    """A constraint is the portal's own package, which no requirement may replace."""
+    return line.replace("The user requested (constraint)", "the portal has").replace("The user", "the job")
 
 
 def _put_base_below(place: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
 from scheduling.errors import InvalidInput
+from scheduling.input_files import opening, plain_name
 from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.readers._rows import MOST_JOBS, opening
+from scheduling.simulator.readers._rows import MOST_JOBS
 from scheduling.simulator.trace import Throughputs, TraceJob
 from scheduling.validation import shown
 
@@ -39,16 +41,31 @@ class Trace:
     format: str
     skipped: dict[str, int]  # what was left out, or read as something else, and how often
     left_out: int = 0
+    first_lines: Mapping[str, int] = field(default_factory=dict)  # of what was left out, where it is known
+    zone: tzinfo | None = None  # in which times that name none were read, where there were such
+
+    def remarks(self) -> list[str]:
+        """What was left out, or read as something else, in words."""
+        found = [
+            f"{count} {what}" + (f" (first in line {self.first_lines[what]})" if what in self.first_lines else "")
+            for what, count in self.skipped.items()
+        ]
+        return [*found, f"times name no zone and are read as {self.zone}"] if self.zone else found
 
 
 def load_trace(
-    path: Path, throughputs: Throughputs | None = None, types: Sequence[str] = (), format: str | None = None
+    path: Path,
+    throughputs: Throughputs | None = None,
+    types: Sequence[str] = (),
+    format: str | None = None,
+    zone: tzinfo = UTC,
 ) -> Trace:
-    """Jobs by arrival. `types` are the cluster's: jobs that state a duration run on any of them."""
+    """Jobs by arrival. `types` are the cluster's: jobs that state a duration run on any of them. Times that name no
+    zone are read in `zone`."""
     name = format or detect(path)
     if name not in FORMATS:
         raise InvalidInput(f"{name!r} is no trace format; there are {', '.join(FORMATS)}")
-    context = Context(tuple(sorted(types)) or ("gpu",), throughputs or {})
+    context = Context(tuple(sorted(types)) or ("gpu",), throughputs or {}, zone)
     jobs = cast("Reader", import_module(FORMATS[name])).read(path, context)
     if not jobs:
         left = "".join(f"; {count} {what}" for what, count in context.skipped.items())
@@ -56,7 +73,8 @@ def load_trace(
     if len(jobs) > MOST_JOBS:
         raise InvalidInput(f"{path}: it has more than {MOST_JOBS} jobs")
     _refuse_twins(path, jobs)
-    return Trace(sorted(jobs, key=lambda job: (job.arrival_s, job.number)), name, context.skipped, context.left_out)
+    jobs.sort(key=lambda job: (job.arrival_s, job.number))
+    return Trace(jobs, name, context.skipped, context.left_out, context.first_lines, zone if context.zoneless else None)
 
 
 def _refuse_twins(path: Path, jobs: Sequence[TraceJob]) -> None:
@@ -80,6 +98,6 @@ def detect(path: Path) -> str:
     if not text.strip():
         raise InvalidInput(f"{path}: it is empty")
     for name, module in FORMATS.items():
-        if cast("Reader", import_module(module)).matches(path, text):
+        if cast("Reader", import_module(module)).matches(plain_name(path), text):
             return name
     raise InvalidInput(f"{path}: none of the known formats ({', '.join(FORMATS)}); name one with --format")

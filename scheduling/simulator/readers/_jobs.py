@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from functools import lru_cache
 
 from scheduling.domain import WHOLE, Curve
+from scheduling.simulator.readers._rows import Row
 from scheduling.simulator.trace import Throughputs, TraceJob
 
 
@@ -17,17 +19,33 @@ class Context:
 
     types: tuple[str, ...] = ("gpu",)  # of the cluster
     known: Throughputs = field(default_factory=dict)
+    zone: tzinfo = UTC  # of times that name none
     skipped: dict[str, int] = field(default_factory=dict)
+    first_lines: dict[str, int] = field(default_factory=dict)  # of what was skipped, where a reader knows
     left_out: int = 0  # of them, rows that are no job
+    zoneless: bool = False  # some time named no zone
     _curves: dict[tuple[tuple[str, Curve], ...], Mapping[str, Curve]] = field(default_factory=dict, repr=False)
 
     def share(self, curves: Mapping[str, Curve]) -> Mapping[str, Curve]:
         """One mapping for all jobs with the same curves: what policies work out from it, they know it by."""
         return self._curves.setdefault(tuple(curves.items()), curves)
 
-    def skip(self, why: str) -> None:
-        """Count a row that is left out."""
+    def seconds(self, row: Row, column: str, fold: int = 0) -> float:
+        """A time as POSIX seconds. `fold` is 1 for the second of two equal local times, when clocks were put back."""
+        at = row.moment(column)
+        if at.tzinfo is None:
+            self.zoneless = True
+            at = at.replace(tzinfo=self.zone, fold=fold)
+        try:
+            return at.timestamp()
+        except (OverflowError, ValueError):
+            raise row.error(column, f"{at.replace(tzinfo=None)} is out of range") from None
+
+    def skip(self, why: str, row: Row | None = None) -> None:
+        """Count a row that is left out; its line is kept where it is the first."""
         self.tell(why)
+        if row is not None:
+            self.first_lines.setdefault(why, row.line)
         self.left_out += 1
 
     def tell(self, what: str) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from math import isfinite
 from pathlib import Path
 
 from scheduling.errors import InvalidInput
+from scheduling.input_files import check_header, lines
 
-#: A longer line is no trace.
-LONGEST_LINE = 1 << 20
 MOST_JOBS = 5_000_000
 
 
@@ -24,7 +23,12 @@ class Row:
         self.path, self.line, self._values = path, line, values
 
     def __contains__(self, column: str) -> bool:
+        """The cell is there and not empty."""
         return bool(self._values.get(column, "").strip())
+
+    def has_column(self, column: str) -> bool:
+        """The cell is there, empty or not: of a table that has the column an empty cell is no default."""
+        return column in self._values
 
     def text(self, column: str) -> str:
         try:
@@ -48,35 +52,16 @@ class Row:
             raise self.error(column, f"{self.text(column)!r} must be a whole number of at most a billion")
         return int(value)
 
-    def moment(self, column: str) -> float:
-        """An ISO 8601 time as POSIX seconds; UTC where it names no zone."""
+    def moment(self, column: str) -> datetime:
+        """An ISO 8601 time; without a zone where it names none."""
         text = self.text(column)
         try:
-            at = datetime.fromisoformat(text)
+            return datetime.fromisoformat(text)
         except ValueError:
             raise self.error(column, f"{text[:60]!r} is not a time as 2017-10-09 07:01:55") from None
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
     def error(self, column: str, what: str) -> InvalidInput:
         return InvalidInput(f"{self.path}, line {self.line}, column {column}: {what}")
-
-
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines, without their ends."""
-    try:
-        with path.open("rb") as file:
-            number = 0
-            while raw := file.readline(LONGEST_LINE + 1):
-                number += 1
-                if len(raw) > LONGEST_LINE:
-                    raise InvalidInput(f"{path}, line {number}: it is longer than {LONGEST_LINE} bytes")
-                try:
-                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise InvalidInput(f"{path}, line {number}, column {error.start + 1}: it is not UTF-8") from None
-                yield number, text.rstrip("\r\n")
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}") from None
 
 
 def table(path: Path, delimiter: str = ",") -> Iterator[Row]:
@@ -89,6 +74,7 @@ def table(path: Path, delimiter: str = ",") -> Iterator[Row]:
                 continue
             if not header:
                 header = [field.strip() for field in fields]
+                check_header(path, reader.line_num, header)
                 continue
             yield make_row(path, reader.line_num, header, fields)
     except csv.Error as error:
@@ -100,15 +86,6 @@ def make_row(path: Path, line: int, names: Sequence[str], fields: Sequence[str])
         where = names[len(fields)] if len(fields) < len(names) else str(len(names) + 1)
         raise InvalidInput(f"{path}, line {line}, column {where}: {len(fields)} columns where {len(names)} are needed")
     return Row(path, line, dict(zip(names, fields, strict=True)))
-
-
-def opening(path: Path) -> str:
-    """The first few thousand characters, for telling formats apart."""
-    try:
-        with path.open("rb") as file:
-            return file.read(8192).decode("utf-8-sig", errors="replace")
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}") from None
 
 
 def header(text: str, delimiter: str = ",") -> set[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scheduling.input_files import lines
 from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.readers._rows import Row, lines, make_row
+from scheduling.simulator.readers._rows import Row, make_row
 from scheduling.simulator.trace import TraceJob, look_up
 
 LONG = (

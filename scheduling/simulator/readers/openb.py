@@ -22,12 +22,19 @@ def read(path: Path, context: Context) -> list[TraceJob]:
 
 
 def _job(row: Row, context: Context) -> Timed | None:
-    gpus, created, deleted = row.integer("num_gpu"), row.number("creation_time"), row.number("deletion_time")
+    gpus, created = row.integer("num_gpu"), row.number("creation_time")
     if gpus == 0:
         context.skip("pods without a GPU")
         return None
     if "scheduled_time" not in row:
         context.skip("pods that were never scheduled")
+        return None
+    if "deletion_time" not in row:
+        context.skip("pods that had not ended", row)
+        return None
+    duration_s = row.number("deletion_time") - row.number("scheduled_time")
+    if duration_s < 0:
+        context.skip("pods that end before they start", row)
         return None
     milli = row.integer("gpu_milli", least=1)
     if milli > WHOLE or (milli < WHOLE and gpus > 1):
@@ -35,7 +42,7 @@ def _job(row: Row, context: Context) -> Timed | None:
     return Timed(
         id=row.text("name"),
         arrival_s=created,
-        duration_s=max(0.0, deleted - row.number("scheduled_time")),
+        duration_s=duration_s,
         gpus=gpus,
         types=tuple(kind for kind in row.text("gpu_spec").split("|") if kind),
         priority=_PRIORITY.get(row.text("qos"), 0),

@@ -11,8 +11,9 @@ from typing import Any
 from scheduling.domain import WHOLE, Curve
 from scheduling.errors import InvalidInput
 from scheduling.histories import history_json, parse_history
+from scheduling.input_files import read_json
 from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.trace import TraceJob, look_up, read_curve, read_json
+from scheduling.simulator.trace import TraceJob, look_up, read_curve
 from scheduling.throughput import make_curve
 from scheduling.validation import shown
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from scheduling.domain import WHOLE
 from scheduling.errors import InvalidInput
+from scheduling.input_files import check_header, lines, opening, plain_name
 from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
-from scheduling.simulator.readers._rows import Row, header, lines, make_row, opening
+from scheduling.simulator.readers._rows import Row, header, make_row
 from scheduling.simulator.trace import TraceJob
 
 JOB = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
@@ -28,7 +29,7 @@ INSTANCE = (
 _TASKS, _JOBS, _INSTANCES = "task_table", "job_table", "instance_table"
 #: The trace calls every type that it does not name so.
 _UNNAMED = ("", "MISC")
-_RAN = "Terminated"
+_RAN, _FAILED = "Terminated", "Failed"
 _MOST_INSTANCES = 100_000
 
 
@@ -39,12 +40,18 @@ def matches(path: Path, text: str) -> bool:
 def read(path: Path, context: Context) -> list[TraceJob]:
     if _TASKS not in path.name:
         raise InvalidInput(f"{path}: the task table of PAI has {_TASKS} in its name")
-    jobs = _owners(path.with_name(path.name.replace(_TASKS, _JOBS)))
-    times = _times(path.with_name(path.name.replace(_TASKS, _INSTANCES)))
+    jobs = _owners(_beside(path, _JOBS))
+    times = _times(_beside(path, _INSTANCES))
     found: list[Timed] = []
     for row in _table(path, TASK):
         found += _instances(row, jobs, times, context)
     return make_jobs(found, context)
+
+
+def _beside(path: Path, table: str) -> Path:
+    """Compressed as the task table, or not."""
+    found = path.with_name(path.name.replace(_TASKS, table))
+    return found if found.is_file() else plain_name(found)
 
 
 def _owners(path: Path) -> dict[str, tuple[str, float | None]]:
@@ -80,7 +87,7 @@ def _instances(
         context.skip("tasks without a GPU")
         return
     if row.text("status") != _RAN or "start_time" not in row or "end_time" not in row:
-        context.skip("tasks that did not end")
+        context.skip("tasks that failed" if row.text("status") == _FAILED else "tasks that had not ended", row)
         return
     gpus, milli = _gang(row, percent)
     user, arrival = jobs.get(name, ("", None))
@@ -93,10 +100,13 @@ def _instances(
     kind = row.text("gpu_type")
     for number in range(count):
         since, until = ran[number] if number < len(ran) else (begin, end)
+        if until < since:
+            context.skip("instances that end before they start", row)
+            continue
         yield Timed(
             id=f"{name}/{task}/{number}",
             arrival_s=arrival,
-            duration_s=max(0.0, until - since),
+            duration_s=until - since,
             gpus=gpus,
             types=() if kind in _UNNAMED else (kind,),
             user=user,
@@ -118,7 +128,7 @@ def _gang(row: Row, percent: float) -> tuple[int, int]:
 def _table(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
     """Rows of a table with or without its header."""
     names = list(columns)
-    beside = path.with_suffix(".header")
+    beside = plain_name(path).with_suffix(".header")
     if beside.is_file():
         names = [name.strip() for name in opening(beside).split("\n", 1)[0].split(",")]
     if not set(columns) <= set(names):
@@ -126,5 +136,6 @@ def _table(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
     for number, text in lines(path):
         if number == 1 and header(text) >= {columns[0], columns[-1]}:
             names = [name.strip() for name in text.split(",")]
+            check_header(path, number, names)
         elif text.strip():
             yield make_row(path, number, names, text.split(","))

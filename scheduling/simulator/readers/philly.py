@@ -20,13 +20,13 @@ def read(path: Path, context: Context) -> list[TraceJob]:
     """Lists without arrivals are static: everything arrives at once. Without `num_gpus` a job has one GPU."""
     jobs = []
     for number, row in enumerate(table(path), 1):
-        column = next((name for name in _DURATION if name in row), "duration")
+        column = next((name for name in _DURATION if row.has_column(name)), "duration")
         jobs.append(
             Timed(
                 id=str(number),
-                arrival_s=row.moment("timestamp") if "timestamp" in row else 0.0,
+                arrival_s=context.seconds(row, "timestamp") if row.has_column("timestamp") else 0.0,
                 duration_s=row.number(column),
-                gpus=row.integer("num_gpus", least=1) if "num_gpus" in row else 1,
+                gpus=row.integer("num_gpus", least=1) if row.has_column("num_gpus") else 1,
                 project=row.text("cluster") if "cluster" in row else "default",
             )
         )

@@ -1,8 +1,9 @@
 """Slurm's `sacct`, with `--parsable2` or commas between columns.
 
 Needed: JobID, Submit, one of ElapsedRaw, Elapsed or Start and End, and AllocTRES or ReqTRES for the
-GPUs (`gres/gpu=4`, `gres/gpu:v100=4`). Steps of jobs, and jobs without GPUs, are skipped. With `--duplicates` a job
-that was requeued has a row for each time it ran: further ones are jobs of their own, 101#2 after 101.
+GPUs (`gres/gpu=4`, `gres/gpu:v100=4`). Steps of jobs, jobs without GPUs and jobs that had not ended (by State, or with
+an unknown End) are skipped. With `--duplicates` a job that was requeued has a row for each time it ran: further ones
+are jobs of their own, 101#2 after 101. `sacct` prints local times without a zone.
 """
 
 from __future__ import annotations
@@ -13,16 +14,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scheduling.errors import InvalidInput
+from scheduling.input_files import check_header, lines
 from scheduling.simulator.readers._jobs import Context, Timed, apart, make_jobs
-from scheduling.simulator.readers._rows import Row, header, lines, make_row
+from scheduling.simulator.readers._rows import Row, header, make_row
 from scheduling.simulator.trace import TraceJob
 
-_ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
-_GPU = re.compile(r"gres/gpu(?::([\w.-]+))?=(\d+)")
+_ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
+_GPU = re.compile(r"gres/gpu(?::([\w.-]+))?=(\d+)", re.ASCII)
 _TRES = ("AllocTRES", "ReqTRES", "AllocTres", "ReqTres")
 
 
 _NEEDED = ("JobID", "Submit")
+_UNKNOWN = ("Unknown", "None", "")
+#: Job states (sacct(1), short forms too) in which a job's elapsed time goes on or has not begun.
+_GOES_ON = {
+    *("PENDING", "RUNNING", "SUSPENDED", "RESIZING", "CONFIGURING", "STOPPED", "SIGNALING"),
+    *("RESV_DEL_HOLD", "REQUEUE_HOLD", "REQUEUE_FED", "PD", "R", "S", "RS", "CF", "ST", "SI", "RD", "RH", "RF"),
+}
+#: States that a job passes through after a time that it ran: over where the end of that is known.
+_MAY_GO_ON = {"COMPLETING", "REQUEUED", "SPECIAL_EXIT", "STAGE_OUT", "CG", "RQ", "SE", "SO"}
 #: With JobID one of them is enough to know the format; what is missing is then said.
 _OTHERS = {"Submit", "ElapsedRaw", "Elapsed", "Start", "State", *_TRES}
 
@@ -44,12 +54,21 @@ def _rows(path: Path) -> Iterator[Row]:
             continue
         if not names:
             mark = "|" if "|" in text else ","
-            names = [name.strip().strip('"') for name in text.rstrip("|").split(mark)]
+            names = [name.strip().strip('"') for name in text.removesuffix("|").split(mark)]
+            check_header(path, number, names)
+            if mark == "|" and "" in names:
+                raise InvalidInput(f"{path}, line {number}, column {names.index('') + 1}: it has no name")
             if missing := [name for name in _NEEDED if name not in names]:
                 raise InvalidInput(f"{path}, line {number}: the column {missing[0]} is missing")
             continue
-        fields = text.split("|")[: len(names)] if mark == "|" else _by_commas(text, names)
+        fields = _by_pipes(text, names) if mark == "|" else _by_commas(text, names)
         yield make_row(path, number, names, fields)
+
+
+def _by_pipes(text: str, names: list[str]) -> list[str]:
+    """`--parsable` ends every line with a `|`; any other field too many shifts those after it, so it is an error."""
+    fields = text.split("|")
+    return fields[:-1] if len(fields) == len(names) + 1 and not fields[-1].strip() else fields
 
 
 def _by_commas(text: str, names: list[str]) -> list[str]:
@@ -75,17 +94,35 @@ def _job(row: Row, context: Context) -> Timed | None:
     tres = next((row.text(name) for name in _TRES if name in row and "gpu" in row.text(name)), "")
     found = _GPU.findall(tres)
     gpus = max((int(count) for _, count in found), default=0)
-    seconds = _seconds(row)
-    if gpus == 0 or seconds <= 0:
-        context.skip("jobs without GPUs" if gpus == 0 else "jobs that never ran")
+    if gpus == 0:
+        context.skip("jobs without GPUs")
+        return None
+    if _goes_on(row):
+        context.skip("jobs that had not ended", row)
+        return None
+    seconds = _seconds(row, context)
+    if seconds <= 0:
+        context.skip("jobs that end before they start" if seconds < 0 else "jobs that never ran", row)
         return None
     kinds = tuple(sorted({kind for kind, _ in found if kind}))
     project = row.text("Account") if "Account" in row else "default"
     user = row.text("User") if "User" in row else ""
-    return Timed(row.text("JobID"), row.moment("Submit"), seconds, gpus, kinds, project, user=user)
+    return Timed(row.text("JobID"), context.seconds(row, "Submit"), seconds, gpus, kinds, project, user=user)
 
 
-def _seconds(row: Row) -> float:
+def _goes_on(row: Row) -> bool:
+    state = row.text("State").split(" ", 1)[0].rstrip("+").upper() if "State" in row else ""
+    ended = "End" in row and row.text("End") not in _UNKNOWN
+    if state in _GOES_ON:
+        return True
+    if not row.has_column("End"):
+        return state in _MAY_GO_ON
+    began = "Start" in row and row.text("Start") not in _UNKNOWN
+    return not ended and (state in _MAY_GO_ON or began)
+
+
+def _seconds(row: Row, context: Context) -> float:
+    """How long it ran; below 0 where its end is before its start."""
     if "ElapsedRaw" in row:
         return row.number("ElapsedRaw")
     if "Elapsed" in row:
@@ -94,6 +131,9 @@ def _seconds(row: Row) -> float:
             raise row.error("Elapsed", f"{row.text('Elapsed')[:60]!r} is not a time as 1-02:03:04")
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
-    if row.text("Start") in ("Unknown", "None", "") or row.text("End") in ("Unknown", "None", ""):
+    if row.text("Start") in _UNKNOWN or row.text("End") in _UNKNOWN:
         return 0.0
-    return row.moment("End") - row.moment("Start")
+    start = context.seconds(row, "Start")
+    span_s = context.seconds(row, "End") - start
+    # Of a local time that comes twice the end is the second where it cannot be the first.
+    return context.seconds(row, "End", fold=1) - start if span_s < 0 else span_s

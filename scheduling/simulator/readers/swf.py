@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scheduling.input_files import lines
 from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
-from scheduling.simulator.readers._rows import lines, make_row
+from scheduling.simulator.readers._rows import make_row
 from scheduling.simulator.trace import TraceJob
 
 COLUMNS = (

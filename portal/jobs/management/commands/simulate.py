@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from django.core.management.base import BaseCommand, CommandError
@@ -36,6 +37,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--trace", type=Path, required=True, help="jobs, in any of the formats below")
         parser.add_argument("--format", choices=sorted(FORMATS), help="of the trace; found by its content otherwise")
+        parser.add_argument(
+            "--time-zone",
+            type=_zone,
+            default="UTC",
+            metavar="ZONE",
+            help="of times in the trace that name none, as Europe/Berlin for what sacct printed there; UTC by default",
+        )
         parser.add_argument("--cluster", type=Path, required=True, help="cluster file (JSON)")
         parser.add_argument(
             "--policy", action="append", required=True, metavar="NAME[:key=value,...]", help="may be given repeatedly"
@@ -77,9 +85,9 @@ class Command(BaseCommand):
         known = read_throughputs(options["throughputs"]) if options["throughputs"] else None
         cluster = load_cluster(options["cluster"])
         types = sorted({node.type for node in cluster.nodes})
-        trace = load_trace(options["trace"], known, types, options["format"])
-        for what, count in trace.skipped.items():
-            self.stderr.write(f"{options['trace']} ({trace.format}): {count} {what}")
+        trace = load_trace(options["trace"], known, types, options["format"], options["time_zone"])
+        for remark in trace.remarks():
+            self.stderr.write(f"{options['trace']} ({trace.format}): {remark}")
         self._say_who_never_runs(options["trace"], trace.jobs, cluster)
         pairs = read_pairs(options["throughputs"]) if options["throughputs"] else {}
         settings = Options(
@@ -152,6 +160,13 @@ def _draw(simulations: Sequence[Simulation], cluster: Cluster, folder: Path, kin
     from scheduling.simulator.plots import write_plots  # matplotlib takes a second to import
 
     write_plots(simulations, cluster, folder, kind)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ArgumentTypeError(f"there is no time zone {name!r}; an example is Europe/Berlin") from None
 
 
 def _check_values(options: dict[str, Any]) -> None:
