@@ -133,6 +133,9 @@ def test_free_gpus_are_entered_and_free_cpus_are_not(project: Project) -> None:
     price(1, resource="cpu", accelerator_type="")
     ledger.record_holds([held(project, hold=2, cpus=4, memory_mib=5)])
     assert {(one.resource, one.quantity) for one in LedgerEntry.objects.filter(hold_id=2)} == {("gpu", 100), ("cpu", 4)}
+    price(1, resource="memory", accelerator_type="")
+    ledger.record_holds([held(project, hold=3)])  # of what is not held there is no entry, whatever it costs
+    assert [(one.resource, one.quantity) for one in LedgerEntry.objects.filter(hold_id=3)] == [("gpu", 100)]
 
 
 def test_entries_reach_back_to_the_price_at_the_beginning_of_the_earliest(project: Project) -> None:

@@ -56,6 +56,7 @@ GROUPS = {
             "tests/portal/test_budgets.py",
             "tests/portal/test_race_guards.py",
         ),
+        without=("tests/accounts/test_upgrade.py",),
     ),
     "portal": Group(
         (
@@ -67,6 +68,10 @@ GROUPS = {
             "portal/notices/addresses.py",
         ),
         ("tests/portal",),
+        without=tuple(
+            f"tests/portal/test_{name}.py"
+            for name in ("admin", "api_document", "api_openapi", "checkpoint_store", "rollouts", "simulations")
+        ),
     ),
     "client": Group(
         (
