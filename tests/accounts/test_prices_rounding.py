@@ -117,6 +117,16 @@ def test_a_discount_of_nothing_is_none_and_the_nearest_counts(project: Project) 
     assert ledger.PriceBook(START).discount_at(project.pk, START) == (project.pk, 7_500)
 
 
+def test_a_book_asks_for_the_tree_of_projects_only_where_there_are_discounts(
+    project: Project, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(2):
+        ledger.PriceBook(START).price_at(project.pk, "gpu", "k1", START)
+    Discount.objects.create(project=project, percent_hundredths=2_500, valid_from=START - HOUR)
+    with django_assert_num_queries(3):
+        assert ledger.PriceBook(START).price_at(project.pk, "gpu", "k1", START) == (0, 7_500)
+
+
 def test_a_hold_is_entered_once_and_an_empty_one_never(project: Project) -> None:
     price(1_000_000)
     empty, first, second = held(project, 0, 0, 1), held(project, 0, 1, 2), held(project, 1, 2, 3)
@@ -342,6 +352,18 @@ def test_notices_are_those_of_the_present_period_and_of_a_limit_that_was_not_rai
     assert set(quotas.notices_of(START)) == {(day.pk, 80)}
     tell(week, begin["day"], 80)  # the beginning of another kind of period
     assert set(quotas.notices_of(START)) == {(day.pk, 80)}
+
+
+def test_what_refuses_says_each_of_its_sentences() -> None:
+    assert str(quotas.QuotaExceeded([("gpus", "Too many."), ("project", "Too late.")])) == "Too many. Too late."
+    assert quotas.amount(quota("queued_jobs", 1)) == f"1 {quotas.name_of(quota('queued_jobs'))}".removesuffix("s")
+    assert "per" not in quotas.name_of(quota("running_jobs"))
+
+
+@pytest.mark.django_db
+def test_where_there_is_no_project_no_budget_is_known() -> None:
+    Project.objects.all().delete()
+    assert quotas.month_budget_micro() is None
 
 
 def test_limits_of_whole_projects_are_read_without_those_of_people_and_types(project: Project) -> None:

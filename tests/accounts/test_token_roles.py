@@ -243,6 +243,13 @@ def test_a_manager_by_the_directory_gets_a_role_of_their_own(ana: User, project:
     assert Membership.objects.get(project=project, user=ana, by_directory=False).role == "member"
 
 
+def test_a_manager_elsewhere_gets_the_role_of_the_invitation_here(ana: User, project: Project) -> None:
+    there = Project.objects.create(key="speech", name="Speech")
+    Membership.objects.create(project=there, user=ana, role="manager")
+    accept_invitation(secret=invited(project, role="viewer"), user=ana, now=NOW)
+    assert {row.project_id: row.role for row in Membership.objects.all()} == {there.pk: "manager", project.pk: "viewer"}
+
+
 def test_an_invitation_counts_until_its_last_moment_and_once(ana: User, project: Project) -> None:
     secret = invited(project, expires_in_days=2)
     find_invitation(secret, NOW + 2 * DAY - MICRO)

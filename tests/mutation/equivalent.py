@@ -16,4 +16,16 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         'key=lambda m: (m.before is None, m.kind == "start")',
         'key=lambda m: m.kind == "start"',
     ): "Exactly the starts of a plan have no gang before.",
+    (
+        "accounts/ledger.py",
+        "record_holds",
+        "held.hold_id not in known and held.from_at < held.to_at",
+        "(held.hold_id not in known)",
+    ): "An empty stretch has no charges, and so no entries.",
+    (
+        "accounts/quotas.py",
+        "_places",
+        "isinstance(exponent, int)",
+        "True",
+    ): "The exponent of a finite number is an integer; the guard is for the type checker.",
 }

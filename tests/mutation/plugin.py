@@ -31,7 +31,7 @@ from django.db import connections
 
 READY = "tests/mutation/ready.py"
 #: Of the tests that reach a line, so many seconds of them are run.
-MOST_S = 60.0
+MOST_S = 120.0
 #: A mutant that takes so much longer than its tests without it hangs, which is noticed.
 SLACK_S = 60.0
 
